@@ -21,7 +21,7 @@ def test_every_framework_has_an_example():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_prints_what_it_says(name: str, tmp_path: Path):
+def test_an_example_prints_the_documented_output(name: str, tmp_path: Path):
     if name in NEEDED:
         pytest.importorskip(NEEDED[name], reason=f"{NEEDED[name]} is not installed")
     done = subprocess.run([sys.executable, "-c", EXAMPLES[name]], cwd=tmp_path, capture_output=True, text=True)

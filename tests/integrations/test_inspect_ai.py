@@ -50,7 +50,7 @@ def test_an_evaluation_counts_the_programs_that_pass(tmp_path: Path):
     assert [score.metadata["status"] for score in scores][:3] == ["accepted", "wrong_answer", "bad_format"]
 
 
-def test_a_fault_is_an_error_of_the_sample_and_no_score(tmp_path: Path):
+def test_a_fault_is_an_error_of_the_sample(tmp_path: Path):
     for sandbox in scorer_of_process(SETTINGS, "binary")._judge._sandboxes:
         sandbox.close()
     log = evaluated(tmp_path, [RIGHT, "no program"], fail_on_error=False)

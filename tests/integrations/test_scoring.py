@@ -102,19 +102,19 @@ def test_an_answer_is_compared(judge: LocalJudge):
      {"inputs": ["x"], "outputs": ["1"], "fn_name": "f"}, {"inputs": [1], "outputs": ["1"]},
      {"inputs": ["1"], "outputs": ["1"], "fn": "f"}],
 )  # fmt: skip
-def test_what_is_no_problem_is_refused(given: object):
+def test_an_invalid_problem_is_refused(given: object):
     with pytest.raises(DataError, match="problem"):
         problem_of(given)
 
 
-def test_there_is_one_problem_per_response(judge: LocalJudge):
+def test_the_numbers_of_problems_and_responses_must_be_equal(judge: LocalJudge):
     with Scorer(judge=judge) as scorer, pytest.raises(InputError, match="one problem per response"):
         scorer.score([RIGHT], [])
     with pytest.raises(InputError, match="binary or fraction"):
         Scorer(judge=judge, reward="half")
 
 
-def test_no_framework_is_loaded_before_it_is_asked_for():
+def test_no_framework_is_loaded_before_it_is_needed():
     program = (
         "import sys, autoclave.integrations; "
         "print({'torch', 'trl', 'verl', 'inspect_ai', 'transformers', 'httpx'} & set(sys.modules))"
@@ -123,7 +123,7 @@ def test_no_framework_is_loaded_before_it_is_asked_for():
     assert done.stdout == "set()\n"
 
 
-def test_threads_that_come_at_once_share_one_scorer(monkeypatch: pytest.MonkeyPatch):
+def test_concurrent_threads_share_one_scorer(monkeypatch: pytest.MonkeyPatch):
     opened: list[str] = []
     everybody = threading.Barrier(8)
 

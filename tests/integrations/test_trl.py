@@ -72,7 +72,7 @@ class Dictated(CodeReward):
         return super().__call__(prompts, [RIGHT, WRONG, RIGHT, "no program"], **columns)
 
 
-def test_a_step_of_grpo_learns_from_verdicts(tmp_path: Path):
+def test_a_step_of_grpo_trains_on_verdicts(tmp_path: Path):
     import torch
 
     reward = Dictated(["judge.workers=1"])
@@ -114,7 +114,7 @@ def test_messages_are_completions_too(reward: CodeReward):
     assert reward(prompts=["", ""], completions=completions, problem=[PROBLEM] * 2) == [1.0, 0.0]
 
 
-def test_a_column_that_is_missing_is_named(reward: CodeReward):
+def test_a_missing_column_is_named(reward: CodeReward):
     with pytest.raises(InputError, match="no column 'problem'"):
         reward(prompts=[""], completions=[RIGHT])
     with pytest.raises(InputError, match="raise or none"):

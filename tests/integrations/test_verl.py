@@ -23,14 +23,14 @@ def _judges_are_closed():
     _kept_scorer.cache_clear()
 
 
-def test_a_score_says_what_became_of_the_program():
+def test_a_score_has_the_status_of_the_program():
     assert compute_score("d", RIGHT, TRUTH, settings=SETTINGS) == {"score": 1.0, "acc": True, "status": "accepted"}
     half = compute_score("d", HALF, TRUTH, {"index": 1}, settings=SETTINGS, reward="fraction")
     assert half == {"score": 0.5, "acc": False, "status": "wrong_answer"}
     assert compute_score("d", "nothing", TRUTH, settings=SETTINGS)["status"] == "bad_format"
 
 
-def test_a_fault_is_raised_and_no_score():
+def test_a_fault_raises_and_gives_no_score():
     settings = ["judge.workers=1", "judge.pending_limit=63"]
     for sandbox in scorer_of_process(tuple(settings), "binary")._judge._sandboxes:
         sandbox.close()

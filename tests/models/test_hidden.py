@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from autoclave.models.hidden import hidden_states_at
+from autoclave.models.response_log_probs import hidden_states_at
 from tests.training_parts import tiny_policy
 
 TOKENS = [2, 40, 41, 60, 7, 9]

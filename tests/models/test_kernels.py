@@ -9,7 +9,7 @@ from autoclave.compose.workers import open_pools
 from autoclave.config import ModelConfig, TrainConfig, TrainerConfig
 from autoclave.core import ConfigError, HostError
 from autoclave.models import apply_liger, require_liger
-from autoclave.models import kernels as module
+from autoclave.models import attention as module
 from tests.training_parts import tiny_policy
 
 

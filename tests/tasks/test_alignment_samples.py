@@ -1,4 +1,4 @@
-"""Which variables of a traced run are asked, and which runs are no alignment sample."""
+"""Variables of alignment samples, and runs that give none."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_input_of_a_call_is_the_call():
         ("a = float(input().split()[0])\nlimit = 10", {"limit": "10"}),
     ],
 )
-def test_echoes_of_the_input_and_constants_alone_are_no_alignment_sample(program: str, variables: dict[str, str]):
+def test_echoes_of_the_input_and_constants_alone_give_no_alignment_sample(program: str, variables: dict[str, str]):
     assert why_not(program, variables) == "nothing_informative"
     assert asked(program, variables, min_informative=0) == list(variables)
 
@@ -86,7 +86,7 @@ def test_an_echo_is_of_the_same_type():
     assert why_not("def f(n, x): y = x[1]", {"n": "3", "y": "'x'"}, CALL) == "nothing_informative"
 
 
-def test_a_flood_of_constants_leaves_room_for_what_says_something():
+def test_informative_variables_come_before_constants():
     flood = {f"c{number}": str(number) for number in range(90)}
     program = "\n".join(f"{name} = {value}" for name, value in flood.items()) + "\ntotal = c3 + c8"
     found = alignment_sample(program, {**flood, "total": "11"}, limits=LIMITS.model_copy(update={"variables": 3}))
@@ -129,7 +129,7 @@ def test_a_literal_counts_however_it_is_spelled():
     }
 
 
-def test_whether_an_input_is_short_is_known_without_spelling_a_long_one():
+def test_long_inputs_are_not_written_out_to_measure_them():
     long = Problem(
         "?", CallTests("call", "f", [CallCase([list(range(10**6))], 0), CallCase([[1, "a"], {"b": 2}], 0)]), id="x"
     )
@@ -139,18 +139,18 @@ def test_whether_an_input_is_short_is_known_without_spelling_a_long_one():
 
 
 @given(st.text(max_size=300))
-def test_any_text_can_be_looked_at(program: str):
+def test_any_text_has_topic_words(program: str):
     assert isinstance(constants_of(program), dict)
 
 
-def test_the_time_that_a_program_is_looked_at_grows_with_its_length():
+def test_the_search_for_constants_takes_linear_time():
     constants_of("x," * 500_000)  # were it the square of it, this would take hours
     constants_of(", " * 500_000 + "x")
     constants_of("#" + "-" * 500_000)
     constants_of("\n".join(f"x{number} = {number}" for number in range(100_000)))
 
 
-def test_large_values_are_not_asked_and_large_runs_are_no_alignment_sample():
+def test_large_values_and_large_runs_are_left_out():
     assert asked("x = 'a' * 300\ny = 2 - 3", {"x": repr("a" * 300), "y": "-1"}) == ["y"]
     assert why_not("# " + "x" * 9000, {"y": "-1"}) == "too_long"
     long = Problem("Add.", StdinTests("stdin", [StdinCase("1 " * 2000, "")]), id="long")
@@ -162,12 +162,12 @@ def test_only_runs_that_end_normally_are_alignment_samples(status: TraceStatus):
     assert why_not("y = 1 - 2", {"y": "-1"}, changes={"status": status}) == "did_not_end_normally"
 
 
-def test_half_of_a_surrogate_pair_is_no_text_that_can_be_asked():
+def test_lone_surrogates_give_no_alignment_sample():
     assert asked("x = chr(0xd800)\ny = 1 - 2", {"x": repr("\ud800"), "y": "-1"}) == ["y"]
     assert why_not("x = '\ud800'\ny = 1 - 2", {"y": "-1"}) == "no_text"
 
 
-def test_the_output_alone_can_be_asked():
+def test_an_alignment_sample_may_have_the_output_alone():
     of_output = {"asks": "output", "changes": {"result": "7\n", "is_result_whole": True}}
     found = alignment_sample("print(7)", {}, **of_output)
     assert isinstance(found, AlignmentSample)

@@ -1,4 +1,4 @@
-"""Which task the settings name, and whether it has tests to leave out."""
+"""The task of the settings, and its variant by all tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .test_code_generation import ScriptedJudge
 RECIPES = Path(__file__).parents[2] / "recipes"
 
 
-def test_settings_without_a_name_ask_for_programs():
+def test_the_default_task_is_code_generation():
     config = load(TrainConfig, RECIPES / "demo.yaml").config
     assert isinstance(build_task(config.task, ScriptedJudge()), CodeGeneration)
 

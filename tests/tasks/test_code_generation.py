@@ -1,4 +1,4 @@
-"""What a response earns: by a scripted judge for the rules, by the real one to see that they meet."""
+"""Rewards of responses: by a scripted judge for the rules, and by the real one."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_only_a_binary_reward_lets_the_judge_stop_at_the_first_failure(reward, s
     assert judge.jobs[0].stop_at_failure is stops
 
 
-def test_a_fault_of_the_judge_is_no_reward_at_all():
+def test_a_fault_of_the_judge_gives_the_reward_none():
     reward = reward_of(ScriptedJudge(Verdict.none(Fault("sandbox", "no cell"))), fenced(RIGHT), reward="fraction")
     assert (reward.value, reward.reason) == (None, "no_verdict")
     assert reward.verdict.fault == Fault("sandbox", "no cell")
@@ -180,7 +180,7 @@ def real_judge() -> Iterator[LocalJudge]:
         ("print(1 / 0)", 0.0, "runtime_error"),
     ],
 )
-def test_programs_earn_by_the_real_judge_what_they_deserve(real_judge, source, value, reason):
+def test_the_real_judge_rewards_programs(real_judge, source, value, reason):
     reward = reward_of(real_judge, fenced(source), reward="fraction")
     assert (reward.value, reward.reason) == (pytest.approx(value), reason)
 

@@ -1,4 +1,4 @@
-"""What is asked about a run, and what an answer earns."""
+"""Prompts about a run, and rewards of answers."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def test_the_reward_is_the_share_of_variables_that_is_right(response: str, value
     assert (reward.value, reward.reason) == (value, reason)
 
 
-def test_the_parts_of_a_reward_say_which_variables_were_right():
+def test_the_parts_of_a_reward_mark_the_right_variables():
     assert earned(ExecutionSemantics(), alignment_sample(), '{"a": 3, "c": 1}').parts == {
         "variable/a": 1.0,
         "variable/c": 0.0,
     }
 
 
-def test_without_variables_the_output_is_asked():
+def test_without_variables_the_prompt_asks_for_the_output():
     about = alignment_sample(variables={}, informative=[], result="-1 \n2\n\n")
     assert earned(ExecutionSemantics(), about, '{"final_output": "-1\\n2"}').value == 1
     assert earned(ExecutionSemantics(), about, '{"final_output": "-1\\n2\\n"}').value == 1
@@ -95,7 +95,7 @@ def test_trace_inference_is_right_only_if_all_of_it_is():
         assert earned(TraceInference(), about, json.dumps(wrong)).value == 0
 
 
-def test_the_output_of_a_test_is_asked_from_the_statement_alone():
+def test_test_output_prediction_shows_the_statement_alone():
     problem = Problem("Subtract.", CallTests("call", "f", [CallCase([3, 4], -1)]), id="sub")
     item = TestOutputPrediction().item_of(problem, 0)
     assert item is not None
@@ -110,7 +110,7 @@ def test_the_output_of_a_test_is_asked_from_the_statement_alone():
 
 @pytest.mark.parametrize("template", ["plain", "code"])
 @pytest.mark.parametrize("task", [ExecutionSemantics, TraceInference, OutputPrediction])
-def test_right_answers_earn_all(task: Any, template: Any):
+def test_right_answers_have_the_reward_1(task: Any, template: Any):
     about = alignment_sample(
         result="-1\n", variables={"a": "3", "c": "nan", "d": "1e+300", "e": repr("é\n"), "f": str(10**300)}
     )
@@ -120,7 +120,7 @@ def test_right_answers_earn_all(task: Any, template: Any):
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize("task", [ExecutionSemantics, TraceInference, OutputPrediction])
-def test_whatever_a_program_contains_the_prompt_is_well_formed(task: Any, text: str):
+def test_prompts_with_any_program_are_well_formed(task: Any, text: str):
     about = alignment_sample(program=f"x = {text!r}\n{text}", input=text, variables={"x": repr(text)}, result=text)
     asks = task("code")
     (message,) = asks.item(about).messages
@@ -135,7 +135,7 @@ def test_whatever_a_program_contains_the_prompt_is_well_formed(task: Any, text: 
 
 
 @given(st.text(max_size=200))
-def test_no_answer_whatever_it_is_raises(response: str):
+def test_no_answer_raises(response: str):
     for task in (ExecutionSemantics(), TraceInference(), OutputPrediction()):
         value = earned(task, alignment_sample(result="-1\n"), response).value
         assert value is not None

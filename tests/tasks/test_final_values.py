@@ -17,7 +17,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_what_is_written_of_a_value_is_read_as_the_same(value: Any):
+def test_written_values_are_read_back_equal(value: Any):
     assert is_same(value, last_object(f"some reasoning\n{written({'x': value})}\n")["x"])
 
 
@@ -86,7 +86,7 @@ def test_floats_may_be_off_by_a_tolerance_and_nothing_else_may():
         "```json\n{}\n```",
     ],
 )
-def test_an_answer_that_is_no_json_object_on_the_last_line_is_none(response: str):
+def test_an_answer_must_be_a_json_object_on_the_last_line(response: str):
     with pytest.raises(BadAnswerError):
         last_object(response)
 
@@ -101,11 +101,11 @@ def test_each_variable_counts_by_itself_and_others_do_not():
     assert found == {"a": True, "b": False, "c": True, "d": False}
 
 
-def test_what_json_lacks_is_written_by_what_it_has():
+def test_tuples_sets_and_keys_have_a_json_form():
     assert as_json({(1, 2): {3, 1}, "k": (None, True)}) == {"[1, 2]": [1, 3], "k": [None, True]}
 
 
 @pytest.mark.parametrize("depth", [100, 600])
-def test_an_answer_that_is_deeper_than_any_set_is_wrong_and_no_error(depth: int):
+def test_an_answer_nested_deeper_than_any_set_is_wrong(depth: int):
     given = last_object('{"x": [' + "[" * depth + "]" * depth + "]}")["x"]
     assert not is_same({1}, given)

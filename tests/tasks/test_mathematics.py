@@ -1,4 +1,4 @@
-"""What a response to a mathematics problem earns, and that the built-in arithmetic is judged right."""
+"""Rewards of responses to mathematics problems, and of the solutions of synthetic arithmetic."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_response_without_a_final_answer_earns_0_and_nothing_is_compared():
         ("1/2", {"answer": "whole"}, "1/2"),
     ],
 )
-def test_what_is_judged_is_the_final_answer_by_the_rule_of_the_settings(response: str, settings: dict, answer: str):
+def test_the_judged_text_is_the_final_answer_by_the_configured_rule(response: str, settings: dict, answer: str):
     judge = ScriptedJudge(verdict(Status.ACCEPTED, Status.ACCEPTED))
     reward = reward_of(judge, response, **settings)
     assert (reward.value, reward.reason, reward.parts) == (1.0, "accepted", {"tests_passed": 1.0})
@@ -56,7 +56,7 @@ def test_an_answer_that_does_not_match_earns_0_with_the_reason(status: Status):
     assert (reward.value, reward.reason, reward.parts) == (0.0, status, {"tests_passed": 0.0})
 
 
-def test_a_fault_of_the_judge_is_no_reward_at_all():
+def test_a_fault_of_the_judge_gives_the_reward_none():
     reward = reward_of(ScriptedJudge(Verdict.none(Fault("sandbox", "no cell"))), r"\boxed{1}")
     assert (reward.value, reward.reason) == (None, "no_verdict")
     assert reward.verdict.fault == Fault("sandbox", "no cell")
@@ -96,7 +96,7 @@ def real_judge() -> Iterator[LocalJudge]:
     ],
     ids=["right", "wrong", "a megabyte", "a megabyte in a box", "empty"],
 )
-def test_responses_earn_by_the_real_judge_what_they_deserve(real_judge, response: str, value: float, reason: str):
+def test_the_real_judge_rewards_final_answers(real_judge, response: str, value: float, reason: str):
     reward = reward_of(real_judge, response)
     assert (reward.value, reward.reason) == (value, reason)
 

@@ -28,8 +28,8 @@ from pydantic import TypeAdapter
 from autoclave.config import CheckpointConfig, EvaluationConfig, ScheduleConfig
 from autoclave.core import IncompleteError
 from autoclave.training.checkpoints import latest_checkpoint
-from autoclave.training.interrupt import StopRequest
 from autoclave.training.schedules import Iteration
+from autoclave.training.watchdog import StopRequest
 from tests.training.history import History
 from tests.training.killed_trainer import in_child
 from tests.training.test_run_to_end import CONFIG, go_on, run_in

@@ -20,8 +20,8 @@ import torch
 
 from autoclave.config import CheckpointConfig, TrainConfig
 from autoclave.training.checkpoints import latest_checkpoint
-from autoclave.training.interrupt import StopRequest
 from autoclave.training.train import run_to_end
+from autoclave.training.watchdog import StopRequest
 from tests.training.test_run_to_end import CONFIG, run_in
 
 STEPS = 2

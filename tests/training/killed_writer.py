@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from autoclave.config import CheckpointConfig, TrainConfig
-from autoclave.core.manifest import write_manifest
+from autoclave.core.files import write_manifest
 from autoclave.training.checkpoints import Checkpoints, latest_checkpoint
 
 CONFIG = TrainConfig(checkpoint=CheckpointConfig(keep=1))

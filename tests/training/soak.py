@@ -34,9 +34,9 @@ from autoclave.core import (
 from autoclave.judge import LocalJudge
 from autoclave.rollout import Collection, Request, RewardFunction
 from autoclave.tasks import CodeGeneration
-from autoclave.training.items import ShuffledItems
-from autoclave.training.learned import Learned
-from autoclave.training.request_ledger import AccountedStages, RequestLedger
+from autoclave.training.learned import Learned, ShuffledItems
+from autoclave.training.metrics import RunStages
+from autoclave.training.request_ledger import RequestLedger
 from autoclave.training.saved_groups import load_groups, names_of, save_groups
 from autoclave.training.schedules import RunProgress, choose_schedule
 from autoclave.workers import ResourcePool, WorkerGroup
@@ -283,9 +283,7 @@ def soak(config: ScheduleConfig, folder: Path, stages: SoakStages, *, total: int
                 history.check(ledger.counts())
                 stages.go_on(history.saved)
             schedule = choose_schedule(config, 2)
-            for iteration in schedule(
-                AccountedStages(stages, ledger), source, RunProgress(history.saved, total, known)
-            ):
+            for iteration in schedule(RunStages(stages, ledger), source, RunProgress(history.saved, total, known)):
                 found.iterations += 1
                 ledger.check(iteration.ahead.values())
                 rollouts = [rollout for group in iteration.learned.groups for rollout in group.rollouts]

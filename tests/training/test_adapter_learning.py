@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from autoclave.config import GrpoConfig, LoraConfig
-from autoclave.training.items import ShuffledItems
-from autoclave.training.learned import Learned
+from autoclave.training.learned import Learned, ShuffledItems
 from autoclave.training.schedules import RunProgress, synchronous
 from tests.training.toy import ITEMS, is_even, toy_stages
 

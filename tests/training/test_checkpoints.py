@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from autoclave.config import CheckpointConfig, TrainConfig
 from autoclave.core import CheckpointError, HostError
-from autoclave.core.manifest import write_manifest
+from autoclave.core.files import write_manifest
 from autoclave.training.checkpoints import (
     FREE_TO_CHANGE,
     Checkpoint,

@@ -17,8 +17,8 @@ from autoclave.core import EngineFault, IncompleteError, WorkerDied
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.runs.reader import read_events
 from autoclave.training.health import Health
-from autoclave.training.interrupt import StopRequest
 from autoclave.training.stages import Stages
+from autoclave.training.watchdog import StopRequest
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.sampler.pool import SamplerPool
 from autoclave.workers.sampler.worker import SamplerWorker

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from autoclave.training.interrupt import StopRequest
+from autoclave.training.watchdog import StopRequest
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.training.items import ItemSource, ShuffledItems
+from autoclave.training.learned import ItemSource, ShuffledItems
 from tests.training_parts import item
 
 SIZES = {"num_items": st.integers(1, 12), "per_iteration": st.integers(1, 20), "seed": st.integers(0, 2**63 - 1)}

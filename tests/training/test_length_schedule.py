@@ -25,7 +25,7 @@ from autoclave.config import (
     SynchronousConfig,
 )
 from autoclave.core import CheckpointError, FinishReason, Group
-from autoclave.training.items import ShuffledItems
+from autoclave.training.learned import ShuffledItems
 from autoclave.training.length_schedule import LengthSchedule, Rewards, StageState, advanced, begun, has_plateau
 from autoclave.training.saved_groups import load_groups, save_groups
 from autoclave.training.schedules import RunProgress, choose_schedule

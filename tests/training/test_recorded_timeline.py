@@ -11,8 +11,8 @@ from autoclave.core.timeline import Role
 from autoclave.runs.reader import read_metrics
 from autoclave.runs.timeline import read_steps, role_times, share_metrics, timeline_steps
 from autoclave.training.checkpoints import latest_checkpoint
-from autoclave.training.interrupt import StopRequest
 from autoclave.training.train import run_to_end
+from autoclave.training.watchdog import StopRequest
 
 from .test_run_to_end import CONFIG, run_in
 

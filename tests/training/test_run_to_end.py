@@ -40,12 +40,12 @@ from autoclave.runs.reader import read_events
 from autoclave.training.alignment.alignment import NoAlignment
 from autoclave.training.checkpoints import Checkpoint, find_checkpoint, latest_checkpoint
 from autoclave.training.health import Health
-from autoclave.training.interrupt import StopRequest
-from autoclave.training.items import ShuffledItems
+from autoclave.training.learned import ShuffledItems
+from autoclave.training.metrics import Stopwatch
 from autoclave.training.saved_groups import load_groups, names_of
 from autoclave.training.schedules import choose_schedule
-from autoclave.training.timing import Stopwatch
 from autoclave.training.train import Run, run_to_end
+from autoclave.training.watchdog import StopRequest
 from benchmarks.metrics import undocumented
 from tests.training.toy import ITEMS, RewardRule, is_even, toy_stages
 from tests.training_parts import earned, settled, tiny_policy

@@ -22,9 +22,9 @@ from autoclave.config import (
 )
 from autoclave.core import Completion, Group
 from autoclave.rollout import Collection, Request
-from autoclave.training.items import ItemSource, ShuffledItems
-from autoclave.training.learned import Learned
-from autoclave.training.request_ledger import AccountedStages, RequestLedger
+from autoclave.training.learned import ItemSource, Learned, ShuffledItems
+from autoclave.training.metrics import RunStages
+from autoclave.training.request_ledger import RequestLedger
 from autoclave.training.schedules import Iteration, RunProgress, choose_schedule
 from tests.training.toy import ITEMS, toy_stages
 from tests.training_parts import DEADLINE_S, completion, earned, item, request, settled
@@ -201,7 +201,7 @@ def staleness(config: ScheduleConfig) -> int:
 @settings(max_examples=150, deadline=None)
 def test_in_whatever_order_responses_come_each_request_trains_once_and_is_not_too_old(config, total, data):
     stages, ledger = RecordingStages(data.draw), RequestLedger()
-    for iteration in choose_schedule(config, 2)(AccountedStages(stages, ledger), source(), RunProgress(0, total)):
+    for iteration in choose_schedule(config, 2)(RunStages(stages, ledger), source(), RunProgress(0, total)):
         ledger.check(iteration.ahead.values())
     names = [rollout.request for _, group in stages.learnt for rollout in group.rollouts]
     assert sorted(names) == [(0, i, g, n) for i in range(total) for g in range(GROUPS) for n in range(2)]

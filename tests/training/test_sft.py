@@ -20,7 +20,7 @@ from autoclave.core import IncompleteError, InputError
 from autoclave.models import Policy
 from autoclave.problems import Demonstration
 from autoclave.training.checkpoints import Checkpoints, latest_checkpoint
-from autoclave.training.interrupt import StopRequest
+from autoclave.training.metrics import Stopwatch
 from autoclave.training.sft import (
     ActorState,
     Epochs,
@@ -33,7 +33,7 @@ from autoclave.training.sft import (
     packed,
     report_progress,
 )
-from autoclave.training.timing import Stopwatch
+from autoclave.training.watchdog import StopRequest
 from autoclave.workers import Batch, ResourcePool, WorkerGroup
 from autoclave.workers.trainer import ActorWorker
 from tests.training_parts import plain_log_probs, tiny_policy

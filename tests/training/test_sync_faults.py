@@ -14,7 +14,7 @@ from autoclave.config import LoraConfig, ScheduleConfig
 from autoclave.core import FaultError
 from autoclave.models import Policy, encode_prompt
 from autoclave.rollout.transformers_engine import TransformersEngine
-from autoclave.training.items import ShuffledItems
+from autoclave.training.learned import ShuffledItems
 from autoclave.training.schedules import RunProgress, choose_schedule
 from autoclave.workers.weights.buffer_descriptor import AS_TRAINED, Form
 from autoclave.workers.weights.sync_check import LIMITS, SyncCheck

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from autoclave.training import timing
-from autoclave.training.timing import Stopwatch
+from autoclave.training import metrics as timing
+from autoclave.training.metrics import Stopwatch
 
 
 @pytest.fixture(autouse=True)

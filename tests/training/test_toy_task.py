@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from autoclave.config import GrpoConfig, PpoConfig
-from autoclave.training.items import ShuffledItems
-from autoclave.training.learned import Learned
+from autoclave.training.learned import Learned, ShuffledItems
 from autoclave.training.schedules import RunProgress, synchronous
 from tests.training.toy import ITEMS, is_even, toy_stages
 

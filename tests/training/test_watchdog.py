@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from autoclave.core import StalledFault
-from autoclave.training.interrupt import StopRequest
-from autoclave.training.watchdog import Watchdog
+from autoclave.training.watchdog import StopRequest, Watchdog
 from tests.training_parts import DEADLINE_S
 
 pytestmark = pytest.mark.timeout(2 * DEADLINE_S)

@@ -16,7 +16,7 @@ from autoclave.workers.trainer.peers import num_ranks
 from autoclave.workers.trainer.sharding import PLAIN
 
 
-def make_actor(folder: Path, setup: Setup, trainer: TrainerConfig = PLAIN) -> ActorWorker:
+def make_actor(folder: Path, setup: Setup, trainer: TrainerConfig = PLAIN, device: str = "cpu") -> ActorWorker:
     return ActorWorker(
         load_policy(folder, device="cpu", in_parts=num_ranks() > 1),
         setup.algorithm,
@@ -25,7 +25,7 @@ def make_actor(folder: Path, setup: Setup, trainer: TrainerConfig = PLAIN) -> Ac
         temperature=setup.temperature,
         micro_batch_tokens=setup.micro_batch_tokens,
         trainer=trainer,
-        device=torch.device("cpu"),
+        device=torch.device(device),
     )
 
 

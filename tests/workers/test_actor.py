@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from autoclave.algorithms import ColumnFunction, LossTerm, TokenLoss, build_algorithm, clipped_policy_loss
-from autoclave.algorithms.supervised import supervised
+from autoclave.algorithms.choices import supervised
 from autoclave.config import GrpoConfig, GrpoPlusConfig, OptimizerConfig, TruncatedCorrectionConfig
 from autoclave.core import FaultError
 from autoclave.models import Policy, load_policy

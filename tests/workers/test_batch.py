@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -79,10 +81,26 @@ def test_joined_batches_hold_the_rows_of_both_in_order(first, second):
 
 @given(batches(), st.integers(1, 40))
 def test_packed_micro_batches_are_a_partition(batch, max_tokens):
-    pieces = list(batch.micro_batches(max_tokens, is_packed=True))
+    pieces = list(batch.micro_batches(max_tokens, "packed"))
     assert sorted(row for piece in pieces for row in piece.tolist()) == list(range(len(batch)))
     for piece in pieces:
         assert len(piece) == 1 or batch.lengths[piece].sum() <= max_tokens
+
+
+def with_few_prompts(batch: Batch) -> Batch:
+    """`batch` with prompts of one value each, so that many are the same."""
+    is_prompt = np.ones(len(batch.tokens), dtype=bool)
+    for row, (start, length) in enumerate(zip(batch.offsets, batch.prompt_lengths, strict=False)):
+        is_prompt[start + length : batch.offsets[row + 1]] = False
+    return replace(batch, tokens=np.where(is_prompt, 7, batch.tokens))
+
+
+@given(batches().map(with_few_prompts), st.integers(1, 40))
+def test_micro_batches_with_shared_prompts_are_a_partition_and_fit(batch, max_tokens):
+    pieces = list(batch.micro_batches(max_tokens, "shared_prompts"))
+    assert sorted(row for piece in pieces for row in piece.tolist()) == list(range(len(batch)))
+    for piece in pieces:
+        assert len(piece) == 1 or batch.select(piece).with_shared_prompts()[0].size <= max_tokens
 
 
 @given(batches(), st.integers(1, 40))
@@ -156,3 +174,19 @@ def test_packed_rows_stand_one_after_the_other_and_count_their_positions(batch):
     assert positions[0].tolist() == [place for length in batch.lengths for place in range(length)]
     expected = [token for _, tokens, *_ in unpacked(batch) for token in tokens]
     assert ids[response].tolist() == expected
+
+
+@given(batches(min_rows=1).map(with_few_prompts))
+def test_a_shared_prompt_stands_once_before_all_its_responses(batch):
+    (rows,) = batch.micro_batches(10**6, "shared_prompts")
+    batch = batch.select(rows)
+    ids, positions, response, owners, before = batch.with_shared_prompts()
+    assert len(ids) == len({tuple(prompt) for prompt, *_ in unpacked(batch)})
+    assert ids[response].tolist() == [token for _, tokens, *_ in unpacked(batch) for token in tokens]
+    assert positions[response].tolist() == [
+        place for all_, own in zip(batch.lengths, batch.prompt_lengths, strict=True) for place in range(own, all_)
+    ]
+    place, column = response.nonzero()
+    previous = before[response]
+    assert (positions[place, previous] == positions[place, column] - 1).all()
+    assert ((owners[place, previous] == owners[place, column]) | (owners[place, previous] == 0)).all()

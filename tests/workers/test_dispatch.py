@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from autoclave.workers import Batch, Dispatch, Mesh
-from autoclave.workers.balance import even_parts
+from autoclave.workers.batch import even_parts
 from autoclave.workers.dispatch import plan_call
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 2)), max_size=30)

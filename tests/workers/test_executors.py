@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from autoclave.core import FaultError, WorkerDied, WorkerFault
-from autoclave.workers import Batch, ResourcePool, WorkerGroup
+from autoclave.workers import Batch, Dispatch, ResourcePool, WorkerGroup, register
 from autoclave.workers.executor import Executor, InlineExecutor
 from autoclave.workers.spawn_executor import SpawnExecutor
 from tests.workers.sample_workers import Clerk, Unmade
@@ -313,6 +313,26 @@ def test_a_group_that_is_killed_between_two_calls_is_dead_at_once(mortals):
     assert not mortals.is_alive
     with pytest.raises(WorkerDied, match="was ended"):
         mortals.greet("you").result(NOTICED_S)
+
+
+def test_a_worker_in_this_process_is_closed_when_its_group_starts_anew_and_when_the_pool_ends():
+    closed: list[object] = []
+
+    class Closing:
+        @register(Dispatch.ONE_TO_ALL)
+        def answer(self) -> int:
+            return 1
+
+        def close(self) -> None:
+            closed.append(self)
+
+    pool = ResourcePool("one")
+    group = WorkerGroup(pool, Closing, name="closing")
+    group.restart().result()
+    assert len(closed) == 1
+    assert group.answer().result() == 1
+    pool.close()
+    assert len(set(closed)) == len(closed) == 2
 
 
 def test_a_worker_in_this_process_ends_its_call_and_is_dead_for_the_next():

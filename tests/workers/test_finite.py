@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoclave.core import FaultError
-from autoclave.workers.trainer.finite import gradients_of, require_finite
+from autoclave.workers.trainer.trained_model import gradients_of, require_finite
 
 FLOATS = st.lists(st.floats(width=32), max_size=6)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from autoclave.workers.trainer.movement import take_step
+from autoclave.workers.trainer.trained_model import take_step
 
 
 def moved(dtype: torch.dtype, learning_rate: float, *, with_gradient: float = 1.0) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""A packed micro-batch gives what a padded one gives, for each family of models."""
+"""Micro-batches that are packed or share prompts give what padded ones give, for each family of models."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import torch
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
+    MistralConfig,
+    PretrainedConfig,
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
@@ -17,7 +19,8 @@ from transformers import (
 
 from autoclave.algorithms import build_algorithm
 from autoclave.config import GrpoConfig, OptimizerConfig, TrainerConfig
-from autoclave.models import Policy
+from autoclave.core import ConfigError
+from autoclave.models import Layout, Policy, require_full_attention
 from autoclave.workers import Batch
 from autoclave.workers.trainer import ActorWorker, ReferenceWorker
 from autoclave.workers.trainer.scoring import Scoring, batch_log_probs
@@ -38,6 +41,9 @@ FAMILIES = {
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SHAPE, head_dim=8)),
 }
 LENGTHS = [(5, 7), (1, 1), (12, 20), (3, 2), (1, 9), (7, 1)]
+PROMPTS = [0, 1, 2, 0, 2, 2]
+"""Whose prompt each row has: 0 and 3 have the same, and 2, 4 and 5."""
+OTHERS: list[Layout] = ["packed", "shared_prompts"]
 
 
 def model_of(family: str) -> PreTrainedModel:
@@ -52,6 +58,7 @@ def model_of(family: str) -> PreTrainedModel:
 def rollouts() -> Batch:
     rng = np.random.default_rng(0)
     pairs = [tuple(rng.integers(0, 200, length) for length in pair) for pair in LENGTHS]
+    pairs = [(pairs[place][0], response) for place, (_, response) in zip(PROMPTS, pairs, strict=True)]
     count = sum(response for _, response in LENGTHS)
     return Batch.from_sequences(
         pairs,
@@ -64,24 +71,27 @@ def rollouts() -> Batch:
     )
 
 
-def scored(family: str, *, is_packed: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def scored(family: str, layout: Layout) -> tuple[torch.Tensor, torch.Tensor]:
     """Log-probs and entropies of `rollouts`, and the gradient of a mixture of them."""
-    model = model_of(family)
-    found = torch.cat(batch_log_probs(model, rollouts(), Scoring(0.8, 1000, 16, is_packed), entropy_gradient=True))
+    model, rows = model_of(family), np.array([0, 3, 1, 2, 4, 5])  # those that share a prompt are neighbours
+    batch, scoring = rollouts().select(rows), Scoring(0.8, 1000, 16, layout)
+    found = torch.cat(batch_log_probs(model, batch, scoring, entropy_gradient=True))
     (found * torch.linspace(-1, 1, len(found))).mean().backward()
     return found.detach(), torch.cat([weights.grad.flatten() for weights in model.parameters()])
 
 
+@pytest.mark.parametrize("layout", OTHERS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_packed_rows_give_the_scores_and_gradients_of_padded_ones(family: str):
-    for packed, padded in zip(scored(family, is_packed=True), scored(family, is_packed=False), strict=True):
-        torch.testing.assert_close(packed, padded, rtol=0, atol=1e-5)
+def test_every_layout_gives_the_scores_and_gradients_of_padded_rows(family: str, layout: Layout):
+    for found, padded in zip(scored(family, layout), scored(family, "padded"), strict=True):
+        torch.testing.assert_close(found, padded, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("layout", OTHERS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_sequence_does_not_see_the_one_before_it(family: str):
-    model, scoring = model_of(family), Scoring(1.0, 1000, 1000, is_packed=True)
-    batch = rollouts()
+def test_a_sequence_does_not_see_the_one_before_it(family: str, layout: Layout):
+    model, scoring = model_of(family), Scoring(1.0, 1000, 1000, layout)
+    batch = rollouts().select(np.array([0, 3, 1, 2, 4, 5]))
     last = batch.select(np.array([len(batch) - 1]))
     alone = batch_log_probs(model, last, scoring)[0]
     behind_all = batch_log_probs(model, batch, scoring)[0][-len(last.response_rows) :]
@@ -100,9 +110,10 @@ def actor(packing: str, *, micro_batch_tokens: int) -> ActorWorker:
     )
 
 
+@pytest.mark.parametrize("packing", ["always", "shared_prompts"])
 @pytest.mark.parametrize("micro_batch_tokens", [1, 30, 1000])
-def test_an_actor_that_packs_learns_what_one_learns_that_pads(micro_batch_tokens: int):
-    packs = actor("always", micro_batch_tokens=micro_batch_tokens)
+def test_an_actor_that_packs_learns_what_one_learns_that_pads(micro_batch_tokens: int, packing: str):
+    packs = actor(packing, micro_batch_tokens=micro_batch_tokens)
     pads = actor("never", micro_batch_tokens=1000)
     packed, padded = (worker.log_probs(rollouts()) for worker in (packs, pads))
     assert packed.responses["old_log_probs"] == pytest.approx(padded.responses["old_log_probs"], abs=1e-5)
@@ -116,17 +127,31 @@ def test_a_reference_packs_as_well():
         ReferenceWorker(policy, temperature=1.0, micro_batch_tokens=40, trainer=TrainerConfig(packing=packing))
         .log_probs(rollouts())
         .responses["reference_log_probs"]
-        for packing in ("always", "never")
+        for packing in ("always", "shared_prompts", "never")
     ]
-    assert columns[0] == pytest.approx(columns[1], abs=1e-5)
+    assert columns[0] == pytest.approx(columns[2], abs=1e-5)
+    assert columns[1] == pytest.approx(columns[2], abs=1e-5)
 
 
 def test_rows_are_padded_by_default_where_no_kernel_takes_packed_ones():
     model = model_of("llama")
-    for packing, is_packed in (("auto", False), ("never", False), ("always", True)):
+    for packing, layout in (("auto", "padded"), ("never", "padded"), ("always", "packed")):
         trainer = TrainerConfig(packing=packing)
-        assert Scoring.of(model, trainer, model.device, temperature=1.0, micro_batch_tokens=10).is_packed == is_packed
+        assert Scoring.of(model, trainer, model.device, temperature=1.0, micro_batch_tokens=10).layout == layout
     assert model.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        MistralConfig(sliding_window=16),
+        Qwen2Config(num_hidden_layers=2, layer_types=["full_attention", "sliding_attention"], sliding_window=16),
+    ],
+)
+def test_prompts_are_shared_with_full_attention_alone(architecture: PretrainedConfig):
+    require_full_attention(Qwen2Config())
+    with pytest.raises(ConfigError, match=r"needs full attention in every layer, .* use trainer"):
+        require_full_attention(architecture)
 
 
 def test_the_chunk_of_logits_follows_from_the_vocabulary_unless_it_is_set():

@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from autoclave.core import CheckpointError, HostError
-from autoclave.core.manifest import check_manifest
+from autoclave.core.files import check_manifest
 from autoclave.workers import Dispatch, ResourcePool, WorkerGroup, register
 from autoclave.workers.spawn_executor import SpawnExecutor
 from autoclave.workers.trainer import saved_state

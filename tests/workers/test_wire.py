@@ -13,9 +13,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.workers.channel import Channel
-from autoclave.workers.shared_memory import ALIGNMENT, Parcel
-from autoclave.workers.wire import IN_BAND_BYTES, pack
+from autoclave.workers.spawn_executor import Channel
+from autoclave.workers.wire import ALIGNMENT, IN_BAND_BYTES, Parcel, pack
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.binary(max_size=8),

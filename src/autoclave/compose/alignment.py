@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from autoclave.config import AlignmentConfig, TrainConfig
 from autoclave.core import AlignmentSample, CallTests, ConfigError, Problem, Program, StdinTests, TaskItem, Trace
+from autoclave.core.futures import completed
 from autoclave.judge import Judge, JudgeJob
 from autoclave.judge.traces import is_traceable
 from autoclave.models import encode_prompt
@@ -32,7 +33,7 @@ from autoclave.tasks.alignment_samples import is_short_input
 from autoclave.tasks.execution_semantics import answer_to
 from autoclave.training.alignment.alignment import Alignment, AlignmentSampler, NoAlignment, alignment_sample_from
 from autoclave.training.alignment.candidates import Candidate
-from autoclave.training.items import ShuffledItems
+from autoclave.training.learned import ShuffledItems
 
 T = TypeVar("T")
 
@@ -114,14 +115,11 @@ def heldout_items(
     ]
     by_id = {problem.id: problem for problem in problems}
     semantics, (inference, prediction, right_output) = _semantics(settings), _evaluated(settings)
-    outputs = [
-        right_output.item_of(by_id[alignment_sample.problem_id], alignment_sample.test)
-        for alignment_sample in alignment_samples
-    ]
+    outputs = [right_output.item_of(by_id[each.problem_id], each.test) for each in alignment_samples]
     items: dict[str, list[TaskItem | None]] = {
-        semantics.name: [semantics.item(alignment_sample) for alignment_sample in alignment_samples],
-        inference.name: [inference.item(alignment_sample) for alignment_sample in alignment_samples],
-        prediction.name: [prediction.item(alignment_sample) for alignment_sample in alignment_samples],
+        semantics.name: [semantics.item(each) for each in alignment_samples],
+        inference.name: [inference.item(each) for each in alignment_samples],
+        prediction.name: [prediction.item(each) for each in alignment_samples],
         right_output.name: outputs,
     }
     asked = {
@@ -252,8 +250,7 @@ def complete_alignment_sample(
     of_output = _alignment_sample(candidate, future, settings.model_copy(update={"asks": "output"}))
     if with_lists and of_output:
         trace = future.result()
-        future = Future()
-        future.set_result(replace(trace, variables=trace.variables | trace.lists))
+        future = completed(replace(trace, variables=trace.variables | trace.lists))
     of_variables = _alignment_sample(candidate, future, settings.model_copy(update={"asks": "variables"}))
     return replace(of_variables, result=of_output.result) if of_variables and of_output else None
 

@@ -28,8 +28,13 @@ from autoclave.evaluation.benchmark import graded_responses
 from autoclave.evaluation.benchmark_result import REPORT, SAMPLES, BenchmarkResult
 from autoclave.evaluation.endpoint import Endpoint
 from autoclave.evaluation.questions import Question, problem_questions, trace_questions
-from autoclave.evaluation.ready_responses import ReadyResponses, read_responses
-from autoclave.evaluation.responses import CachedResponses, ResponseCache, ResponseSource
+from autoclave.evaluation.responses import (
+    CachedResponses,
+    RecordedResponses,
+    ResponseCache,
+    ResponseSource,
+    read_responses,
+)
 from autoclave.evaluation.standings import (
     contest_of,
     rating_of,
@@ -38,10 +43,9 @@ from autoclave.evaluation.standings import (
     read_problem_ids,
 )
 from autoclave.judge import Judge
-from autoclave.problems.candidate import Candidate, Unread
+from autoclave.problems.candidate import ProblemCandidate, SkippedRow
 from autoclave.problems.curation.lazy_programs import accepting_lazy_programs
-from autoclave.problems.curation.programs import CandidatePrograms
-from autoclave.problems.curation.verdict_cache import VerdictCache
+from autoclave.problems.curation.programs import CandidatePrograms, VerdictCache
 from autoclave.problems.readers import LAYOUTS
 from autoclave.report.evaluation import result_page
 from autoclave.rollout import SamplingParameters
@@ -110,7 +114,7 @@ def evaluate_benchmark(
     with ExitStack() as opened:
         judge = opened.enter_context(build_judge(_judge_settings(config), config.sandbox))
         questions = _questions(config, problems, judge, note)
-        ids = [question.about.id for question in questions]
+        ids = [question.info.id for question in questions]
         source, name = _source(config, model, ids, opened, say, fresh=fresh, key=key)
         count = _num_samples(config, source, ids, model, partial=partial)
         total = sum(map(count, ids))
@@ -131,7 +135,7 @@ def evaluate_benchmark(
     result = BenchmarkResult(
         config.name,
         name,
-        tuple(question.about for question in questions),
+        tuple(question.info for question in questions),
         tuple(samples),
         _settings(config),
         tuple(k for k in config.k if k <= fewest) or (1,),
@@ -157,7 +161,7 @@ def _judge_settings(config: BenchmarkConfig) -> JudgeConfig:
 
 
 def _accepting_lazy_programs(
-    config: BenchmarkConfig, found: Sequence[Candidate], judge: Judge, say: Say
+    config: BenchmarkConfig, found: Sequence[ProblemCandidate], judge: Judge, say: Say
 ) -> dict[str, list[str]] | None:
     """Problems whose tests accept programs that know nothing, with what those do; None where no program is judged."""
     if config.asks != "problems":
@@ -210,7 +214,7 @@ def _require_folder(out: Path) -> None:
         raise InputError(f"--out {out}: cannot be written ({error.strerror})") from None
 
 
-def _problems(config: BenchmarkConfig, say: Say) -> list[Candidate]:
+def _problems(config: BenchmarkConfig, say: Say) -> list[ProblemCandidate]:
     """The problems that are asked, with their titles.
 
     Raises:
@@ -226,18 +230,18 @@ def _problems(config: BenchmarkConfig, say: Say) -> list[Candidate]:
         wanted = wanted.model_copy(update={"set": f"{wanted.set}_program"})
     source, record = open_source(wanted)
     rows = list(source.read())
-    unread = [row for row in rows if isinstance(row, Unread)]
+    unread = [row for row in rows if isinstance(row, SkippedRow)]
     if unread:
         reasons = ", ".join(sorted({row.reason for row in unread}))
         say(
             f"{len(unread)} of {len(rows)} rows of {record.place} are no problems ({reasons}); {unread[0].row}: "
             f"{unread[0].detail}"
         )
-    found = [row for row in rows if isinstance(row, Candidate)]
+    found = [row for row in rows if isinstance(row, ProblemCandidate)]
     if config.rating and config.rating.problem_ids:
         found = _named(found, len(rows), config.rating.problem_ids)
     selection = selection_of(config.source)
-    found = [row for row in found if selection.complaint(row.problem) is None]
+    found = [row for row in found if selection.reason_to_skip(row.problem) is None]
     found = [row for row in found if not config.tags or set(config.tags) & set(row.problem.tags)]
     changes: dict[str, Any] = {"profile": config.profile, "time_limit_s": config.time_limit_s}
     changes = {name: value for name, value in changes.items() if value}
@@ -247,10 +251,10 @@ def _problems(config: BenchmarkConfig, say: Say) -> list[Candidate]:
     return _pinned(_distinct(found), config.limit)
 
 
-def _distinct(found: Sequence[Candidate]) -> list[Candidate]:
+def _distinct(found: Sequence[ProblemCandidate]) -> list[ProblemCandidate]:
     """The same problems; ids that occur again get a number."""
     seen: dict[str, int] = {}
-    distinct: list[Candidate] = []
+    distinct: list[ProblemCandidate] = []
     for row in found:
         id = row.problem.id
         seen[id] = seen.get(id, 0) + 1
@@ -258,7 +262,7 @@ def _distinct(found: Sequence[Candidate]) -> list[Candidate]:
     return distinct
 
 
-def _named(found: Sequence[Candidate], num_rows: int, path: str) -> list[Candidate]:
+def _named(found: Sequence[ProblemCandidate], num_rows: int, path: str) -> list[ProblemCandidate]:
     """Problems by the ids of a list, in its order."""
     ids = read_problem_ids(Path(path))
     if not len(ids) == len(found) == num_rows:
@@ -271,7 +275,7 @@ def _named(found: Sequence[Candidate], num_rows: int, path: str) -> list[Candida
     ]
 
 
-def _pinned(found: list[Candidate], limit: int) -> list[Candidate]:
+def _pinned(found: list[ProblemCandidate], limit: int) -> list[ProblemCandidate]:
     """So many of them, the same for every model, in their order."""
     if not limit or limit >= len(found):
         return found
@@ -279,7 +283,7 @@ def _pinned(found: list[Candidate], limit: int) -> list[Candidate]:
     return [found[place] for place in chosen]
 
 
-def _questions(config: BenchmarkConfig, found: Sequence[Candidate], judge: Judge, say: Say) -> list[Question]:
+def _questions(config: BenchmarkConfig, found: Sequence[ProblemCandidate], judge: Judge, say: Say) -> list[Question]:
     titles = {row.problem.id: row.origin.title for row in found}
     problems = [row.problem for row in found]
     if config.asks == "trace_inference":
@@ -287,7 +291,7 @@ def _questions(config: BenchmarkConfig, found: Sequence[Candidate], judge: Judge
         say(f"{len(alignment_samples)} runs of solutions of {len(problems)} problems are asked")
         return trace_questions(alignment_samples, config)
     questions = problem_questions(problems, config, judge)
-    return [replace(each, about=replace(each.about, title=titles[each.about.id])) for each in questions]
+    return [replace(each, info=replace(each.info, title=titles[each.info.id])) for each in questions]
 
 
 def _alignment_samples(
@@ -315,7 +319,7 @@ def _alignment_samples(
             f"asks = trace_inference: no solution of these {len(problems)} problems runs on inputs (tests of kind "
             "stdin or call) with variables to ask for"
         )
-    return [(by_id[alignment_sample.problem_id], alignment_sample) for alignment_sample in alignment_samples]
+    return [(by_id[each.problem_id], each) for each in alignment_samples]
 
 
 def _source(
@@ -364,7 +368,7 @@ def _num_samples(
     Raises:
         InputError: a file has none to some.
     """
-    if not isinstance(source, ReadyResponses):
+    if not isinstance(source, RecordedResponses):
         return lambda id: config.samples
     missing = [id for id in ids if not source.num_samples(id)]
     if missing and not partial:

@@ -8,29 +8,28 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from autoclave import __version__
 from autoclave.compose.host import build_judge
 from autoclave.config import BenchmarkConfig, CurateConfig, DifficultyConfig, SourceConfig
 from autoclave.core import ConfigError, DataError, IncompleteError, InputError
 from autoclave.core.files import alone_with, cache_folder, read_jsonl
 from autoclave.core.json import canonical_json, nearest
-from autoclave.problems.candidate import Candidate, Unread
+from autoclave.problems.candidate import ProblemCandidate, SkippedRow
 from autoclave.problems.curation.comparing import WithoutContamination, WithoutDuplicates
 from autoclave.problems.curation.filters import Selection, enough_tests, fitting_difficulty, selected, short_prompt
 from autoclave.problems.curation.pipeline import StageResult, drop_other_folders, run_stages
-from autoclave.problems.curation.programs import CandidatePrograms
-from autoclave.problems.curation.reading import ReadableSource, Reading
-from autoclave.problems.curation.stage import Stage
+from autoclave.problems.curation.programs import CandidatePrograms, VerdictCache
+from autoclave.problems.curation.stage import ReadableSource, Reading, Stage
 from autoclave.problems.curation.strength import LEAST_LIMIT_S, Strength
-from autoclave.problems.curation.training_set import SourceRecord, digest_of, write_training_set
-from autoclave.problems.curation.verdict_cache import VerdictCache
-from autoclave.problems.curation.verification import Agreement, Steadiness, Verification
+from autoclave.problems.curation.training_set import SourceRecord, write_training_set
+from autoclave.problems.curation.verification import Agreement, Flakiness, Verification
 from autoclave.problems.readers import LAYOUTS, Layout, raw_files, read_rows
 from autoclave.problems.readers.hub import hub_set
-from autoclave.problems.splitting import heldout_ids
+from autoclave.problems.readers.raw_files import digest_of
+from autoclave.problems.sets import heldout_ids
 from autoclave.report.curation import REPORT, write_report
 
 _WORK = "work"
@@ -77,7 +76,7 @@ def curate(config: CurateConfig, out: Path, say: Say) -> dict[str, Any]:
             [record for _, record in sources],
             [record for _, record in evaluation_sets],
             _settings(config),
-            version("autoclave"),
+            __version__,
             heldout_ids(results[-1].kept, config.heldout_share, config.seed) if config.heldout_share else (),
         )
         write_report(out / REPORT, manifest, results)
@@ -99,10 +98,10 @@ class _EvaluationSets:
         selections = [json.loads(canonical_json(selection)) for selection in self._selections]
         return [[source.label, source.identity, *rest] for source, *rest in zip(self._sources, selections, strict=True)]
 
-    def __iter__(self) -> Iterator[Candidate]:
+    def __iter__(self) -> Iterator[ProblemCandidate]:
         for source, selection in zip(self._sources, self._selections, strict=True):
             for row in source.read():
-                if isinstance(row, Candidate) and selection.complaint(row.problem) is None:
+                if isinstance(row, ProblemCandidate) and selection.reason_to_skip(row.problem) is None:
                     yield replace(row, origin=replace(row.origin, set=source.label))
 
 
@@ -150,7 +149,7 @@ _JUDGING = ("backend", "remote", "time_limit_range", "default_time_limit_s", "pr
 def judge_settings(config: CurateConfig | BenchmarkConfig) -> Any:
     """Settings that verdicts depend on beside problem and program; of servers only the addresses are known."""
     settings = _settings(config)
-    return [version("autoclave"), platform.python_version(), settings["judge"], settings["sandbox"]]
+    return [__version__, platform.python_version(), settings["judge"], settings["sandbox"]]
 
 
 def _filters(config: CurateConfig) -> list[Stage]:
@@ -188,7 +187,7 @@ def verified(config: CurateConfig, programs: CandidatePrograms) -> list[Stage]:
             stages.append(Agreement(programs, verification.special_judge_share))
         stages.append(Verification(programs, verification.rule, unsolved))
         if verification.repeats > 1:
-            stages.append(Steadiness(programs, verification.rule, verification.repeats))
+            stages.append(Flakiness(programs, verification.rule, verification.repeats))
     return stages
 
 
@@ -239,9 +238,9 @@ def open_source(source: SourceConfig) -> tuple[ReadableSource, SourceRecord]:
         files, rows = raw.digests(), raw.rows
     record = SourceRecord(source.label, source.set, source.path or source.hub, source.licence or layout.licence, files)
 
-    def read() -> Iterator[Candidate | Unread]:
+    def read() -> Iterator[ProblemCandidate | SkippedRow]:
         for row in read_rows(source.set, source.label, rows()):
-            if source.profile and isinstance(row, Candidate):
+            if source.profile and isinstance(row, ProblemCandidate):
                 row = replace(row, problem=replace(row.problem, profile=source.profile))
             yield row
 

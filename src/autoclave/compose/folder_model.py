@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from autoclave.compose.libraries import settle_libraries
 from autoclave.compose.workers import open_samplers
 from autoclave.config import BenchmarkConfig, ModelConfig, SamplerConfig, TrainConfig
 from autoclave.core import Completion, FinishReason
+from autoclave.core.futures import chained
 from autoclave.core.json import canonical_json
 from autoclave.core.rollout import IntArray
-from autoclave.evaluation.responses import Asked, Response
+from autoclave.evaluation.responses import Response, ResponseRequest
 from autoclave.evaluation.submissions import THINKING_BEGIN
 from autoclave.models import encode_prompt, load_tokenizer
 from autoclave.rollout import Request
@@ -49,14 +51,19 @@ class FolderModel:
         engine = model.engine.model_dump(mode="json")
         self.identity: Any = ["folder", digest, engine, model.chat_template, model.dtype, model.seed]
 
-    def respond(self, asked: Sequence[Asked]) -> list[Future[Response]]:
+    def respond(self, requests: Sequence[ResponseRequest]) -> list[Future[Response]]:
         """See `ResponseSource`."""
-        prompts = [self._encoded(each) for each in asked]
-        requests = [
-            Request(prompt, each.parameters, self._numbers(each)) for prompt, each in zip(prompts, asked, strict=True)
+        prompts = [self._encoded(request) for request in requests]
+        completions = self._samplers.submit(
+            [
+                Request(prompt, request.parameters, self._numbers(request))
+                for prompt, request in zip(prompts, requests, strict=True)
+            ]
+        )
+        return [
+            chained(completion, partial(_response, self._opening(prompt)))
+            for completion, prompt in zip(completions, prompts, strict=True)
         ]
-        completions = self._samplers.submit(requests)
-        return [_response(each, self._opening(prompt)) for each, prompt in zip(completions, prompts, strict=True)]
 
     def account(self) -> Mapping[str, Any]:
         """Nothing is spent that is counted."""
@@ -65,34 +72,22 @@ class FolderModel:
     def close(self) -> None:
         """The samplers end with what opened them."""
 
-    def _encoded(self, asked: Asked) -> IntArray:
-        if asked.is_chat:
-            return encode_prompt(self._tokenizer, asked.messages)
-        return np.asarray(self._tokenizer.encode(asked.messages[-1]["content"]), dtype=np.int64)
+    def _encoded(self, request: ResponseRequest) -> IntArray:
+        if request.is_chat:
+            return encode_prompt(self._tokenizer, request.messages)
+        return np.asarray(self._tokenizer.encode(request.messages[-1]["content"]), dtype=np.int64)
 
     def _opening(self, prompt: IntArray) -> str:
         """The begin of reasoning where the template puts it into the prompt: it belongs to the response."""
         end = str(self._tokenizer.decode(prompt[-_END_TOKENS:])).rstrip()
         return f"{THINKING_BEGIN}\n" if end.endswith(THINKING_BEGIN) else ""
 
-    def _numbers(self, asked: Asked) -> tuple[int, ...]:
+    def _numbers(self, request: ResponseRequest) -> tuple[int, ...]:
         """Seed of a response: of the question and the sample, not of other questions."""
-        name = hashlib.sha256(canonical_json([asked.messages, asked.is_chat])).digest()
-        return (self._seed, int.from_bytes(name[:6], "big"), asked.sample)
+        name = hashlib.sha256(canonical_json([request.messages, request.is_chat])).digest()
+        return (self._seed, int.from_bytes(name[:6], "big"), request.sample)
 
 
-def _response(completion: Future[Completion], opening: str) -> Future[Response]:
-    response: Future[Response] = Future()
-
-    def finish(done: Future[Completion]) -> None:
-        try:
-            found = done.result()
-            cut = found.finish_reason is not FinishReason.STOP
-            response.set_result(
-                Response(opening + found.text, "length" if cut else "stop", len(found.tokens), len(found.prompt_tokens))
-            )
-        except BaseException as error:  # noqa: BLE001  it is raised where the response is waited for
-            response.set_exception(error)
-
-    completion.add_done_callback(finish)
-    return response
+def _response(opening: str, found: Completion) -> Response:
+    finish = "stop" if found.finish_reason is FinishReason.STOP else "length"
+    return Response(opening + found.text, finish, len(found.tokens), len(found.prompt_tokens))

@@ -62,8 +62,8 @@ def write_launch_files(
     path, start = _write_slurm(config, out, values) if kind == "slurm" else _write_rayjob(config, out, values)
     write_atomically(recipe, _portable(config))
     return [
-        f"{values['nodes']} nodes of {gpus} GPUs and {cpus} cores, run folder {values['run']}",
-        *(f"pools.{pool}: {processes} processes of {each} GPUs" for pool, (processes, each) in demands.items()),
+        f"nodes: {values['nodes']}, each with {gpus} GPUs and {cpus} cores; run folder {values['run']}",
+        *(f"pools.{pool}: {processes} processes, each with {each} GPUs" for pool, (processes, each) in demands.items()),
         f"memory of each: autoclave plan {recipe}",
         f"start it: {start} {path}",
     ]

@@ -12,6 +12,7 @@ from autoclave.models import (
     load_architecture,
     load_head_tokenizer,
     load_tokenizer,
+    require_full_attention,
     require_same_architecture,
     require_same_tokens,
     require_same_vocabulary,
@@ -30,11 +31,13 @@ def require_usable_models(config: TrainConfig, existing: RunFolder | None) -> No
 
     Raises:
         InputError: a model cannot be used, or the run began with another one.
-        ConfigError: responses may be longer than its context.
+        ConfigError: responses may be longer than its context, or prompts cannot be shared.
     """
     path, template, architecture = config.model.path, config.model.chat_template, policy_architecture(config)
     check_tokens(config, load_tokenizer(path, template) if path else None)
     require_context(config, architecture)
+    if config.trainer.packing == "shared_prompts":
+        require_full_attention(architecture)
     if config.trainer.lora:
         require_targets(architecture, config.trainer.lora)
         if config.critic.path:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from autoclave.config import (
+    AsynchronousConfig,
+    EvaluationConfig,
+    OneOffPipelineConfig,
+    ScheduleConfig,
+    SynchronousConfig,
+    TrainConfig,
+)
 from autoclave.core import InputError
 from autoclave.planning.calibration import Calibration, Place, calibrate
-from autoclave.planning.candidates import STALENESS, every_split, simulate_each
 from autoclave.planning.collected import Assignment
 from autoclave.planning.plan_file import Predicted, SchedulePlan, make_plan, split_of
-from autoclave.planning.recommend import Advice, advise, describe
+from autoclave.planning.recommend import STALENESS, Advice, advise, describe, every_split, simulate_each
 from autoclave.planning.simulation import ScheduleName
 from autoclave.runs.reader import read_run
 from autoclave.runs.timeline import read_steps, timeline_steps
@@ -136,3 +145,35 @@ def settings_for(chosen: Predicted, config: Mapping[str, Any]) -> str:
         words.append(f"pools.{name}.executor={'spawn' if executor == 'inline' else executor}")
         words.append(f"pools.{name}.processes={count}")
     return " ".join(words)
+
+
+@contextmanager
+def calibration_runs(config: TrainConfig, *, iterations: int, say: Callable[[str], None]) -> Generator[list[Path]]:
+    """Folders of runs of `config`, so many iterations each, which are gone after the block.
+
+    In the first, sampler and trainer take turns, so that each shows its own rates. Where they have pools of their own,
+    both work at once in a second and a third: on devices that share something, such as cores, that makes both slower.
+    In the third, requests of several batches mix.
+
+    Raises:
+        AutoclaveError: as `train`.
+    """
+    from autoclave.compose.training import train  # imports torch
+
+    schedules: list[ScheduleConfig] = [SynchronousConfig()]
+    if config.workers.places()["sampler"] != config.workers.places()["actor"]:
+        is_own = isinstance(config.schedule, AsynchronousConfig) and config.schedule.max_staleness
+        schedules += [OneOffPipelineConfig(), config.schedule if is_own else AsynchronousConfig(max_staleness=2)]
+    with TemporaryDirectory(prefix="autoclave-calibration-") as parent:
+        folders: list[Path] = []
+        for schedule in schedules:
+            changes = {
+                "name": f"calibration-{schedule.name}",
+                "steps": iterations,
+                "schedule": schedule,
+                "evaluation": EvaluationConfig(every=0, samples=1, final_samples=1, problems=1),
+                "loggers": (),
+            }
+            folders.append(Path(parent) / schedule.name)
+            train(config.model_copy(update=changes), folders[-1], say=say)
+        yield folders

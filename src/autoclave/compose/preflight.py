@@ -27,6 +27,7 @@ from autoclave.core.files import cache_folder
 from autoclave.models import context_of, load_architecture, resolve_device
 from autoclave.planning.accounting import check_memory, on_device, size_text
 from autoclave.planning.accounting.holding import WIDTHS
+from autoclave.planning.accounting.memory import token_key_value_bytes
 from autoclave.runs.folder import RunFolder
 from autoclave.training.loggers import require_loggers
 
@@ -138,8 +139,6 @@ def require_cores(config: TrainConfig) -> None:
 def require_cache_for_one_request(config: TrainConfig) -> None:
     """Check that the key-value cache of vLLM holds one request of the longest length.
 
-        bytes of a token = 2 (keys and values) x layers x key-value heads x head size x bytes of a number
-
     Raises:
         ConfigError: it does not, so that vLLM would refuse to start.
     """
@@ -161,8 +160,8 @@ def _key_value_bytes(architecture: PretrainedConfig, config: TrainConfig, parts:
     """Return the bytes of the keys and values of a token, where `parts` processes share the heads as far as they go."""
     heads = getattr(architecture, "num_key_value_heads", None) or architecture.num_attention_heads
     head_size = getattr(architecture, "head_dim", None) or architecture.hidden_size // architecture.num_attention_heads
-    width = WIDTHS[config.sampling_dtype]
-    return 2 * architecture.num_hidden_layers * max(1, heads // parts) * head_size * width
+    width = max(1, heads // parts) * head_size
+    return token_key_value_bytes(architecture.num_hidden_layers, width, WIDTHS[config.sampling_dtype])
 
 
 def require_batch_that_fits(config: TrainConfig) -> None:

@@ -18,15 +18,13 @@ from autoclave.config import BenchmarkConfig, CurateConfig, SourceConfig, Streng
 from autoclave.core import AnswerTests, InputError
 from autoclave.core.files import atomic_writer, write_atomically
 from autoclave.evaluation.benchmark_result import BenchmarkResult
-from autoclave.problems.candidate import Candidate, Origin, Unread
-from autoclave.problems.curation.candidate_file import CandidateFile
+from autoclave.problems.candidate import Origin, ProblemCandidate, SkippedRow
 from autoclave.problems.curation.comparing import WithoutDuplicates
-from autoclave.problems.curation.pipeline import StageResult, run_stages
-from autoclave.problems.curation.reading import ReadableSource
-from autoclave.problems.curation.stage import Dropped
+from autoclave.problems.curation.pipeline import CandidateFile, StageResult, run_stages
+from autoclave.problems.curation.stage import Dropped, ReadableSource
 from autoclave.problems.curation.strength import Strength
 from autoclave.problems.curation.training_set import PARTS
-from autoclave.problems.splitting import heldout_ids
+from autoclave.problems.sets import heldout_ids
 
 PASS_RATES = "pass_rates.jsonl"
 _FIXES = {
@@ -150,12 +148,12 @@ class _Lines:
         self._source = source
         self.settings: Mapping[str, Any] = source.identity
 
-    def run(self, candidates: Iterable[Candidate]) -> Iterator[Candidate | Dropped]:
+    def run(self, candidates: Iterable[ProblemCandidate]) -> Iterator[ProblemCandidate | Dropped]:
         """See `Stage`; there are no candidates before it."""
         yield from candidates
         places: dict[str, str] = {}
         for row in self._source.read():
-            if isinstance(row, Unread):
+            if isinstance(row, SkippedRow):
                 yield Dropped(Origin(self._source.label, row.row), "", row.reason, row.detail)
             elif row.problem.id in places:
                 yield Dropped.of(row, "id_used_before", f"id = {row.problem.id!r}: is that of {places[row.problem.id]}")
@@ -164,7 +162,7 @@ class _Lines:
                 yield row
 
 
-def _unverified(candidate: Candidate) -> Dropped | None:
+def _unverified(candidate: ProblemCandidate) -> Dropped | None:
     if candidate.problem.solutions or isinstance(candidate.problem.tests, AnswerTests):
         return None
     return Dropped.of(candidate, "no_solutions", "nothing shows that its tests are right")
@@ -207,7 +205,7 @@ def _split(sound: CandidateFile, folder: Path, share: float, seed: int) -> dict[
     }
 
 
-def _write(path: Path, candidates: Iterable[Candidate]) -> int:
+def _write(path: Path, candidates: Iterable[ProblemCandidate]) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     count = 0
     with atomic_writer(path) as file:

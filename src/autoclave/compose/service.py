@@ -1,4 +1,4 @@
-"""The server that settings describe. Free of tensor libraries; the libraries of the extra `serve` load when needed."""
+"""Build the judge server from its settings. Free of torch; the libraries of the extra `serve` load when needed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 def open_store(place: str | Path) -> Store:
-    """The store in a file, or in the database that an address names.
+    """Open the store in a file, or in the database that a URL names.
 
     Raises:
         InputError: it cannot be used.
-        HostError: the database does not answer, or its library is not installed.
+        HostError: the database does not respond, or its library is not installed.
     """
     if not is_database(str(place)):
         from autoclave.service.store.sqlite import SqliteStore
@@ -45,11 +45,11 @@ def open_store(place: str | Path) -> Store:
 
 
 @contextlib.contextmanager
-def _alone_with(place: str) -> Generator[None]:
-    """No other server of this machine has the store meanwhile, if it is a file: one would take the other's jobs.
+def _exclusive(place: str) -> Generator[None]:
+    """Lock a store that is a file: a second server of this machine would claim the jobs of the first.
 
     Raises:
-        InputError: another has it.
+        InputError: another server has it.
     """
     if is_database(place):
         yield
@@ -61,20 +61,20 @@ def _alone_with(place: str) -> Generator[None]:
 
 @contextlib.contextmanager
 def open_parts(config: ServeConfig) -> Generator[Parts]:
-    """The parts of the server, open.
+    """Open the parts of a server.
 
     Raises:
-        ConfigError: nobody could use the server, or its certificate.
-        InputError: the store or the record cannot be used.
-        HostError: the database does not answer.
-        IsolationError: this host cannot give the level of isolation asked for.
+        ConfigError: no token is valid, or the certificate cannot be used.
+        InputError: the store or the audit file cannot be used.
+        HostError: the database does not respond.
+        IsolationError: this host does not support the requested isolation level.
     """
     from autoclave.service.audit import AuditLog
     from autoclave.service.dispatcher import Dispatcher
+    from autoclave.service.loop_thread import Notices
     from autoclave.service.metrics import Metrics
     from autoclave.service.nodes import Node
-    from autoclave.service.notices import Notices
-    from autoclave.service.parts import Parts, Turns
+    from autoclave.service.parts import Parts, RunQueue
     from autoclave.service.problem_cache import ProblemCache
     from autoclave.service.rates import TokenBuckets
     from autoclave.service.store import Bounds
@@ -82,9 +82,9 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
     admission = config.admission
     _require_certificate(config.tls)
     with contextlib.ExitStack() as opened:
-        opened.enter_context(_alone_with(config.store))
+        opened.enter_context(_exclusive(config.store))
         store = opened.enter_context(contextlib.closing(open_store(config.store)))
-        _require_somebody(config, store)
+        _require_valid_token(config, store)
         audit = opened.enter_context(contextlib.closing(AuditLog(config.audit_file, sources=config.audit.sources)))
         judge = opened.enter_context(ProcessJudge(config.sandbox, config.judge))
         slots = config.judge.workers or len(os.sched_getaffinity(0))
@@ -112,27 +112,27 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
             audit=audit,
             metrics=metrics,
             buckets=TokenBuckets(admission.requests_per_s, admission.request_burst),
-            turns=Turns(admission.concurrent_runs or slots, admission.waiting_runs),
+            run_queue=RunQueue(admission.concurrent_runs or slots, admission.waiting_runs),
         )
 
 
 def url_of(config: ServeConfig, port: int) -> str:
-    """The address of a server that listens at a port."""
+    """Return the URL of a server on a port."""
     host = f"[{config.host}]" if ":" in config.host else config.host
     return f"{'https' if config.tls.certificate_file else 'http'}://{host}:{port}"
 
 
 def check_usable(config: ServeConfig) -> None:
-    """Look whether servers with these settings could work, without starting one.
+    """Check that a server with these settings can start, without starting one.
 
     Raises:
-        ConfigError: nobody could use them, or their certificate.
+        ConfigError: no token is valid, or the certificate cannot be used.
         InputError: the store cannot be used.
-        HostError: the database does not answer.
+        HostError: the database does not respond.
     """
     _require_certificate(config.tls)
     with contextlib.closing(open_store(config.store)) as store:
-        _require_somebody(config, store)
+        _require_valid_token(config, store)
 
 
 def _require_certificate(tls: TlsConfig) -> None:
@@ -150,7 +150,7 @@ def _require_certificate(tls: TlsConfig) -> None:
         ) from None
 
 
-def _require_somebody(config: ServeConfig, store: Store) -> None:
+def _require_valid_token(config: ServeConfig, store: Store) -> None:
     if config.require_token and not any(token.is_valid(time.time()) for token in store.tokens()):
         raise ConfigError(
             f"require_token = true: no valid token is in {config.shown_store}; make one: "

@@ -39,16 +39,15 @@ from autoclave.training.checkpoints import (
     weights_digest,
 )
 from autoclave.training.health import Health, RollbackRequest
-from autoclave.training.interrupt import StopRequest
-from autoclave.training.items import ShuffledItems
+from autoclave.training.learned import ShuffledItems
 from autoclave.training.loggers import open_sinks
-from autoclave.training.peaks import describe_peaks, peak_figures
+from autoclave.training.metrics import Stopwatch
 from autoclave.training.saved_groups import load_groups, names_of
 from autoclave.training.schedules import Schedule, choose_schedule
 from autoclave.training.stages import Stages
-from autoclave.training.summary import describe, summarise
-from autoclave.training.timing import Stopwatch
+from autoclave.training.summary import describe, describe_peaks, peak_figures, summarise
 from autoclave.training.train import Run, run_to_end
+from autoclave.training.watchdog import StopRequest
 from autoclave.workers.weights.sync_check import LIMITS, SyncCheck
 
 Say = Callable[[str], None]

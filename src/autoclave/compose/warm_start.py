@@ -24,9 +24,9 @@ from autoclave.problems import Demonstration, ProblemSets
 from autoclave.runs.folder import MetricsLog
 from autoclave.training import sft
 from autoclave.training.checkpoints import Checkpoints, latest_checkpoint, policy_inputs
-from autoclave.training.interrupt import StopRequest
+from autoclave.training.metrics import Stopwatch
 from autoclave.training.model_cache import cached_model
-from autoclave.training.timing import Stopwatch
+from autoclave.training.watchdog import StopRequest
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.trainer import ActorWorker
 from autoclave.workers.trainer.sharding import check_device
@@ -51,7 +51,6 @@ class RunContext:
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of checkpoints."""
         return self.folder / CHECKPOINTS
 
 

@@ -3,7 +3,7 @@
     from autoclave.integrations import score
     rewards = score(responses, problems)
 
-A fault of the judge is never a reward: see each function for what it is instead.
+A fault of the judge is never a reward; each function documents how it reports one.
 """
 
 from autoclave.integrations.scoring import Scorer, problem_of, score

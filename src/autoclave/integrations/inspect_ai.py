@@ -1,4 +1,4 @@
-"""A scorer for Inspect (`inspect_ai`). The metadata of a sample has what is judged, as `problem`."""
+"""A scorer for Inspect (`inspect_ai`). The metadata of a sample has the problem, as `problem`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from autoclave.integrations.scoring import problem_of, scorer_of_process
 def sealed_judge(settings: Sequence[str] = (), key: str = "problem") -> InspectScorer:
     """CORRECT if the program in the answer passes all tests, else INCORRECT.
 
-    A fault of the judge raises `JudgeFault`: Inspect marks the sample as one with an error, which is in no metric, and
-    `fail_on_error` says whether the evaluation goes on.
+    A fault of the judge raises `JudgeFault`: Inspect marks the sample as an error, leaves it out of all metrics, and
+    continues or stops by `fail_on_error`.
 
     Args:
         settings: as on the command line of `autoclave judge`. The judge is opened once per process.
@@ -27,7 +27,7 @@ def sealed_judge(settings: Sequence[str] = (), key: str = "problem") -> InspectS
 
     async def score(state: TaskState, target: Target) -> Score:
         if key not in state.metadata:
-            raise InputError(f"the sample has no metadata {key!r}; name the one with the problem by `key`")
+            raise InputError(f"the sample has no metadata {key!r}. Fix: set `key` to the one with the problem")
         own = await asyncio.to_thread(scorer_of_process, tuple(settings), "binary")
         problem = problem_of(state.metadata[key])
         response = state.output.completion

@@ -1,4 +1,4 @@
-"""From a model's response and a problem to a number, whichever judge settings name. Free of every framework."""
+"""Rewards for responses of a model, from any judge. Independent of every framework."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from autoclave.judge import ANSWER_RULES, EXTRACTION_RULES, Judge, JudgeJob
 
 RewardRule = Literal["binary", "fraction"]
 GivenProblem = Problem | Mapping[str, Any] | str
-"""A problem, the object or the text of a line of a problem file, a digest, or `{"inputs", "outputs", "fn_name"}`."""
+"""A problem, a line of a problem file as object or string, a digest, or `{"inputs", "outputs", "fn_name"}`."""
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
@@ -53,8 +53,8 @@ class Scorer(Closing):
 
         Raises:
             ConfigError: a setting cannot be used.
-            IsolationError: this host cannot isolate as the settings ask.
-            HostError: no judge server answers.
+            IsolationError: this host does not offer the isolation level of the settings.
+            HostError: no judge server responds.
         """
         if reward not in ("binary", "fraction"):
             raise InputError(f"reward = {reward!r}: must be binary or fraction")
@@ -64,7 +64,7 @@ class Scorer(Closing):
         self._judge = judge or cast("Judge", self._own)
 
     def submit(self, response: str, problem: GivenProblem, id: str = "") -> Future[Verdict]:
-        """The verdict on a response, to come. A response without a program has one at once.
+        """Return the future of the verdict on a response; one without a program has it at once.
 
         Raises:
             InputError: the problem cannot be judged.
@@ -87,13 +87,15 @@ class Scorer(Closing):
         return EXTRACTION_RULES[self._config.extraction](response)
 
     def verdicts(self, responses: Sequence[str], problems: Sequence[GivenProblem]) -> list[Verdict]:
-        """The verdicts on responses, each to the problem at its place. After faults one has `fault` set.
+        """Return the verdicts on responses to problems, pair by pair; after a fault, one has `fault` set.
 
         Raises:
-            InputError: a problem cannot be judged, or there are not as many problems as responses.
+            InputError: a problem cannot be judged, or the numbers of problems and responses differ.
         """
         if len(responses) != len(problems):
-            raise InputError(f"{len(responses)} responses and {len(problems)} problems: give one problem per response")
+            raise InputError(
+                f"{len(responses)} responses and {len(problems)} problems. Fix: give one problem per response"
+            )
         pairs = zip(responses, problems, strict=True)
         futures = [self.submit(response, problem, str(number)) for number, (response, problem) in enumerate(pairs)]
         return [future.result() for future in futures]
@@ -102,7 +104,7 @@ class Scorer(Closing):
         """Return the reward of a verdict.
 
         Raises:
-            JudgeFault: there is no verdict; nothing follows about the program.
+            JudgeFault: the judge failed, so that there is no verdict.
         """
         if verdict.fault is not None or verdict.status is None:
             fault = verdict.fault
@@ -112,11 +114,11 @@ class Scorer(Closing):
         return verdict.passed_share
 
     def score(self, responses: Sequence[str], problems: Sequence[GivenProblem]) -> list[float]:
-        """Return the rewards of responses, each to the problem at its place.
+        """Return the rewards of responses to problems, pair by pair.
 
         Raises:
-            InputError: a problem cannot be judged, or there are not as many problems as responses.
-            JudgeFault: there is no verdict on one of them.
+            InputError: a problem cannot be judged, or the numbers of problems and responses differ.
+            JudgeFault: the judge failed on one of them.
         """
         return [self.value(verdict) for verdict in self.verdicts(responses, problems)]
 
@@ -133,11 +135,11 @@ def score(
     settings: Sequence[str] = (),
     reward: RewardRule = "binary",
 ) -> list[float]:
-    """Return the rewards of responses, each to the problem at its place, by a judge that is opened for this call.
+    """Return the rewards of responses to problems, pair by pair, with a judge opened for this call.
 
     Raises:
         InputError: a problem or a setting cannot be used.
-        JudgeFault: there is no verdict on one of them; a fault is never a 0.
+        JudgeFault: the judge failed on one of them.
     """
     with Scorer(settings, reward=reward) as scorer:
         return scorer.score(responses, problems)
@@ -147,8 +149,8 @@ _opening = threading.Lock()
 
 
 def scorer_of_process(settings: tuple[str, ...], reward: RewardRule) -> Scorer:
-    """One scorer per process and settings, for frameworks that only take a function. It is closed at exit."""
-    with _opening:  # a cache alone would open one for each thread that comes while the first is opened
+    """Return the scorer of this process for these settings, for frameworks that take a function; closed at exit."""
+    with _opening:  # a cache alone would open one per concurrent thread
         return _kept_scorer(settings, reward)
 
 
@@ -160,10 +162,10 @@ def _kept_scorer(settings: tuple[str, ...], reward: RewardRule) -> Scorer:
 
 
 def problem_of(given: GivenProblem) -> Problem:
-    """The problem in any of its forms. Tests by inputs and outputs are judged as `lcb` problems.
+    """Return a problem from any of its forms.
 
     Raises:
-        InputError: it has none of them.
+        InputError: it has another form.
     """
     if isinstance(given, Problem):
         return given
@@ -172,7 +174,7 @@ def problem_of(given: GivenProblem) -> Problem:
 
 @functools.lru_cache(1024)
 def _of_text(text: str) -> Problem:
-    """Judges remember what they worked out about the same object."""
+    """Return the problem, the same object for the same string: judges cache results per object."""
     if _DIGEST.fullmatch(text):
         return Problem("", StoredTests("stored", text), id=text[:16])
     return _of_object(parse_object(text, "problem"))
@@ -185,19 +187,17 @@ def _of_object(given: Mapping[str, Any]) -> Problem:
 
 
 def _of_pairs(given: Mapping[str, Any]) -> Problem:
-    """The form of data sets for verl: arguments are JSON, one per line.
-
-    Raises:
-        DataError: it has another form.
-    """
+    """Return the problem of a data set for verl; arguments are JSON, one per line."""
     if unknown := sorted(set(given) - {"inputs", "outputs", "fn_name"}):
         raise DataError(f"problem: {unknown[0]}: must be inputs, outputs and fn_name, or a line of a problem file")
     inputs, outputs, name = given["inputs"], given["outputs"], given.get("fn_name")
     if not inputs or len(inputs) != len(outputs):
-        raise DataError(f"problem: {len(inputs)} inputs and {len(outputs)} outputs: must be as many, and at least one")
+        raise DataError(
+            f"problem: {len(inputs)} inputs and {len(outputs)} outputs: must be the same number, at least 1"
+        )
     pairs = list(zip(inputs, outputs, strict=True))
     if not all(isinstance(one, str) for pair in pairs for one in pair):
-        raise DataError("problem: inputs and outputs must be text; arguments are JSON, one per line")
+        raise DataError("problem: inputs and outputs must be strings; arguments are JSON, one per line")
     if name is None:
         return _named(Problem("", StdinTests("stdin", [StdinCase(*pair) for pair in pairs])))
     try:

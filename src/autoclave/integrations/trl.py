@@ -36,8 +36,8 @@ class CodeReward:
 
         Raises:
             ConfigError: a setting cannot be used.
-            IsolationError: this host cannot isolate as the settings ask.
-            HostError: no judge server answers.
+            IsolationError: this host does not offer the isolation level of the settings.
+            HostError: no judge server responds.
         """
         if on_fault not in ("raise", "none"):
             raise InputError(f"on_fault = {on_fault!r}: must be raise or none")
@@ -56,11 +56,11 @@ class CodeReward:
 
         Raises:
             InputError: the column is missing, or a problem cannot be judged.
-            JudgeFault: there is no verdict, and `on_fault` is `raise`.
+            JudgeFault: the judge failed, and `on_fault` is `raise`.
         """
         problems: Sequence[GivenProblem] | None = columns.get(self._column)
         if problems is None:
-            raise InputError(f"the data set has no column {self._column!r}; name the one with problems by `column`")
+            raise InputError(f"the data set has no column {self._column!r}. Fix: set `column` to the one with problems")
         verdicts = self._scorer.verdicts([_text(completion) for completion in completions], problems)
         if log_metric is not None:
             log_metric("judge/no_verdict", sum(verdict.status is None for verdict in verdicts) / len(verdicts))
@@ -73,5 +73,5 @@ class CodeReward:
 
 
 def _text(completion: Any) -> str:
-    """A completion is text, or messages of which the last is the model's."""
+    """Return a completion as a string; of messages, the last one."""
     return completion if isinstance(completion, str) else str(completion[-1]["content"])

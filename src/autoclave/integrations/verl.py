@@ -22,13 +22,13 @@ def compute_score(
     reward: RewardRule = "binary",
     **_: Any,
 ) -> dict[str, Any]:
-    """Reward of a response: `score`, `acc` (whether all tests passed) and `status`.
+    """Return the reward of a response: `score`, `acc` (whether all tests passed) and `status`.
 
     `settings` and `reward` come from `custom_reward_function.reward_kwargs`. The judge is opened once per process.
 
     Raises:
         InputError: a problem or a setting cannot be used.
-        JudgeFault: there is no verdict. verl has no reward that means that; the exception ends the step.
+        JudgeFault: the judge failed. verl has no reward for that, so the exception ends the step.
     """
     scorer = scorer_of_process(tuple(settings), reward)
     verdict = scorer.submit(solution_str, ground_truth).result()

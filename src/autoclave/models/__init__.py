@@ -3,7 +3,14 @@
 May import `algorithms`, `config`, `core`. Knows nothing of judges, tasks or workers.
 """
 
-from autoclave.models.attention import can_pack
+from autoclave.models.attention import (
+    Layout,
+    apply_liger,
+    layout_for,
+    require_full_attention,
+    require_liger,
+    shared_prompt_mask,
+)
 from autoclave.models.compatibility import (
     INCIDENTAL,
     adapter_shapes,
@@ -23,7 +30,6 @@ from autoclave.models.heads import (
     save_head_model,
     sequence_scores,
 )
-from autoclave.models.kernels import apply_liger, require_liger
 from autoclave.models.lora import (
     Part,
     adapter_scale,
@@ -48,15 +54,15 @@ from autoclave.models.policy import (
     save_policy,
 )
 from autoclave.models.response_log_probs import response_log_probs
-from autoclave.models.stored import read_part
+from autoclave.models.stored import WeightViews, read_part
 from autoclave.models.tiny import build_tiny_policy, tiny_architecture
-from autoclave.models.views import WeightViews
 
 __all__ = [
     "INCIDENTAL",
     "Digest",
     "HeadModel",
     "HeadRole",
+    "Layout",
     "Part",
     "Policy",
     "WeightShard",
@@ -66,12 +72,12 @@ __all__ = [
     "added",
     "apply_liger",
     "build_tiny_policy",
-    "can_pack",
     "context_of",
     "digests",
     "encode_prompt",
     "is_of_adapter",
     "joined_digests",
+    "layout_for",
     "load_architecture",
     "load_critic",
     "load_head_tokenizer",
@@ -82,6 +88,7 @@ __all__ = [
     "parts_of",
     "plain_weights",
     "read_part",
+    "require_full_attention",
     "require_liger",
     "require_same_architecture",
     "require_same_tokens",
@@ -94,6 +101,7 @@ __all__ = [
     "save_head_model",
     "save_policy",
     "sequence_scores",
+    "shared_prompt_mask",
     "tiny_architecture",
     "with_adapter",
     "without_adapter",

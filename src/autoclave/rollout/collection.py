@@ -6,17 +6,18 @@ together, and ask again for those that are to be refilled; whoever reads only wa
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import cast
 
-from autoclave.core import Completion, FaultError, Group, Reward, Rollout, TaskItem
-from autoclave.core.timeline import Timeline
+from autoclave.core import Completion, FaultError, Group, InputError, Reward, Rollout, TaskItem
+from autoclave.core.timeline import Role, Timeline
 from autoclave.rollout.interface import Request, RewardFunction, Sampler
-from autoclave.rollout.spans import CollectionSpans
 
 Resample = Callable[[int, int, Group], Sequence[Request] | None]
 """From the index of an item, how often it was asked again, and its group: what to ask in its place, None to keep it."""
@@ -220,15 +221,16 @@ class Collection:
                     self.times.sampled = time.monotonic()
                 self._tell()
             asked = self._spans.sampled(self._items[index].id, sample, completion)
-            reward = self._reward(self._items[index], completion.text)
+            reward = _started(self._reward, self._items[index], completion.text)
             reward.add_done_callback(lambda done: self._judged(index, sample, completion, asked, done))
         except BaseException as error:  # noqa: BLE001  it is raised where the collection is read
             self._fail(error)
 
     def _judged(self, index: int, sample: int, completion: Completion, asked: float, future: Future[Reward]) -> None:
         try:
-            self._spans.judged(self._items[index].id, sample, future.result(), asked)
-            self._put(index, sample, completion, future.result())
+            reward = _checked(future.result(), self._items[index])
+            self._spans.judged(self._items[index].id, sample, reward, asked)
+            self._put(index, sample, completion, reward)
         except BaseException as error:  # noqa: BLE001  it is raised where the collection is read
             self._fail(error)
 
@@ -284,3 +286,70 @@ class Collection:
 
     def _stalled(self) -> FaultError:
         return FaultError(f"nothing was sampled or judged for {self._stall_s:.0f} s: {self.state()}")
+
+
+@dataclass(slots=True)
+class CollectionSpans:
+    """Records what a collection for `step` does. One is made before its first request is submitted."""
+
+    timeline: Timeline
+    step: int
+    _begun: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._begun = self.timeline.now()
+
+    def sampled(self, item: str, sample: int, completion: Completion) -> float:
+        """A request ended. Returns the time now, for `judged`.
+
+        The completion has times of the clock of wherever it was sampled. They are moved to lie between the begin of
+        the collection and now, since nothing can have happened outside of that.
+        """
+        self.timeline.record(
+            Role.SAMPLER,
+            f"{item}#{sample}",
+            self.timeline.placed(completion.started_at or completion.submitted_at),
+            self.timeline.placed(completion.finished_at),
+            step=self.step,
+            lane=completion.sampled_by,
+            attributes={
+                "tokens": len(completion.tokens),
+                "finish_reason": completion.finish_reason,
+                "version": completion.policy_versions[-1][0] if completion.policy_versions else None,
+            },
+            not_before=self._begun,
+        )
+        return self.timeline.now()
+
+    def judged(self, item: str, sample: int, reward: Reward, asked: float) -> None:
+        """The reward that was asked for at `asked` is there."""
+        self.timeline.record(
+            Role.JUDGE,
+            f"{item}#{sample}",
+            asked,
+            self.timeline.now(),
+            step=self.step,
+            attributes={"reward": reward.value, "reason": reward.reason},
+        )
+
+
+def _started(reward: RewardFunction, item: TaskItem, text: str) -> Future[Reward]:
+    try:
+        started: object = reward(item, text)
+    except Exception as error:
+        error.add_note(f"in the reward of item {item.id!r}")
+        raise
+    if not isinstance(started, Future):
+        raise InputError(
+            f"item {item.id!r}: the task returned {started!r} as its reward; "
+            "it must return a concurrent.futures.Future that holds an autoclave.core.Reward"
+        )
+    return cast("Future[Reward]", started)
+
+
+def _checked(reward: object, item: TaskItem) -> Reward:
+    if not isinstance(reward, Reward):
+        raise InputError(f"item {item.id!r}: the future holds {reward!r}; it must hold an autoclave.core.Reward")
+    if reward.value is not None and not math.isfinite(reward.value):
+        raise InputError(f"item {item.id!r}: reward = {reward.value}: must be finite, or None without a verdict")
+    return reward

@@ -32,7 +32,6 @@ class RowParameters:
 
     @staticmethod
     def of(rows: Sequence[SamplingParameters], device: torch.device) -> RowParameters:
-        """Those of `rows`, in order."""
         temperatures, shares = [each.temperature for each in rows], [each.top_p for each in rows]
         return RowParameters(
             torch.tensor(temperatures, dtype=torch.float32, device=device)[:, None],

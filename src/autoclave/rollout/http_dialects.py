@@ -82,7 +82,6 @@ class OpenAi:
         self._model = model or self._only_model()
 
     def kind(self, parameters: SamplingParameters) -> LogProbKind:
-        """See `Dialect`."""
         if self._log_probs == "temperature_1":
             if parameters.temperature not in (0.0, 1.0):
                 raise InputError(
@@ -94,7 +93,6 @@ class OpenAi:
         return "processed" if parameters.top_p < 1 and parameters.temperature > 0 else "raw"
 
     def stream(self, wanted: Wanted, line: Line) -> Iterator[Piece]:
-        """See `Dialect`."""
         asked = wanted.parameters
         body = {
             "model": self._model,
@@ -132,7 +130,6 @@ class OpenAi:
         )
 
     def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
-        """See `Dialect`."""
         raise ConfigError(
             "sampler.engine.name = openai: such a server takes no weights, so it can be evaluated and not trained; "
             "use transformers, vllm or sglang"
@@ -158,7 +155,6 @@ class Sglang:
         return "raw"
 
     def stream(self, wanted: Wanted, line: Line) -> Iterator[Piece]:
-        """See `Dialect`."""
         asked = wanted.parameters
         body = {
             "rid": wanted.name,
@@ -194,7 +190,6 @@ class Sglang:
             )
 
     def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
-        """See `Dialect`."""
         if not self._weights_folder:
             raise ConfigError(
                 "sampler.engine.weights_folder: name a folder that this process can write and the server can read; new "

@@ -22,7 +22,7 @@ from autoclave.config import OpenAiEngineConfig, SglangEngineConfig
 from autoclave.core import Completion, ConfigError, EngineFault, FinishReason
 from autoclave.core.rollout import LogProbKind
 from autoclave.rollout.http_dialects import Dialect, OpenAi, Piece, Sglang, Wanted
-from autoclave.rollout.http_server import Cut, Line, Server, Unavailable, waiting_s
+from autoclave.rollout.http_server import Disconnected, Line, Server, Unavailable, waiting_s
 from autoclave.rollout.interface import EngineStats, Request
 from autoclave.rollout.responses import Growing, Responses, load_responses
 
@@ -220,7 +220,7 @@ class HttpEngine:
                 if piece.reason:
                     return
             raise Unavailable("the stream ended without a reason")
-        except Cut:
+        except Disconnected:
             return
         except BaseException as error:  # noqa: BLE001  it is raised on the thread that calls
             self._arrived.put((call, error))

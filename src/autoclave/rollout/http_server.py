@@ -39,8 +39,8 @@ class Unavailable(Exception):
         self.wait_s = wait_s
 
 
-class Cut(Exception):
-    """The call was cut off by `Line.cut`."""
+class Disconnected(Exception):
+    """Another thread ended the call with `Line.cut`."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Line:
     socket: socket.socket | None = None
 
     def cut(self) -> None:
-        """End the call, which raises `Cut`; the server sees that nobody listens any more."""
+        """End the call, which raises `Disconnected`, and close its connection."""
         self.is_cut.set()
         if self.socket is not None:
             with suppress(OSError):  # it is closed already
@@ -89,7 +89,7 @@ class Server:
         Raises:
             EngineFault: the server does not answer.
             InputError: it refuses; the message has its words.
-            Cut: `line` was cut before a try.
+            Disconnected: `line` was cut before a try.
         """
         line, tries = line or Line(), 0
         while True:
@@ -108,7 +108,7 @@ class Server:
 
         Raises:
             Unavailable: another try may succeed.
-            Cut: `line` was cut.
+            Disconnected: `line` was cut.
             InputError: the server refuses the request; the message has its words.
         """
         try:
@@ -116,7 +116,7 @@ class Server:
                 yield from _data_of(reply)
         except (OSError, http.client.HTTPException, ValueError) as error:
             if line.is_cut.is_set():
-                raise Cut from None
+                raise Disconnected from None
             if isinstance(error, InputError):
                 raise
             raise Unavailable(_reason(error)) from error
@@ -135,7 +135,7 @@ class Server:
             connection.connect()
             line.socket = connection.sock
             if line.is_cut.is_set():
-                raise Cut
+                raise Disconnected
             connection.request(method, parts.path.rstrip("/") + path, content, headers)
             with connection.getresponse() as reply:
                 self._require_success(path, reply)

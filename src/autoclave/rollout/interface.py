@@ -86,9 +86,7 @@ class Engine(Protocol):
         ...
 
     @property
-    def stats(self) -> EngineStats:
-        """As it is now."""
-        ...
+    def stats(self) -> EngineStats: ...
 
     def close(self) -> None:
         """Free what it holds; it is not used again."""

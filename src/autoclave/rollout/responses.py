@@ -47,7 +47,6 @@ class Growing:
         return self.request.parameters.max_new_tokens - len(self.tokens)
 
     def append(self, tokens: list[int], log_probs: list[float]) -> None:
-        """Add what was sampled."""
         self.tokens += tokens
         self.log_probs += log_probs
 

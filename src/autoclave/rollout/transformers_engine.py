@@ -99,12 +99,10 @@ class TransformersEngine:
 
     @property
     def stats(self) -> EngineStats:
-        """As it is now."""
         running = len(self._batch.sequences)
         return EngineStats(running, len(self._waiting), self._prompt_tokens, self._sampled_tokens)
 
     def close(self) -> None:
-        """Forget all requests."""
         self._waiting.clear()
         self._batch = self._empty_batch()
 

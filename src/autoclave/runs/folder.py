@@ -80,7 +80,6 @@ class RunFolder:
         return RunFolder(path)
 
     def write_config(self, text: str) -> None:
-        """Keep the resolved configuration."""
         write_atomically(self.path / "config.yaml", text)
 
     def keep_start(self, model: Path) -> None:

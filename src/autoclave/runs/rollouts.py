@@ -108,7 +108,6 @@ class RecordedRollout:
 
     @property
     def tokens(self) -> int | None:
-        """Number of sampled tokens."""
         return self._count("tokens")
 
     @property
@@ -151,7 +150,6 @@ class RecordedRollout:
 
     @property
     def message(self) -> str:
-        """Verdict of the judge."""
         fault = self.verdict.fault if self.verdict else None
         return f"{fault.kind}: {fault.detail}" if fault else self.verdict.message if self.verdict else ""
 

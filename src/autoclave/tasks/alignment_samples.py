@@ -1,14 +1,13 @@
-"""From a traced run to an alignment sample: which variables are asked, and which of them say something. Pure.
+"""Convert a traced run into an alignment sample: choose its variables, and those that are informative. Pure.
 
-What is read here was written by a model: nothing is parsed as Python, so nothing in it can be deep enough, or odd
-enough, to harm the process that looks at it.
+Programs are untrusted and are never parsed as Python, so that deep nesting cannot harm this process.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -21,14 +20,14 @@ Source = Literal["failed", "random", "reference"]
 _TOKEN = re.compile(r"[^\W\d]\w*|[-+*/%&|^@<>:!=]{0,2}=|\S")
 _BETWEEN = re.compile(r"[\s,;:()\[\]{}]+")
 MOST_DIGITS = 1000
-"""Of a number that is read to see whether it is a constant."""
+"""Longest number that is parsed to compare it with a constant."""
 _COMPARISONS = frozenset({"==", "!=", "<=", ">="})
 _BINDING_WORDS = frozenset({"for", "as", "global", "nonlocal", "import", "def", "class", "del", "lambda", "case"})
 
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """Reason for which a run gives no alignment sample, in a word or two, as it is counted."""
+    """Reason why a run gives no alignment sample, as a key for counting."""
 
     reason: str
 
@@ -44,7 +43,7 @@ def alignment_sample_of(
     source: Source = "failed",
     version: int = 0,
 ) -> AlignmentSample | Unusable:
-    """The alignment sample in a run of `program` on a test of `problem`, whose `trace` this is."""
+    """Return the alignment sample of a run of `program` on a test of `problem`, of which `trace` is the record."""
     if trace.status is not TraceStatus.FINISHED:
         return Unusable("did_not_end_normally")
     given = input_of(problem, trace.test)
@@ -52,7 +51,7 @@ def alignment_sample_of(
         return Unusable("no_text")
     if len(program) > limits.program_characters or len(given) > limits.input_characters:
         return Unusable("too_long")
-    alignment_sample = AlignmentSample(
+    sample = AlignmentSample(
         problem_id=problem.id,
         test=trace.test,
         program=program,
@@ -62,12 +61,12 @@ def alignment_sample_of(
         version=version,
     )
     if asks == "output":
-        return _with_output(alignment_sample, trace, limits)
-    return _with_variables(alignment_sample, trace, _values_of_input(problem, trace.test), limits, min_informative)
+        return _with_output(sample, trace, limits)
+    return _with_variables(sample, trace, _values_of_input(problem, trace.test), limits, min_informative)
 
 
 def input_of(problem: Problem, test: int) -> str | None:
-    """Input of a program on a test, as text: standard input, or the call. None for tests of other kinds."""
+    """Return the input of a test as text: standard input, or the call. None for tests of other kinds."""
     match problem.tests:
         case StdinTests(cases=cases):
             return cases[test].input
@@ -78,9 +77,7 @@ def input_of(problem: Problem, test: int) -> str | None:
 
 
 def is_short_input(problem: Problem, test: int, most: int) -> bool:
-    """Return whether the input of a test has at most so many characters. Of a long one only the beginning is looked
-    at.
-    """
+    """Return whether the input of a test has at most `most` characters, without writing out a long one."""
     tests = problem.tests
     if isinstance(tests, CallTests) and _room_after(tests.cases[test].arguments, most) < 0:
         return False
@@ -89,7 +86,7 @@ def is_short_input(problem: Problem, test: int, most: int) -> bool:
 
 
 def _room_after(value: Any, room: int) -> int:
-    """Characters left of `room`, at most, when `value` is written; negative as soon as it is too long."""
+    """Return an upper bound of the characters left of `room` after `value`; negative once it is too long."""
     match value:
         case str():
             return room - len(value) - 2
@@ -105,9 +102,9 @@ def _room_after(value: Any, room: int) -> int:
 
 
 def constants_of(program: str) -> dict[str, str]:
-    """Names that `program` seems to set in one place, to what stands behind `name =` on that line.
+    """Return the names that `program` seems to bind only once, each with the text after `name =`.
 
-    A look at words, line by line, in time that grows with the text alone. Where in doubt, a name is no constant.
+    Scans words line by line, in time linear in the text. A doubtful name is not a constant.
     """
     places, values = Counter[str](), dict[str, str]()
     for line in re.split(r"[\n\r;]", program):
@@ -122,7 +119,7 @@ def constants_of(program: str) -> dict[str, str]:
 
 
 def _normal(text: str) -> str:
-    """A literal as `repr` spells it, where it is a plain one; else as it is."""
+    """Return a simple literal as `repr` writes it, another text as it is."""
     inner = text[1:-1]
     if len(text) > 1 and text[0] == text[-1] == '"' and '"' not in inner and "\\" not in inner:
         return repr(inner)
@@ -136,7 +133,7 @@ def _normal(text: str) -> str:
 
 
 def _with_variables(
-    alignment_sample: AlignmentSample,
+    sample: AlignmentSample,
     trace: Trace,
     echoed: set[tuple[type, Any]],
     limits: AlignmentLimitsConfig,
@@ -147,29 +144,27 @@ def _with_variables(
         for name, text in trace.variables.items()
         if len(text) <= limits.value_characters and _is_text(name, text, str(value_of(text)))
     }
-    constants = constants_of(alignment_sample.program)
-    told = [
+    constants = constants_of(sample.program)
+    informative = [
         name
         for name, text in small.items()
         if not _is_echo(value_of(text), echoed) and constants.get(name.rpartition(".")[2]) != text
     ]
-    if len(told) < min_informative or not small:
+    if len(informative) < min_informative or not small:
         return Unusable("nothing_informative")
-    chosen = set(_first(told, small, limits.variables))
-    asked = {name: text for name, text in small.items() if name in chosen}
-    return replace(alignment_sample, variables=asked, informative=[name for name in told if name in asked])
+    chosen = {*[*informative, *(name for name in small if name not in informative)][: limits.variables]}
+    variables = {name: text for name, text in small.items() if name in chosen}
+    return replace(sample, variables=variables, informative=[name for name in informative if name in chosen])
 
 
-def _with_output(
-    alignment_sample: AlignmentSample, trace: Trace, limits: AlignmentLimitsConfig
-) -> AlignmentSample | Unusable:
+def _with_output(sample: AlignmentSample, trace: Trace, limits: AlignmentLimitsConfig) -> AlignmentSample | Unusable:
     if trace.result is None or not trace.is_result_whole or len(trace.result) > limits.value_characters:
         return Unusable("no_small_result")
     if not trace.result.strip():
         return Unusable("nothing_informative")
     if not _is_text(trace.result) or not is_answerable(trace.result, trace.entry):
         return Unusable("no_text")
-    return replace(alignment_sample, result=trace.result)
+    return replace(sample, result=trace.result)
 
 
 def is_answerable(result: str, entry: str) -> bool:
@@ -181,16 +176,12 @@ def is_answerable(result: str, entry: str) -> bool:
     return True
 
 
-def _first(told: list[str], small: Mapping[str, str], count: int) -> list[str]:
-    return [*told, *(name for name in small if name not in told)][:count]
-
-
 def _is_echo(value: Any, echoed: set[tuple[type, Any]]) -> bool:
     return type(value) is not list and (type(value), value) in echoed
 
 
 def _values_of_input(problem: Problem, test: int) -> set[tuple[type, Any]]:
-    """The primitive values that an input holds: of a text its words and lines, and the numbers that these are."""
+    """Return the primitive values in an input: of a string its words and lines, and those as numbers."""
     match problem.tests:
         case CallTests(cases=cases):
             values = list(_primitives(cases[test].arguments))
@@ -203,7 +194,7 @@ def _values_of_input(problem: Problem, test: int) -> set[tuple[type, Any]]:
 
 
 def _values_of_text(text: str) -> set[tuple[type, Any]]:
-    """Values that can be read off it without computing: it, its lines, its words, and the numbers that these are."""
+    """Return the string, its lines and words, and those of them that are numbers, as numbers."""
     lines = text.splitlines()
     words = {text, text.strip(), *lines, *(line.strip() for line in lines), *text.split(), *_BETWEEN.split(text)}
     numbers = [number for number in map(_number, words) if number is not None]

@@ -1,4 +1,4 @@
-"""The task of writing a program: a problem becomes a prompt, the judge's verdict becomes the reward."""
+"""Task of writing a program: a problem becomes a prompt, the judge's verdict becomes the reward."""
 
 from __future__ import annotations
 
@@ -26,19 +26,17 @@ class CodeGeneration:
         self._config = config
 
     def item(self, problem: Problem) -> TaskItem:
-        """Messages that ask the policy for `problem`."""
         return item_of(self.name, problem, self._config.template)
 
     def program_of(self, item: TaskItem, response: str) -> str | None:
-        """The program in a response to `item`; None if there is none."""
+        """Return the program in a response to `item`, None without one."""
         return EXTRACTION_RULES[self._config.extraction](response) if item.task == self.name else None
 
     def place_of(self, item: TaskItem, response: str) -> tuple[int, int] | None:
-        """Start and end of that program, in characters of the response."""
+        """Return start and end of that program, in characters of the response."""
         return program_place(response, self._config.extraction) if item.task == self.name else None
 
     def reward(self, item: TaskItem, response: str) -> Future[Reward]:
-        """Reward of `response`; starts at once. The reward is None when the judge had a fault."""
         problem: Problem = item.payload
         source = self.program_of(item, response)
         if source is None:

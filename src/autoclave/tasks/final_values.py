@@ -1,7 +1,6 @@
-"""Values that a model says a program ends with: found on the last line of a response, and compared. Pure.
+"""Find predicted final values on the last line of a response, and compare them. Pure.
 
-Both sides are hostile: a response is whatever was sampled, and an expected value is what some program printed or held.
-Nothing here evaluates either.
+Both sides are untrusted: the response of a model, and values of some program. Nothing here evaluates either.
 """
 
 from __future__ import annotations
@@ -12,20 +11,20 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 MAX_LINE_LENGTH = 100_000
-"""Characters of a last line that is looked at."""
+"""Longest last line that is parsed, in characters."""
 
 
 class BadAnswerError(ValueError):
-    """The last line of a response is not what was asked for; the message says why, in a few words."""
+    """The last line of a response is not a valid answer; the message has the reason."""
 
 
 def last_object(response: str) -> dict[str, Any]:
-    """The JSON object that is the last line of `response` (blank lines do not count).
+    """Return the JSON object on the last line of `response` that is not blank.
 
-    JSON is taken strictly, each key once; beyond it `NaN`, `Infinity` and `-Infinity` are numbers.
+    Strict JSON without repeated keys, but with the numbers `NaN`, `Infinity` and `-Infinity`.
 
     Raises:
-        BadAnswerError: it is none.
+        BadAnswerError: the line is not such an object.
     """
     line = response.rstrip().rpartition("\n")[2].strip()
     if not line:
@@ -39,14 +38,14 @@ def last_object(response: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise BadAnswerError("the last line is not JSON") from None
     if not isinstance(found, dict):
-        raise BadAnswerError("the last line is no JSON object")
+        raise BadAnswerError("the last line is not a JSON object")
     return cast("dict[str, Any]", found)
 
 
 def which_right(
     expected: Mapping[str, Any], given: Mapping[str, Any], *, float_tolerance: float = 0.0
 ) -> dict[str, bool]:
-    """For each variable in `expected` whether its value in `given` is the same; others in `given` do not count."""
+    """Return for each variable in `expected` whether its value in `given` is equal; extra variables do not count."""
     return {
         name: name in given and is_same(value, given[name], float_tolerance=float_tolerance)
         for name, value in expected.items()
@@ -56,8 +55,8 @@ def which_right(
 def is_same(expected: Any, given: Any, *, float_tolerance: float = 0.0) -> bool:
     """Return whether `given`, from JSON, is `expected`, equal and of one type: 1, 1.0, True and "1" all differ.
 
-    NaN is NaN, and 0.0 is -0.0. A float may be off by `float_tolerance` times the expected one. Tuples and sets are
-    lists in JSON, sets in any order, and keys of dicts are text (`as_json`).
+    NaN equals NaN, and 0.0 equals -0.0. A float may differ by `float_tolerance` times the expected one. Tuples and sets
+    are lists in JSON, sets in any order, and keys of dicts are strings (`as_json`).
     """
     match expected:
         case list() | tuple() | set() | frozenset():
@@ -82,7 +81,7 @@ def is_same(expected: Any, given: Any, *, float_tolerance: float = 0.0) -> bool:
 
 
 def as_json(value: Any) -> Any:
-    """`value`, of builtin types, with what JSON has in place of tuples, sets, and keys that are no text."""
+    """Return `value`, of builtin types, with tuples and sets as lists, and keys as strings."""
     match value:
         case list() | tuple():
             return [as_json(inner) for inner in cast("list[Any]", value)]
@@ -95,10 +94,10 @@ def as_json(value: Any) -> Any:
 
 
 def written(value: Any) -> str:
-    """`value` as an answer writes it, on one line.
+    """Return `value` as JSON on one line.
 
     Raises:
-        TypeError: it has no form in JSON, such as bytes.
+        TypeError: JSON has no form for it, such as for bytes.
     """
     return json.dumps(as_json(value), ensure_ascii=False)
 
@@ -116,5 +115,5 @@ def _is_same_float(expected: float, given: float, tolerance: float) -> bool:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise BadAnswerError("a key stands twice")
+        raise BadAnswerError("a key occurs twice")
     return found

@@ -1,4 +1,4 @@
-"""Protocol of a task, and what tasks have in common: from a verdict to a reward."""
+"""Protocol of a task, and the conversion of verdicts into rewards that tasks share."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from autoclave.core import Problem, Reward, Status, TaskItem, Verdict
+from autoclave.core.futures import chained, completed
 from autoclave.judge import Judge, JudgeJob
 from autoclave.problems import Template, problem_messages
 
 
 class Task(Protocol):
-    """Asks something, and says what an answer is worth."""
+    """Makes prompts from problems, and rewards responses."""
 
     @property
     def name(self) -> str:
-        """As settings and items name it."""
+        """Name in settings and items."""
         ...
 
     def item(self, problem: Problem) -> TaskItem:
-        """Messages that ask the policy for `problem`."""
+        """Return the item of `problem`, with its messages."""
         ...
 
     def reward(self, item: TaskItem, response: str) -> Future[Reward]:
-        """Reward of `response`; starts at once. The reward is None when the judge had a fault.
+        """Start to judge `response`, and return its reward: None on a fault of the judge.
 
         Raises:
             InputError: at once, when the problem of the item cannot be judged.
@@ -33,32 +34,18 @@ class Task(Protocol):
 
 
 def item_of(task: str, problem: Problem, template: Template) -> TaskItem:
-    """Messages that ask the policy for `problem`, by the task of that name."""
     return TaskItem(task, problem.id, problem.id, problem_messages(problem, template), problem)
 
 
 def rewarded(judge: Judge, job: JudgeJob, value: Callable[[Verdict], float]) -> Future[Reward]:
-    """The reward for `job`, by the `value` of its verdict. A failed or cancelled verdict is such a reward."""
-    reward: Future[Reward] = Future()
-
-    def finish(future: Future[Verdict]) -> None:
-        if future.cancelled():
-            reward.cancel()
-        elif error := future.exception():
-            reward.set_exception(error)
-        else:
-            reward.set_result(_reward(future.result(), value))
-
-    judge.submit(job).add_done_callback(finish)
-    return reward
+    """Return the reward of `job` by the `value` of its verdict. It fails or is cancelled with the verdict."""
+    return chained(judge.submit(job), lambda verdict: _reward(verdict, value))
 
 
 def badly_formed(judge: Judge, item: TaskItem, message: str) -> Future[Reward]:
-    """The reward for a response in which there is nothing to judge: 0, at once."""
-    reward: Future[Reward] = Future()
+    """Return the reward 0 of a response without a program or answer."""
     verdict = Verdict.of(Status.BAD_FORMAT, problem_id=item.payload.id, id=item.id, level=judge.level, message=message)
-    reward.set_result(_reward(verdict, full_marks))
-    return reward
+    return completed(_reward(verdict, full_marks))
 
 
 def full_marks(verdict: Verdict) -> float:

@@ -1,4 +1,4 @@
-"""The task of solving mathematics: a problem becomes a prompt, the comparison of the final answer the reward."""
+"""Task of solving mathematics: a problem becomes a prompt, the comparison of the final answer the reward."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ class Mathematics:
         self._config = config
 
     def item(self, problem: Problem) -> TaskItem:
-        """Messages that ask the policy for `problem`."""
         return item_of(self.name, problem, self._config.template)
 
     def reward(self, item: TaskItem, response: str) -> Future[Reward]:
-        """Reward of `response`; starts at once. The reward is None when the judge had a fault."""
         problem: Problem = item.payload
         answer = ANSWER_RULES[self._config.answer](response)
         if answer is None:

@@ -18,8 +18,7 @@ from typing import Any, Protocol, Self
 
 from autoclave.config import TrainConfig
 from autoclave.core import CheckpointError, HostError
-from autoclave.core.files import drop_folder, make_durable, sync_directory
-from autoclave.core.manifest import check_manifest
+from autoclave.core.files import check_manifest, drop_folder, make_durable, sync_directory
 from autoclave.models import INCIDENTAL
 from autoclave.training.saved_groups import Known, save_groups
 

@@ -1,7 +1,7 @@
 """Rules over the metrics of a run's steps: which of them a step breaks. Pure; `train.py` takes the actions.
 
 Numbers that are not finite are another matter: the actor ends the run before it overwrites a weight
-(`workers/trainer/finite.py`).
+(`workers/trainer/trained_model.py`).
 """
 
 from __future__ import annotations

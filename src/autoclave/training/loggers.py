@@ -61,12 +61,10 @@ class TensorBoard:
         self._board = SummaryWriter(str(folder / "tensorboard"))
 
     def write(self, kind: str, step: int, metrics: Mapping[str, float]) -> None:
-        """See `MetricSink`."""
         for name, value in metrics.items():
             self._board.add_scalar(f"{kind}/{name}", value, step)
 
     def close(self) -> None:
-        """See `MetricSink`."""
         self._board.close()
 
 
@@ -93,7 +91,6 @@ class WandbLogger:
         self._kinds: set[str] = set()
 
     def write(self, kind: str, step: int, metrics: Mapping[str, float]) -> None:
-        """See `MetricSink`."""
         try:
             if kind not in self._kinds:
                 self._run.define_metric(f"{kind}/*", step_metric=f"{kind}/step")
@@ -103,7 +100,6 @@ class WandbLogger:
             raise HostError(f"wandb: {_line(error)}") from error
 
     def close(self) -> None:
-        """See `MetricSink`."""
         self._run.finish()
         self._end_service()
 
@@ -143,7 +139,6 @@ class MlflowLogger:
             raise HostError(f"mlflow: {_line(error)}") from error
 
     def close(self) -> None:
-        """See `MetricSink`."""
         try:
             self._client.set_terminated(self._run)
         except self._errors as error:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
 from autoclave.algorithms import is_uniform
 from autoclave.core import FinishReason, Group, Problem, Rollout, TaskItem
-from autoclave.rollout import CollectionTimes
+from autoclave.core.timeline import Role, Timeline
+from autoclave.rollout import Collection, CollectionTimes
 from autoclave.training.alignment.metrics import alignment_metrics, without_alignment_samples
 from autoclave.training.learned import Learned
+from autoclave.training.request_ledger import RequestLedger
 
 CORRELATED = 16
 """Rollouts with an advantage, from which on its correlation with the reward is more than chance."""
@@ -112,3 +118,82 @@ def describe_iteration(metrics: Mapping[str, float]) -> str:
         f"reward {metrics['reward/mean']:.2f}  length {metrics['response_length/mean']:.0f}  "
         f"entropy {metrics.get('policy/entropy', float('nan')):.3f}"
     )
+
+
+class ThreeStages(Protocol):
+    """The stages that a schedule orders; see `Stages`."""
+
+    def collect(
+        self, items: Sequence[TaskItem], iteration: int, known: Mapping[int, Group | None] | None = None
+    ) -> Collection: ...
+
+    def learn(self, groups: Sequence[Group]) -> Learned: ...
+
+    def publish(self, version: int) -> Mapping[str, float]: ...
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Seconds by name, added up."""
+
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _started: dict[str, float] = field(default_factory=dict[str, float])
+
+    @contextmanager
+    def time(self, name: str) -> Generator[None]:
+        """Add the seconds of the block to `name`."""
+        self._started[name] = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] += time.monotonic() - self._started.pop(name)
+
+    @property
+    def running(self) -> list[str]:
+        """The blocks that have not ended, outermost first."""
+        return list(self._started)
+
+    def so_far(self) -> dict[str, float]:
+        """All seconds, those of blocks that have not ended included."""
+        now = time.monotonic()
+        names = {*self.seconds, *self._started}
+        return {name: self.seconds.get(name, 0.0) + now - self._started.get(name, now) for name in sorted(names)}
+
+    def take(self) -> dict[str, float]:
+        """All seconds so far, which start again from 0."""
+        taken = dict(self.seconds)
+        self.seconds.clear()
+        return taken
+
+
+@dataclass(frozen=True, slots=True)
+class RunStages:
+    """Stages of a run: their requests are accounted for, `learn` and `publish` timed and recorded on a timeline."""
+
+    stages: ThreeStages
+    ledger: RequestLedger | None = None
+    before_learning: Callable[[Sequence[Group]], None] = lambda groups: None
+    """Called with the groups of each `learn`, before it."""
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
+    timeline: Timeline = field(default_factory=Timeline)
+
+    def collect(
+        self, items: Sequence[TaskItem], iteration: int, known: Mapping[int, Group | None] | None = None
+    ) -> Collection:
+        batch = self.stages.collect(items, iteration, known)
+        if self.ledger:
+            self.ledger.watch(batch)
+        return batch
+
+    def learn(self, groups: Sequence[Group]) -> Learned:
+        rollouts = sum(len(group.rollouts) for group in groups)
+        with self.stopwatch.time("learn"), self.timeline.time(Role.TRAINER, "learn", rollouts=rollouts):
+            self.before_learning(groups)
+            learned = self.stages.learn(groups)
+            if self.ledger:
+                self.ledger.learn(learned)
+            return learned
+
+    def publish(self, version: int) -> Mapping[str, float]:
+        with self.stopwatch.time("publish"), self.timeline.time(Role.PUBLISH, "publish", version=version):
+            return self.stages.publish(version)

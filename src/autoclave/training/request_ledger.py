@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from autoclave.core import CheckpointError, FaultError, Group, TaskItem
+from autoclave.core import CheckpointError, FaultError
 from autoclave.core.files import write_atomically
 from autoclave.rollout import Collection
 from autoclave.rollout.collection import Name
 from autoclave.training.learned import Learned
-from autoclave.training.timing import ThreeStages
 
 FILE = "requests.json"
 DISPATCHED, TRAINED, DROPPED, REQUEUED = "dispatched", "trained", "dropped", "requeued"
@@ -126,32 +124,3 @@ class RequestLedger:
         self._batches = []
         self._counts = Counter(counts)
         self._counts[REQUEUED] += len(was_open - self._open)
-
-
-@dataclass(frozen=True, slots=True)
-class AccountedStages:
-    """Stages whose requests are accounted for."""
-
-    stages: ThreeStages
-    ledger: RequestLedger
-    before_learning: Callable[[], None] = lambda: None
-    """Called before each `learn`."""
-
-    def collect(
-        self, items: Sequence[TaskItem], iteration: int, known: Mapping[int, Group | None] | None = None
-    ) -> Collection:
-        """As the stages do."""
-        batch = self.stages.collect(items, iteration, known)
-        self.ledger.watch(batch)
-        return batch
-
-    def learn(self, groups: Sequence[Group]) -> Learned:
-        """As the stages do."""
-        self.before_learning()
-        learned = self.stages.learn(groups)
-        self.ledger.learn(learned)
-        return learned
-
-    def publish(self, version: int) -> Mapping[str, float]:
-        """As the stages do."""
-        return self.stages.publish(version)

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from autoclave.core import CheckpointError, Completion, FinishReason, Group, Reward, Rollout, TaskItem, Verdict
-from autoclave.core.files import atomic_writer
+from autoclave.core.files import atomic_writer, write_manifest
 from autoclave.core.json import from_plain, to_plain
-from autoclave.core.manifest import write_manifest
-from autoclave.training.items import ItemSource
+from autoclave.training.learned import ItemSource
 
 FOLDER = "ahead"
 

@@ -15,9 +15,8 @@ from functools import partial
 from autoclave.config import ScheduleConfig
 from autoclave.core import Group
 from autoclave.rollout import Collection, CollectionTimes
-from autoclave.training.items import ItemSource
-from autoclave.training.learned import Learned, joined
-from autoclave.training.timing import ThreeStages
+from autoclave.training.learned import ItemSource, Learned, joined
+from autoclave.training.metrics import ThreeStages
 
 
 @dataclass(frozen=True, slots=True)

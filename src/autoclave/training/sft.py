@@ -19,8 +19,8 @@ from autoclave.models import Policy, encode_prompt
 from autoclave.problems import Demonstration
 from autoclave.runs.folder import MetricsLog
 from autoclave.training.checkpoints import Checkpoints
-from autoclave.training.interrupt import StopRequest
-from autoclave.training.timing import Stopwatch
+from autoclave.training.metrics import Stopwatch
+from autoclave.training.watchdog import StopRequest
 from autoclave.workers import Batch, WorkerGroup
 from autoclave.workers.trainer import ActorWorker
 

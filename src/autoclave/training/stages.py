@@ -7,6 +7,7 @@ publish(version)            weights from the trainer to the samplers -> metrics
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass, field, replace
@@ -16,14 +17,14 @@ from transformers import PreTrainedTokenizerBase
 
 from autoclave.algorithms import Algorithm, batch_metrics, is_uniform
 from autoclave.config import LengthScheduleConfig
-from autoclave.core import FaultError, Group, TaskItem
+from autoclave.core import CheckpointError, FaultError, Group, TaskItem
+from autoclave.core.files import write_atomically
 from autoclave.core.rollout import FloatArray
 from autoclave.core.timeline import Timeline
 from autoclave.models import encode_prompt
 from autoclave.planning.accounting import SequenceLengths
 from autoclave.rollout import Collection, Request, RewardFunction, SamplingParameters
-from autoclave.rollout.spans import CollectionSpans
-from autoclave.training.controllers import ControllerState
+from autoclave.rollout.collection import CollectionSpans
 from autoclave.training.learned import Learned
 from autoclave.training.learning import (
     mask_discarded,
@@ -49,8 +50,7 @@ from autoclave.workers.trainer import (
     SharedReference,
 )
 from autoclave.workers.weights.publisher import Publisher
-from autoclave.workers.weights.rollout_check import rollout_mismatch
-from autoclave.workers.weights.sync_check import SyncCheck
+from autoclave.workers.weights.sync_check import SyncCheck, rollout_mismatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,3 +220,44 @@ class Stages:
         published.result()
         found = self.sync_check.check(version, self.actor, self.sampler) if self.sync_check else {}
         return {"publish/unread_weights": float(self.publisher.unread), **found}
+
+
+FILE = "algorithm.json"
+
+
+class ControllerState:
+    """The state of `algorithm`, which begins anew with every run that does not resume."""
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        self._algorithm = algorithm
+        self.restart()
+
+    def restart(self) -> None:
+        """Go back to the state before the first step."""
+        self.state = self._algorithm.first_state
+
+    def advance(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Go on to the next step, after one with these metrics.
+
+        Returns:
+            The coefficients of the step that was taken, as metrics.
+        """
+        used = {name: first for name, (first, *_) in self.state.items()}
+        self.state = self._algorithm.next_state(self.state, metrics)
+        return used
+
+    def save(self, folder: Path) -> None:
+        """Write the state into the folder of a checkpoint."""
+        write_atomically(folder / FILE, json.dumps(self.state) + "\n")
+
+    def load(self, folder: Path) -> None:
+        """Restore what `save` wrote.
+
+        Raises:
+            CheckpointError: it is missing or damaged.
+        """
+        try:
+            found = json.loads((folder / FILE).read_text(encoding="utf-8"))
+            self.state = {name: tuple(map(float, found[name])) for name in self._algorithm.first_state}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{folder / FILE}: damaged ({' '.join(str(error).split())[:120]})") from None

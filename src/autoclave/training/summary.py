@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import shlex
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
+import torch
+
+from autoclave import __version__
 from autoclave.config import TrainConfig
+from autoclave.planning.accounting import excess, size_text
 from autoclave.runs.folder import RunFolder
 from autoclave.training.checkpoints import best_checkpoint
-from autoclave.training.environment import machine, versions
+from autoclave.workers.memory import MemoryPeak
 
 
 def describe(summary: Mapping[str, Any]) -> str:
@@ -89,3 +97,77 @@ def summarise(
         "started": datetime.fromtimestamp(time.time() - spent["total"], UTC).isoformat(timespec="seconds"),
         "command": shlex.join(["autoclave", *sys.argv[1:]]),
     }
+
+
+def versions() -> dict[str, str]:
+    """Versions of what decides results."""
+    return {
+        "autoclave": __version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("torch", "transformers", "numpy")},
+    }
+
+
+def machine() -> dict[str, str | int | float]:
+    """Processor, cores we may use, memory in GB, kernel, and the GPU if there is one."""
+    return {
+        "cpu": _cpu_name(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "kernel": platform.release(),
+        "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none",
+    }
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+Peaks = Mapping[str, Sequence[MemoryPeak]]
+"""Of each worker group, by rank."""
+
+MIB = 1 << 20
+
+
+def peak_figures(peaks: Peaks) -> dict[str, Any]:
+    """For `summary.json`: `peak_memory_mib`, for each group a list by rank.
+
+    `resident` is the whole process, `grown` what came after the libraries, `device` what tensors took on its GPU.
+    Groups of one `process` have the same figures: they are of the process.
+    """
+    figures = {
+        group: [
+            {
+                **{name: round(getattr(peak, name) / MIB, 1) for name in ("resident", "grown", "device")},
+                "process": peak.process,
+            }
+            for peak in ranks
+        ]
+        for group, ranks in peaks.items()
+    }
+    return {"peak_memory_mib": figures}
+
+
+def describe_peaks(config: TrainConfig, peaks: Peaks) -> list[str]:
+    """A line with the largest peak of each process, and one for each pool that took more than it may."""
+    by_process: dict[tuple[int, ...], list[str]] = {}
+    for group, ranks in peaks.items():
+        by_process.setdefault(tuple(peak.process for peak in ranks), []).append(group)
+    parts = [_part(groups, peaks[groups[0]]) for groups in by_process.values()]
+    counted = {group: [(peak.process, peak.counted) for peak in ranks] for group, ranks in peaks.items()}
+    return [f"peak memory: {'; '.join(parts)}", *(f"warning: {line}" for line in excess(config, counted))]
+
+
+def _part(groups: Sequence[str], ranks: Sequence[MemoryPeak]) -> str:
+    largest = max(ranks, key=lambda peak: peak.resident)
+    device = max(peak.device for peak in ranks)
+    place = " (with the driver and the warm start)" if largest.process == os.getpid() else ""
+    return (
+        f"{', '.join(groups)}{place} {size_text(largest.resident)}, {size_text(largest.grown)} of it beside libraries"
+        + (f", on the GPU {size_text(device)}" if device else "")
+    )

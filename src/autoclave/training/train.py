@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +23,17 @@ from autoclave.rollout import RewardFunction
 from autoclave.runs.folder import MetricsLog, RunFolder
 from autoclave.runs.reader import read_metrics
 from autoclave.runs.timeline import role_times, share_metrics
-from autoclave.training.alignment.alignment import AlignedStages, Alignment, NoAlignment
+from autoclave.training.alignment.alignment import Alignment, NoAlignment
 from autoclave.training.alignment.metrics import without_alignment_samples
 from autoclave.training.checkpoints import Checkpoints
 from autoclave.training.health import Alert, Health, RollbackRequest, overfit_to_sampled_tests
-from autoclave.training.interrupt import StopRequest
 from autoclave.training.learned import Learned
-from autoclave.training.metrics import describe_iteration, iteration_metrics
-from autoclave.training.request_ledger import AccountedStages, RequestLedger
+from autoclave.training.metrics import RunStages, Stopwatch, describe_iteration, iteration_metrics
+from autoclave.training.request_ledger import RequestLedger
 from autoclave.training.saved_groups import Known
 from autoclave.training.schedules import Iteration, RunProgress, Schedule
 from autoclave.training.stages import Stages
-from autoclave.training.timing import Stopwatch, TimedStages
-from autoclave.training.watchdog import Watchdog
+from autoclave.training.watchdog import StopRequest, Watchdog
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +111,13 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest, known: Known | None = 
     checkpoints = Checkpoints(
         run.folder.checkpoints, config, SavedRun(run.stages, run.requests, run.alignment), run.inputs
     )
-    accounted = AccountedStages(run.stages, run.requests)
-    if run.stages.saves_before_learning:
-        accounted = replace(accounted, before_learning=checkpoints.finish)
-    stages = TimedStages(AlignedStages(accounted, run.alignment), timeline=timeline)
+
+    def before_learning(groups: Sequence[Group]) -> None:
+        run.alignment.begin(groups)
+        if run.stages.saves_before_learning:
+            checkpoints.finish()
+
+    stages = RunStages(run.stages, run.requests, before_learning, timeline=timeline)
     with watch_over(run, stages, progress, stop), progress, checkpoints:
         timeline.begin(done + 1)
         started = time.monotonic()
@@ -144,7 +145,7 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest, known: Known | None = 
             started = time.monotonic()
 
 
-def watch_over(run: Run, stages: TimedStages, progress: Any, stop: StopRequest) -> Watchdog:
+def watch_over(run: Run, stages: RunStages, progress: Any, stop: StopRequest) -> Watchdog:
     """A watchdog over all roles of a run."""
 
     def driver() -> str:

@@ -9,6 +9,7 @@ as one in a library that never returns, cannot be helped: the process is ended w
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -16,8 +17,8 @@ import traceback
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from types import FrameType, TracebackType
+from typing import Any, Self
 
 from autoclave.core import StalledFault
 from autoclave.core.files import write_atomically
@@ -119,3 +120,37 @@ def _said_by(role: Callable[[], str]) -> str:
 
 def _indented(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+class StopRequest:
+    """While entered, `is_made` turns true at the first signal instead of an exception."""
+
+    def __init__(self) -> None:
+        self.is_made = False
+        self._before: dict[int, Any] = {}
+        self._error: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._requested)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def end_run(self, error: BaseException) -> None:
+        """Have the main thread raise `error` now; while entered, from any thread."""
+        self._error = error
+        if number := threading.main_thread().ident:
+            signal.pthread_kill(number, signal.SIGINT)
+
+    def _requested(self, number: int, frame: FrameType | None) -> None:
+        if self._error:
+            error, self._error = self._error, None
+            raise error
+        if self.is_made:
+            raise KeyboardInterrupt
+        self.is_made = True

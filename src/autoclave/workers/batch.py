@@ -6,14 +6,68 @@ per response token; their names are those of `algorithms.Column`. Padding appear
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from autoclave.core.rollout import Group, IntArray
-from autoclave.workers.balance import bounded_parts
+
+
+def even_parts(lengths: IntArray, stages: IntArray, parts: int) -> list[IntArray]:
+    """Rows for each of `parts`, with about equal numbers of tokens within every stage.
+
+    Ranks wait for each other at the end of a stage (an optimizer step), so that balance over the whole batch is not
+    enough. Within a stage the longest row left goes to the part with the fewest tokens (Graham 1969, "Bounds on
+    multiprocessing timing anomalies", LPT rule); ties go to the part with the fewest tokens in all, then the lowest.
+
+    Args:
+        lengths: (B,) tokens of each row.
+        stages: (B,) int64, the stage of each row.
+        parts: how many parts; 1 or more.
+
+    Returns:
+        (b_p,) int64 row indices of each part p, ascending; each row is in exactly one. In each stage, two parts differ
+        by at most the tokens of its longest row.
+    """
+    rows: list[list[int]] = [[] for _ in range(parts)]
+    totals = [0] * parts
+    for stage in np.unique(stages):
+        members = np.flatnonzero(stages == stage)
+        loads = [(0, totals[part], part) for part in range(parts)]
+        heapq.heapify(loads)
+        for row in members[np.argsort(-lengths[members], kind="stable")].tolist():
+            load, total, part = loads[0]
+            rows[part].append(row)
+            heapq.heapreplace(loads, (load + int(lengths[row]), total, part))
+        for load, _, part in loads:
+            totals[part] += load
+    return [np.array(sorted(part), dtype=np.int64) for part in rows]
+
+
+def bounded_parts(lengths: IntArray, most: int) -> list[IntArray]:
+    """As few parts as the rule of `even_parts` fills to at most `most` tokens, and of about equal numbers of tokens.
+
+    Args:
+        lengths: (B,) tokens of each row.
+        most: tokens of a part; a row that is as long or longer is a part of its own.
+
+    Returns:
+        (b_p,) int64 row indices of each part p, ascending; each row is in exactly one, and no part is empty.
+    """
+    is_alone = lengths >= most
+    alone, others = np.flatnonzero(is_alone), np.flatnonzero(~is_alone)
+    rest = lengths[others]
+    parts = max(-(-int(rest.sum()) // most), int((2 * rest > most).sum()))  # no fewer can hold them
+    together = even_parts(rest, np.zeros_like(rest), parts) if len(rest) else []
+    while any(rest[part].sum() > most for part in together):
+        parts += 1
+        together = even_parts(rest, np.zeros_like(rest), parts)
+    return [*(others[part] for part in together), *alone[:, None]]
+
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -141,21 +195,45 @@ class Batch:
             responses={name: np.concatenate([batch.responses[name] for batch in batches]) for name in first.responses},
         )
 
-    def micro_batches(self, max_tokens: int, *, is_packed: bool = False) -> Iterator[Array]:
+    def micro_batches(
+        self, max_tokens: int, layout: Literal["padded", "packed", "shared_prompts"] = "padded"
+    ) -> Iterator[Array]:
         """Row indices in pieces whose size is at most `max_tokens`, at least one row each.
 
         The size is that of the padded rows, which are taken by ascending length; or, if they will be packed, of their
-        tokens, and pieces are of about equal size.
+        tokens, and pieces are of about equal size. With shared prompts a row is a prompt with all its responses, or as
+        many as fit.
         """
-        if is_packed:
+        if layout == "packed":
             yield from bounded_parts(self.lengths, max_tokens)
             return
-        order = np.argsort(self.lengths, kind="stable")
+        rows, lengths = [[row] for row in range(len(self))], self.lengths
+        if layout == "shared_prompts":
+            rows = self._by_prompt(max_tokens)
+            lengths = np.array([self._joint_length(members) for members in rows], dtype=np.int64)
+        order = np.argsort(lengths, kind="stable")
         start = 0
         for stop in range(1, len(order) + 1):
-            if stop == len(order) or (stop + 1 - start) * self.lengths[order[stop]] > max_tokens:
-                yield order[start:stop]
+            if stop == len(order) or (stop + 1 - start) * lengths[order[stop]] > max_tokens:
+                yield np.concatenate([rows[place] for place in order[start:stop]])
                 start = stop
+
+    def _by_prompt(self, max_tokens: float) -> list[list[int]]:
+        """Rows with the same prompt, in order; of those that are longer than `max_tokens` together, as many as fit."""
+        found: dict[tuple[bytes, int], list[int]] = {}
+        parts: dict[bytes, int] = {}
+        for row in range(len(self)):
+            start = self.offsets[row]
+            prompt = self.tokens[start : start + self.prompt_lengths[row]].tobytes()
+            members = found.get((prompt, parts.setdefault(prompt, 0)), [])
+            if members and self._joint_length([*members, row]) > max_tokens:
+                parts[prompt] += 1
+            found.setdefault((prompt, parts[prompt]), []).append(row)
+        return list(found.values())
+
+    def _joint_length(self, rows: Sequence[int]) -> int:
+        """Tokens of the prompt of `rows`, which is the same for all, and of all responses."""
+        return int(self.prompt_lengths[rows[0]] + self.response_lengths[list(rows)].sum())
 
     def padded(self) -> tuple[Array, Array, Array]:
         """`input_ids` (B, L) int64, `attention_mask` (B, L) int64, `response_mask` (B, L) bool, padded on the right.
@@ -176,6 +254,35 @@ class Batch:
         positions = _ranges(np.zeros(len(self), np.int64), self.lengths)
         response = positions >= np.repeat(self.prompt_lengths, self.lengths)
         return self.tokens[None], positions[None], response[None]
+
+    def with_shared_prompts(self) -> tuple[Array, Array, Array, Array, Array]:
+        """A row for each prompt, with its responses behind it; those of a prompt are neighbours in this batch.
+
+        Returns:
+            Five (G, L) arrays, padded on the right. `input_ids` int64; `position_ids` int64, which go on from the
+            prompt in each response; `response_mask` bool, whose True entries in row-major order are the N response
+            tokens in order; int64, 0 on the prompt, k on its k-th response, and -1 on padding; and int64, the column
+            of the token before each.
+        """
+        groups = self._by_prompt(math.inf)
+        shape = (len(groups), max(map(self._joint_length, groups), default=1))
+        ids, positions, before = (np.zeros(shape, dtype=np.int64) for _ in range(3))
+        owners = np.full(shape, -1, dtype=np.int64)
+        for place, rows in enumerate(groups):
+            length = int(self.prompt_lengths[rows[0]])
+            ids[place, :length] = self.tokens[self.offsets[rows[0]] :][:length]
+            positions[place, :length] = np.arange(length)
+            owners[place, :length] = 0
+            start = length
+            for number, row in enumerate(rows, 1):
+                response = slice(start, start + int(self.response_lengths[row]))
+                ids[place, response] = self.tokens[self.offsets[row] + length : self.offsets[row + 1]]
+                positions[place, response] = np.arange(length, self.lengths[row])
+                before[place, response] = np.arange(response.start - 1, response.stop - 1)
+                before[place, response][:1] = length - 1
+                owners[place, response] = number
+                start = response.stop
+        return ids, positions, owners > 0, owners, before
 
 
 def _ranges(starts: Array, lengths: Array) -> Array:

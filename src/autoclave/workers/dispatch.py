@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from autoclave.workers.balance import even_parts
-from autoclave.workers.batch import Batch
+from autoclave.workers.batch import Batch, even_parts
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -31,7 +31,6 @@ class Value(Held):
     value: Any
 
     def fetch(self) -> Any:
-        """The result itself."""
         return self.value
 
 
@@ -118,15 +117,20 @@ class InlineExecutor:
 
     processes = 1
 
+    def __init__(self) -> None:
+        self._started: list[_InlineRanks] = []
+
     def start(self, group: str, make_worker: Callable[[], Any], *, process_group: bool = False) -> Ranks:
-        """Make the worker."""
-        return _InlineRanks(group, make_worker)
+        ranks = _InlineRanks(group, make_worker)
+        self._started = [*(each for each in self._started if each.are_alive), ranks]
+        return ranks
 
     def kill(self) -> None:
         """A call in progress goes on, since nothing can end it."""
 
     def close(self) -> None:
-        """There is nothing to free."""
+        for ranks in self._started:
+            ranks.end()
 
 
 class _InlineRanks:
@@ -155,4 +159,8 @@ class _InlineRanks:
         self._worker = None
 
     def end(self) -> None:
+        """Let the worker go, and have it close what another process would end with."""
+        worker = self._worker
         self.kill()
+        if close := getattr(worker, "close", None):
+            close()

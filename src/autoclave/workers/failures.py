@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass
+from typing import Any
 
 from autoclave.core import WorkerFault
 from autoclave.workers.wire import Message, pack
@@ -59,3 +60,38 @@ def _unpacked(message: Message | None) -> BaseException | None:
     except Exception:  # noqa: BLE001  its class is not to be had here; its text is raised instead
         return None
     return error if isinstance(error, BaseException) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Order to a process: an operation of `WorkerHost`, and the method of the worker if it calls one."""
+
+    operation: str
+    method: str = ""
+    is_wanted: bool = True
+    """True if the result is sent back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The call is done. `value` is None where nobody asked for the result."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The call has failed."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """The process has ended; the transport says so in its place. `how` ends a sentence about it."""
+
+    how: str
+
+
+Answer = Returned | Raised
+Event = Answer | Died

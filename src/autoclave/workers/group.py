@@ -14,6 +14,10 @@ from autoclave.workers.pool import CallFuture, ResourcePool
 from autoclave.workers.wire import Held
 
 W = TypeVar("W")
+R = TypeVar("R")
+
+LOOK_S = 1.0
+"""Seconds between two checks whether a call that waits for the devices has begun."""
 
 
 class WorkerGroup(Generic[W]):
@@ -88,6 +92,26 @@ class WorkerGroup(Generic[W]):
         it gives. All later calls fail, until `restart`.
         """
         self._ranks.kill()
+
+    def wait_for(self, call: Future[R], timeout_s: float, what: str, setting: str) -> R:
+        """The result of `call`, made to this group. While another group has the devices, time does not count.
+
+        Raises:
+            WorkerDied: no answer came in time; the workers were ended. `what` they were to do and `setting`, which
+                gives the time, are in its message.
+        """
+        left_s = timeout_s
+        while left_s > 0:
+            piece_s, has_begun = min(left_s, LOOK_S), call.running()
+            try:
+                return call.result(piece_s)
+            except TimeoutError:
+                if call.done():
+                    return call.result()  # it ended just now; or the error is the worker's own
+                left_s -= piece_s if has_begun else 0
+        self.kill()
+        how = f"{what} and has not answered for {timeout_s:.0f} s ({setting}); it was ended"
+        raise WorkerDied.of(self.name, 0, self.nodes[0], how)
 
     def __getattr__(self, name: str) -> Callable[..., Future[Any]]:
         if name.startswith("_"):

@@ -29,7 +29,6 @@ class CallFuture(Future[R]):
     """The result of a call; one that is held by workers is fetched when somebody asks for it."""
 
     def result(self, timeout: float | None = None) -> R:
-        """The result itself; see `Future.result`."""
         value = self.held(timeout)
         return value.fetch() if isinstance(value, Held) else value
 

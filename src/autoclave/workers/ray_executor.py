@@ -20,7 +20,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from autoclave.core import HostError, WorkerFault
-from autoclave.workers.orders import Answer, Died, Event, Order, Returned
+from autoclave.workers.failures import Answer, Died, Event, Order, Returned
 from autoclave.workers.ray_cluster import connect
 from autoclave.workers.remote_ranks import RemoteRanks
 from autoclave.workers.wire import Held, Message, pack
@@ -43,7 +43,6 @@ class Demand:
 
     @property
     def bundle(self) -> dict[str, float]:
-        """Of each process."""
         return {"CPU": 1.0} | ({"GPU": float(self.devices)} if self.devices else {})
 
 

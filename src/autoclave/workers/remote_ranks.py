@@ -16,7 +16,7 @@ from typing import Any
 from autoclave.core import WorkerDied
 from autoclave.workers.dispatch import CallPlan
 from autoclave.workers.executor import Interface
-from autoclave.workers.orders import Died, Event, Order, Raised
+from autoclave.workers.failures import Died, Event, Order, Raised
 from autoclave.workers.wire import Held
 
 GRACE_S = 5.0
@@ -89,7 +89,6 @@ class RemoteRanks(ABC):
         self._kill()
 
     def end(self) -> None:
-        """End the workers."""
         self.kill()
         self._clear_up()
 

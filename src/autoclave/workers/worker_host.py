@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from autoclave.workers.executor import Interface
-from autoclave.workers.failures import Failure
-from autoclave.workers.orders import Answer, Order, Raised, Returned
+from autoclave.workers.failures import Answer, Failure, Order, Raised, Returned
 from autoclave.workers.wire import Held
 
 if TYPE_CHECKING:

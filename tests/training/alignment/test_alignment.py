@@ -37,7 +37,7 @@ from autoclave.core import (
 from autoclave.tasks import ExecutionSemantics
 from autoclave.training.alignment.alignment import Alignment, AlignmentSampler
 from autoclave.training.alignment.candidates import Candidate, candidates
-from autoclave.training.items import ShuffledItems
+from autoclave.training.learned import ShuffledItems
 from tests.training_parts import completion, settled
 
 PROBLEMS = [

@@ -12,7 +12,7 @@ import pytest
 
 from autoclave.compose.alignment import HELDOUT_RUNS, alignment_demonstrations, heldout_items
 from autoclave.compose.host import build_judge
-from autoclave.config import AlignmentConfig, CurriculumConfig, JudgeConfig, SandboxConfig, TrainConfig
+from autoclave.config import AlignmentConfig, JudgeConfig, SandboxConfig, SyntheticConfig, TrainConfig
 from autoclave.core import IsolationError
 from autoclave.judge import Judge
 from autoclave.models import build_tiny_policy
@@ -34,7 +34,7 @@ def judge() -> Iterator[Judge]:
 def config(**alignment: Any) -> TrainConfig:
     settings: dict[str, Any] = {"template": "plain", "sft_share": 0.5, "limits": LIMITS} | alignment
     return TrainConfig(
-        problems=CurriculumConfig(train=200, heldout=200), alignment=AlignmentConfig.model_validate(settings)
+        problems=SyntheticConfig(train=200, heldout=200), alignment=AlignmentConfig.model_validate(settings)
     )
 
 

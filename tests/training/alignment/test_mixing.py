@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.training.alignment.mixing import mixed, spread
+from autoclave.training.alignment.items import mixed, spread
 
 
 @given(st.integers(2, 200), st.floats(0, 0.95), st.integers(1, 60))

@@ -29,12 +29,16 @@ class Napping:
         EVENTS.append("sample")
         return []
 
+    def close(self) -> None:
+        pass
+
 
 class Wakeful:
     """Cannot sleep."""
 
     stats = Napping.stats
     step = Napping.step
+    close = Napping.close
 
 
 EVENTS: list[str] = []

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from autoclave.core import Completion, FaultError, Group
-from autoclave.workers.weights.rollout_check import rollout_mismatch
+from autoclave.workers.weights.sync_check import rollout_mismatch
 from tests.training_parts import group_of
 
 VOCABULARY, LIMIT = 50, 0.1

@@ -8,11 +8,10 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from autoclave.compose.dry_run.checks import check_recipe
 from autoclave.compose.dry_run.miniature import shrunk, write_parts
-from autoclave.compose.dry_run.table import Row, describe, exercised, to_json
+from autoclave.compose.dry_run.table import Row, check_recipe, describe, exercised, to_json
 from autoclave.compose.training import train
-from autoclave.config import PoolConfig, TrainConfig
+from autoclave.config import PoolConfig, TrainConfig, VllmEngineConfig
 from autoclave.core import InputError
 
 __all__ = ["describe", "dry_run", "to_json"]
@@ -39,15 +38,20 @@ def dry_run(config: TrainConfig, out: Path, *, say: Callable[[str], None]) -> tu
         write_parts(small, out, found.architecture)
         run, last = out / "run", small.steps
         train(small.model_copy(update={"steps": last - 1}), run, say=say)
-        say("dry run: resuming from the checkpoint, in this process")
-        train(_in_this_process(small), run, resume=True, say=say)
+        say("dry run: resuming from the checkpoint, in one process for each group")
+        train(_in_one_process(small), run, resume=True, say=say)
     say(f"dry run: done in {time.monotonic() - began:.0f} s")
     return small, exercised(config, small, run, found)
 
 
-def _in_this_process(config: TrainConfig) -> TrainConfig:
-    """`config` without processes to start: a checkpoint does not depend on them."""
-    return config.model_copy(update={"pools": dict.fromkeys(config.pools, PoolConfig())})
+def _in_one_process(config: TrainConfig) -> TrainConfig:
+    """`config` with one process for each group, here if it can be: a checkpoint does not depend on them.
+
+    vLLM needs torch's process group for itself, and models in mixed precision have one.
+    """
+    is_vllm = isinstance(config.sampler.engine, VllmEngineConfig)
+    pool = PoolConfig(executor="spawn", devices_per_process=0) if is_vllm else PoolConfig()
+    return config.model_copy(update={"pools": dict.fromkeys(config.pools, pool)})
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from autoclave.config import (
     VllmEngineConfig,
 )
 from autoclave.config.training import SHARDED
-from autoclave.core import AnswerTests, CallCase, CallTests, Problem, StdinCase, StdinTests
+from autoclave.core import AnswerTests, CallCase, CallTests, ConfigError, Problem, StdinCase, StdinTests
 from autoclave.core.json import to_plain
 from autoclave.models import HeadModel, Policy, build_tiny_policy, load_policy, save_head_model, save_policy
 from autoclave.problems import ProblemSets
@@ -224,10 +224,16 @@ def _of_family(architecture: PretrainedConfig, tiny: Policy, seed: int) -> Polic
 
 
 def _write_reward_model(shape: Any, tokenizer: Any, config: TrainConfig) -> None:
+    shape.num_labels = 1
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
-        shape.num_labels = 1
-        model = AutoModelForSequenceClassification.from_config(shape)
+        try:
+            model = AutoModelForSequenceClassification.from_config(shape)
+        except ValueError:
+            raise ConfigError(
+                "reward_model.path: a dry run makes a reward model of the family of the policy, and transformers has "
+                f"no sequence classifier of {shape.model_type}. Fix: reward_model.path= for the dry run"
+            ) from None
     save_head_model(HeadModel(model, tokenizer), Path(config.reward_model.path))
 
 

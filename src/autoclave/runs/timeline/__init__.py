@@ -12,8 +12,8 @@ from autoclave.runs.timeline.files import (
     timeline_steps,
     write_timeline,
 )
-from autoclave.runs.timeline.rows import Rows
-from autoclave.runs.timeline.shares import (
+from autoclave.runs.timeline.chrome import Rows
+from autoclave.runs.timeline.files import (
     HIDDEN,
     WORKING,
     RoleTimes,

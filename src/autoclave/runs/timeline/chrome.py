@@ -13,10 +13,11 @@ from array import array
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
-
 from autoclave.core.files import atomic_writer
 from autoclave.core.timeline import Role, StepTimeline
-from autoclave.runs.timeline.rows import Rows
+from heapq import heappush, heapreplace
+from autoclave.core.timeline import Interval
+
 
 Event = dict[str, Any]
 
@@ -105,3 +106,27 @@ def _metadata(kind: str, process: int, thread: int, name: str, order: int) -> It
     place = {"ph": "M", "pid": process, "tid": thread}
     yield {"name": f"{kind}_name", **place, "args": {"name": name}}
     yield {"name": f"{kind}_sort_index", **place, "args": {"sort_index": order}}
+
+
+class Rows:
+    """Hands out rows, numbered from 0, in which no two intervals overlap.
+
+    Intervals that come in order of their start take no more rows than are under way at once.
+    """
+
+    def __init__(self) -> None:
+        self._ends: list[tuple[float, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def take(self, interval: Interval) -> int:
+        """The row of the next interval: the one that has been empty for longest, or a new one."""
+        start, end = interval
+        if self._ends and self._ends[0][0] <= start:
+            row = self._ends[0][1]
+            heapreplace(self._ends, (end, row))
+        else:
+            row = len(self._ends)
+            heappush(self._ends, (end, row))
+        return row

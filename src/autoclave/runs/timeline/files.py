@@ -13,11 +13,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
 from autoclave.core import DataError, InputError
 from autoclave.core.files import atomic_writer, read_jsonl
 from autoclave.core.json import from_plain, shown
 from autoclave.core.timeline import Span, StepTimeline
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from autoclave.core.timeline import Interval, Role, Span
+from autoclave.core.timeline import clipped, gaps, intersection, seconds, union
+
 
 TIMELINE_FORMAT = "autoclave-timeline/1"
 FOLDER = "timeline"
@@ -43,7 +47,6 @@ class _Head:
 
 
 def timeline_path(run_folder: Path, step: int) -> Path:
-    """Path of the timeline of a step."""
     return run_folder / FOLDER / f"step-{step:06d}.jsonl.gz"
 
 
@@ -155,3 +158,77 @@ def spans_during(run_folder: Path, timeline: StepTimeline) -> list[Span]:
                 break
             found += [span for span in spans if span.end > low and span.start < high]
     return found
+
+
+WORKING = (Role.SAMPLER, Role.JUDGE, Role.TRAINER)
+"""The roles that a run is made of, one of which is its bottleneck."""
+
+HIDDEN = {"reward": Role.JUDGE, "trainer": Role.TRAINER}
+"""Roles that sampling can hide, as metrics name them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleTimes:
+    """Seconds of a step, or of several: of the whole, of each role, of each role hidden by sampling, and its idle gaps.
+
+    `longest_gap_s` and `num_gaps` are of the time in which a role had nothing under way.
+    """
+
+    window_s: float
+    busy_s: Mapping[Role, float]
+    hidden_s: Mapping[Role, float]
+    longest_gap_s: Mapping[Role, float]
+    num_gaps: Mapping[Role, int]
+
+    def busy(self, role: Role) -> float:
+        """Share of the time in which `role` was busy."""
+        return self.busy_s[role] / self.window_s if self.window_s else 0.0
+
+    def hidden(self, role: Role) -> float | None:
+        """Share of the busy time of `role` that sampling hid; None if it had none."""
+        return self.hidden_s[role] / self.busy_s[role] if self.busy_s[role] else None
+
+    @property
+    def bottleneck(self) -> Role:
+        """The busiest of sampler, judge and trainer; the first of equals."""
+        return max(WORKING, key=lambda role: self.busy_s[role])
+
+
+def role_times(spans: Iterable[Span], window: Interval) -> RoleTimes:
+    """The times of all roles within `window`, whichever steps the spans are of."""
+    covered = busy_intervals(spans, window)
+    sampling = covered[Role.SAMPLER]
+    idle = {role: gaps(covered[role], window) for role in Role}
+    return RoleTimes(
+        window[1] - window[0],
+        {role: seconds(covered[role]) for role in Role},
+        {role: seconds(intersection(covered[role], sampling)) for role in Role},
+        {role: max((end - start for start, end in idle[role]), default=0.0) for role in Role},
+        {role: len(idle[role]) for role in Role},
+    )
+
+
+def busy_intervals(spans: Iterable[Span], window: Interval) -> dict[Role, list[Interval]]:
+    """Intervals in which each role was busy within `window`."""
+    by_role: defaultdict[Role, list[Interval]] = defaultdict(list)
+    for span in spans:
+        by_role[span.role].append(span.interval)
+    return {role: union(clipped(by_role[role], window)) for role in Role}
+
+
+def together(parts: Sequence[RoleTimes]) -> RoleTimes:
+    """The times of several steps as those of one; a gap is never longer than its step."""
+    return RoleTimes(
+        sum(part.window_s for part in parts),
+        {role: sum(part.busy_s[role] for part in parts) for role in Role},
+        {role: sum(part.hidden_s[role] for part in parts) for role in Role},
+        {role: max((part.longest_gap_s[role] for part in parts), default=0.0) for role in Role},
+        {role: sum(part.num_gaps[role] for part in parts) for role in Role},
+    )
+
+
+def share_metrics(times: RoleTimes) -> dict[str, float]:
+    """`busy/...` of sampler, judge and trainer; `hidden/...` of reward and trainer, where they took any time."""
+    metrics = {f"busy/{role}": times.busy(role) for role in WORKING}
+    shares = {f"hidden/{name}": times.hidden(role) for name, role in HIDDEN.items()}
+    return metrics | {name: share for name, share in shares.items() if share is not None}

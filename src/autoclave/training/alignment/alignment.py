@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from itertools import islice
@@ -33,14 +33,11 @@ from autoclave.core import (
 )
 from autoclave.core.files import write_atomically
 from autoclave.core.json import from_plain, to_plain
-from autoclave.rollout import Collection as Batch
 from autoclave.tasks.alignment_samples import Source, Unusable, alignment_sample_of, input_of, is_short_input
 from autoclave.training.alignment.buffer import AlignmentBuffer
 from autoclave.training.alignment.candidates import Candidate, ProgramOf, candidates
 from autoclave.training.alignment.items import MixedBatches
-from autoclave.training.items import ItemSource, ShuffledItems
-from autoclave.training.learned import Learned
-from autoclave.training.timing import ThreeStages
+from autoclave.training.learned import ItemSource, ShuffledItems
 
 FILE = "alignment.json"
 STALL_S = 3600.0
@@ -180,7 +177,7 @@ class Alignment:
             "step": self._step,
             "buffer": self._buffer.to_plain(),
             "items": self._mixed.to_plain(),
-            "references": [to_plain(alignment_sample) for alignment_sample in self._references],
+            "references": [to_plain(each) for each in self._references],
         }
         write_atomically(folder / FILE, json.dumps(content) + "\n")
 
@@ -193,10 +190,7 @@ class Alignment:
         try:
             content = json.loads((folder / FILE).read_text(encoding="utf-8"))
             self._step, self._part, self._pending = int(content["step"]), 0, []
-            self._references = [
-                from_plain(AlignmentSample, alignment_sample, "alignment_sample")
-                for alignment_sample in content["references"]
-            ]
+            self._references = [from_plain(AlignmentSample, each, "alignment_sample") for each in content["references"]]
             self._buffer.restore(content["buffer"])
             self._mixed.restore(content["items"])
         except (OSError, ValueError, KeyError, TypeError, DataError) as error:
@@ -294,29 +288,6 @@ class NoAlignment:
 
     def load(self, folder: Path) -> None:
         """Nothing is kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class AlignedStages:
-    """Stages in which alignment samples are made of what is learnt from."""
-
-    stages: ThreeStages
-    alignment: Alignment | NoAlignment
-
-    def collect(
-        self, items: Sequence[TaskItem], iteration: int, known: Mapping[int, Group | None] | None = None
-    ) -> Batch:
-        """As the stages do."""
-        return self.stages.collect(items, iteration, known)
-
-    def learn(self, groups: Sequence[Group]) -> Learned:
-        """As the stages do; meanwhile programs of `groups` are traced."""
-        self.alignment.begin(groups)
-        return self.stages.learn(groups)
-
-    def publish(self, version: int) -> Mapping[str, float]:
-        """As the stages do."""
-        return self.stages.publish(version)
 
 
 def _key(candidate: Candidate) -> str:

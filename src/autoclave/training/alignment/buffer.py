@@ -74,7 +74,7 @@ class AlignmentBuffer:
     def to_plain(self) -> dict[str, Any]:
         """All of it, ready for JSON."""
         return {
-            "waiting": [to_plain(alignment_sample) for alignment_sample in self._waiting.values()],
+            "waiting": [to_plain(each) for each in self._waiting.values()],
             "known": list(self._known),
         }
 
@@ -84,10 +84,8 @@ class AlignmentBuffer:
         Raises:
             DataError, KeyError, TypeError: it told no such thing.
         """
-        waiting = [
-            from_plain(AlignmentSample, alignment_sample, "alignment_sample") for alignment_sample in plain["waiting"]
-        ]
-        self._waiting = {alignment_sample.key: alignment_sample for alignment_sample in waiting}
+        waiting = [from_plain(AlignmentSample, each, "alignment_sample") for each in plain["waiting"]]
+        self._waiting = {each.key: each for each in waiting}
         self._known = dict.fromkeys(map(str, plain["known"]))
 
     def _drop(self, keys: list[str]) -> int:

@@ -6,15 +6,14 @@ a checkpoint was loaded too, it is the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from autoclave.core import AlignmentSample, TaskItem
 from autoclave.core.json import from_plain, to_plain
 from autoclave.training.alignment.buffer import AlignmentBuffer
-from autoclave.training.alignment.mixing import Mix, mixed, spread
-from autoclave.training.items import ShuffledItems
+from autoclave.training.learned import ShuffledItems
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class MixedBatches:
         """The items of an iteration, counted from 0; see `ItemSource`."""
         batch = self.batch(iteration)
         programs = self._programs.at_positions(batch.programs)
-        return spread(programs, [self._item_of(alignment_sample) for alignment_sample in batch.alignment_samples])
+        return spread(programs, [self._item_of(each) for each in batch.alignment_samples])
 
     def batch(self, iteration: int) -> MixedBatch:
         """Items of an iteration, decided when it is first requested."""
@@ -79,7 +78,7 @@ class MixedBatches:
                 {
                     "iteration": iteration,
                     "programs": [batch.programs.start, batch.programs.stop],
-                    "alignment_samples": [to_plain(alignment_sample) for alignment_sample in batch.alignment_samples],
+                    "alignment_samples": [to_plain(each) for each in batch.alignment_samples],
                     "mix": to_plain(batch.mix),
                 }
                 for iteration, batch in self._batches.items()
@@ -104,3 +103,45 @@ class MixedBatches:
             )
             for each in plain["dealt"]
         }
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Of one step."""
+
+    alignment_samples: int
+    """Alignment samples that are asked."""
+    short: int
+    """Alignment samples that were wanted and not there; programs are asked in their place."""
+    carry: float
+    """Remainder for the next step, less than one prompt."""
+
+
+def mixed(prompts: int, share: float, *, carry: float, there: int) -> Mix:
+    """The mix of a step with so many `prompts`, if `there` are so many alignment samples.
+
+    What is left over is carried on; what was short is not made up for.
+    """
+    wanted = prompts * share + carry
+    whole = int(wanted + 1e-9)  # 0.6 x 5 is 3, not 2.9999
+    carry = max(0.0, wanted - whole)
+    whole = min(whole, prompts - 1)  # a step asks for one program at least
+    return Mix(min(whole, there), max(0, whole - there), carry)
+
+
+def spread(programs: Sequence[T], alignment_samples: Sequence[T]) -> list[T]:
+    """Both kinds, each in its order, with alignment samples evenly among programs: any stretch has about the same
+    mix.
+    """
+    count = len(programs) + len(alignment_samples)
+    places = {(2 * number + 1) * count // (2 * len(alignment_samples)) for number in range(len(alignment_samples))}
+    ones, others = iter(programs), iter(alignment_samples)
+    return list(_interleaved(count, places, ones, others))
+
+
+def _interleaved(count: int, places: set[int], programs: Iterator[T], alignment_samples: Iterator[T]) -> Iterator[T]:
+    for place in range(count):
+        yield next(alignment_samples if place in places else programs)

@@ -32,6 +32,8 @@ from autoclave.workers.sampler.replica import (
     end_empty,
     fail,
     refused,
+    split_off,
+    when_all_are_done,
     without_aborted,
 )
 from autoclave.workers.sampler.steps import StepInput, StepOutput
@@ -42,9 +44,6 @@ SLICE_S = 0.05
 
 START_S = 3600.0
 """A replica that is not back after so long is given up."""
-
-LOOK_S = 1.0
-"""Seconds between two checks whether a call that waits for the devices has begun."""
 
 NO_SAMPLER = "no sampler is left: all of them died, or have left"
 
@@ -98,10 +97,10 @@ class SamplerPool:
             self._require_open()
             if not self._replicas:
                 raise WorkerDied(NO_SAMPLER)
-            pending_requests = self._pending_requests(requests)
-            self._assign(by_prompt(pending_requests))
+            pending = self._pending_requests(requests)
+            self._assign(by_prompt(pending))
             self._changed.notify_all()
-        return [pending_request.future for pending_request in pending_requests]
+        return [each.future for each in pending]
 
     def submit_to_each(self, requests: Sequence[Request]) -> dict[str, list[Future[Completion]]]:
         """As `submit`, to every engine: futures for all of `requests`, by the name of its group and its rank.
@@ -114,17 +113,15 @@ class SamplerPool:
             for replica in self._replicas:
                 for rank, queue in enumerate(replica.queues):
                     queue.batches.append(self._pending_requests(requests))
-                    futures[f"{replica.group.name}/{rank}"] = [
-                        pending_request.future for pending_request in queue.batches[-1]
-                    ]
+                    futures[f"{replica.group.name}/{rank}"] = [each.future for each in queue.batches[-1]]
             self._changed.notify_all()
         return futures
 
     def _pending_requests(self, requests: Sequence[Request]) -> list[PendingRequest]:
-        pending_requests = [PendingRequest(next(self._numbers), request, Future()) for request in requests]
-        for pending_request in pending_requests:
-            pending_request.future.set_running_or_notify_cancel()
-        return pending_requests
+        pending = [PendingRequest(next(self._numbers), request, Future()) for request in requests]
+        for each in pending:
+            each.future.set_running_or_notify_cancel()
+        return pending
 
     def abort(self, futures: Collection[Future[Completion]]) -> None:
         """End the requests of these futures; each is given what was sampled so far, with the reason ABORT.
@@ -134,20 +131,9 @@ class SamplerPool:
         """
         wanted = set(map(id, futures))
         with self._changed:
-            waiting = [
-                pending_request for r in self._replicas for queue in r.queues for pending_request in queue.abort(wanted)
-            ]
-            waiting += [
-                pending_request
-                for group in self._queue
-                for pending_request in group
-                if id(pending_request.future) in wanted
-            ]
-            kept = (
-                [pending_request for pending_request in group if id(pending_request.future) not in wanted]
-                for group in self._queue
-            )
-            self._queue = deque(group for group in kept if group)
+            waiting = [each for r in self._replicas for queue in r.queues for each in queue.abort(wanted)]
+            kept, of_queue = split_off(self._queue, wanted)
+            self._queue, waiting = deque(kept), [*waiting, *of_queue]
             self._changed.notify_all()
         end_empty(waiting)
 
@@ -157,7 +143,6 @@ class SamplerPool:
             self._is_paused = True
 
     def resume(self) -> None:
-        """Go on."""
         with self._changed:
             self._is_paused = False
             self._changed.notify_all()
@@ -189,10 +174,8 @@ class SamplerPool:
             for replica, update in zip(self._replicas, updates, strict=True):
                 replica.update = update
             self._changed.notify_all()
-        _when_all_are_done([update.done for update in updates], whole)
+        when_all_are_done([update.done for update in updates], whole)
         return whole
-
-    # --- Replicas
 
     @property
     def groups(self) -> list[WorkerGroup[SamplerWorker]]:
@@ -244,7 +227,7 @@ class SamplerPool:
             return sum(map(len, self._queue)) + sum(queue.outstanding for r in self._replicas for queue in r.queues)
 
     def state(self) -> str:
-        """State of each replica, a line for each."""
+        """A line for each replica."""
         with self._changed:
             queued = sum(map(len, self._queue))
             head = f"{queued} requests wait for a sampler{'; paused' if self._is_paused else ''}"
@@ -259,15 +242,13 @@ class SamplerPool:
             FaultError: a replica does not come to rest.
             Exception: what making a worker raised.
         """
-        error = RuntimeError("the samplers were started anew")
         with self._changed:
             self._epoch += 1
             self._is_restarting = True
             given_up = tuple(self._given_up)
-            self._published = None
-            self._is_paused, self._next_engine = False, 0
-            pending_requests, updates = self._take_back_all(), self._take_back_updates()
-        self._end(pending_requests, updates, error)
+            self._published, self._is_paused, self._next_engine = None, False, 0
+            pending, updates = self._take_back_all(), self._take_back_updates()
+        self._end(pending, updates, RuntimeError("the samplers were started anew"))
         try:
             restarts = [group.restart() for group in [*self._at_rest(), *given_up]]
             for restarted in restarts:
@@ -291,9 +272,9 @@ class SamplerPool:
         """End all threads; requests and updates that are not done end in an error."""
         with self._changed:
             self._is_closed = True
-            pending_requests, updates = self._take_back_all(), self._take_back_updates()
+            pending, updates = self._take_back_all(), self._take_back_updates()
             self._changed.notify_all()
-        self._end(pending_requests, updates, RuntimeError("sampling was cancelled: the samplers are closed"))
+        self._end(pending, updates, RuntimeError("sampling was cancelled: the samplers are closed"))
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -323,11 +304,9 @@ class SamplerPool:
                 queue.batches.append(self._queue.popleft())
 
     def _take_back_all(self) -> list[PendingRequest]:
-        pending_requests = [pending_request for group in self._queue for pending_request in group]
-        self._queue.clear()
-        return pending_requests + [
-            pending_request for replica in self._replicas for pending_request in replica.take_unfinished()
-        ]
+        queued, self._queue = self._queue, deque()
+        unfinished = [each for replica in self._replicas for each in replica.take_unfinished()]
+        return [each for group in queued for each in group] + unfinished
 
     def _take_back_updates(self) -> list[Update]:
         updates = [replica.update for replica in self._replicas if replica.update]
@@ -335,9 +314,8 @@ class SamplerPool:
             replica.update = None
         return updates
 
-    def _end(self, pending_requests: Sequence[PendingRequest], updates: Sequence[Update], error: BaseException) -> None:
-        """End these in an error; without the lock."""
-        fail(pending_requests, error)
+    def _end(self, pending: Sequence[PendingRequest], updates: Sequence[Update], error: BaseException) -> None:
+        fail(pending, error)
         for update in updates:
             update.done.set_exception(error)
 
@@ -361,7 +339,9 @@ class SamplerPool:
             epoch, update = self._epoch, self._due_update(replica)
             is_leaving, step_input = replica.is_leaving, list[StepInput]()
             if not is_leaving and not update:
-                step_input = self._take_step_input(replica)
+                if self._in_flight is not None:
+                    self._feed(replica)
+                step_input = [queue.take_step_input() for queue in replica.queues]
             replica.doing = "leaves" if is_leaving else "takes over weights" if update else "samples"
         if is_leaving:
             self._let_go(replica)
@@ -375,22 +355,13 @@ class SamplerPool:
             return self._recover(replica, error, epoch)
         return True
 
-    def _take_step_input(self, replica: Replica) -> list[StepInput]:
-        """Step inputs of the engines of a replica; with the lock."""
-        if self._in_flight is not None:
-            self._feed(replica)
-        return [queue.take_step_input() for queue in replica.queues]
-
     def _has_to_do(self, replica: Replica) -> bool:
         if self._is_closed:
             return True
         if self._is_restarting:
             return False
-        if replica.is_leaving or self._due_update(replica):
-            return True
-        if self._is_paused:
-            return False
-        return not replica.is_idle or bool(self._queue and not replica.update)
+        is_due = replica.is_leaving or self._due_update(replica)
+        return bool(is_due or (not self._is_paused and (not replica.is_idle or (self._queue and not replica.update))))
 
     def _due_update(self, replica: Replica) -> Update | None:
         update = replica.update
@@ -399,32 +370,15 @@ class SamplerPool:
     def _call(self, replica: Replica, what: str, method: str, *args: Any) -> Any:
         """Call the workers of a replica, which are ended if they do not answer."""
         call = getattr(replica.group, method)(*args)
-        left_s = self._timeout_s
-        while left_s > 0:
-            piece_s, has_begun = min(left_s, LOOK_S), call.running()
-            try:
-                return call.result(piece_s)
-            except CallTimeout:
-                if call.done():
-                    return call.result()  # it ended just now; or the error is the worker's own
-                left_s -= piece_s if has_begun else 0
-        replica.group.kill()
-        raise WorkerDied.of(
-            replica.group.name,
-            0,
-            replica.group.nodes[0],
-            f"was to {what} and has not answered for {self._timeout_s:.0f} s (sampler.timeout_s); it was ended",
-        )
+        return replica.group.wait_for(call, self._timeout_s, f"was to {what}", "sampler.timeout_s")
 
     def _delivered(self, replica: Replica) -> int | None:
         """Give a replica the weights that count; returns their version, None where those of the start do."""
         with self._changed:
             published = self._published
-        return (
-            published[1].deliver(replica.group, partial(self._call, replica, "take over weights"))
-            if published
-            else None
-        )
+        if published is None:
+            return None
+        return published[1].deliver(replica.group, partial(self._call, replica, "take over weights"))
 
     def _updated(self, replica: Replica, update: Update, version: int | None) -> None:
         with self._changed:
@@ -438,16 +392,13 @@ class SamplerPool:
         with self._changed:
             if self._epoch != epoch or self._is_closed:
                 return  # it was all taken back meanwhile
-            for rank, (queue, step_output) in enumerate(zip(replica.queues, answers, strict=True)):
-                queue.check(step_output, f"engine {rank} of worker group {replica.group.name!r}")
-            finished = [
-                done
-                for queue, step_output in zip(replica.queues, answers, strict=True)
-                for done in queue.take_done(step_output)
-            ]
+            for rank, (queue, output) in enumerate(zip(replica.queues, answers, strict=True)):
+                queue.check(output, f"engine {rank} of worker group {replica.group.name!r}")
+            outputs = zip(replica.queues, answers, strict=True)
+            finished = [done for queue, output in outputs for done in queue.take_done(output)]
             self._changed.notify_all()
-        for pending_request, completion in finished:
-            pending_request.future.set_result(replace(completion, sampled_by=replica.group.name))
+        for each, completion in finished:
+            each.future.set_result(replace(completion, sampled_by=replica.group.name))
 
     def _recover(self, replica: Replica, error: BaseException, epoch: int) -> bool:
         """Bring a replica back that failed, with all that it had to do; whether it goes on."""
@@ -484,10 +435,10 @@ class SamplerPool:
         with self._changed:
             aborted: list[PendingRequest] = []
             for queue in replica.queues:
-                pending_requests, ended = without_aborted(queue.take_unfinished())
+                pending, ended = without_aborted(queue.take_unfinished())
                 aborted += ended
-                if pending_requests:
-                    queue.batches.append(pending_requests)
+                if pending:
+                    queue.batches.append(pending)
             replica.version = version
             update = replica.update
             is_due = update is not None and version is not None and update.version <= version
@@ -501,61 +452,47 @@ class SamplerPool:
     def _give_up(self, replica: Replica, error: BaseException, *, is_death: bool) -> None:
         """Leave a replica out for good; others do its work if it died, else all that it had to do fails."""
         with self._changed:
-            self._replicas = [other for other in self._replicas if other is not replica]
             self._given_up.append(replica.group)
-            pending_requests, aborted = without_aborted(replica.take_unfinished())
-            update, replica.update = replica.update, None
-            is_survived = bool(self._replicas) and is_death
-            if is_survived:
-                self._assign(by_prompt(pending_requests))
-                pending_requests = []
-            elif not self._replicas:
-                pending_requests += self._take_back_all()
+            pending, aborted, update = self._leave_out(replica, passes_on=is_death)
             is_closed, left = self._is_closed, len(self._replicas)
-            self._changed.notify_all()
         if not is_closed:
             self._say(f"{str(error) or repr(error)}; it is left out, {left} samplers go on")
         end_empty(aborted)
-        if update and is_survived:
+        if update and left and is_death:
             update.done.set_result(None)
         elif update:
             error = refused(error, update.version, replica.group.name)
             update.done.set_exception(error)
-        fail(pending_requests, error)
+        fail(pending, error)
 
     def _let_go(self, replica: Replica) -> None:
         """Without the requests of a replica that leaves; the others have them, or nobody, if all others died."""
         with self._changed:
-            self._replicas = [other for other in self._replicas if other is not replica]
-            pending_requests, aborted = without_aborted(replica.take_unfinished())
-            update, replica.update = replica.update, None
-            if self._replicas:
-                self._assign(by_prompt(pending_requests))
-                pending_requests = []
-            else:
-                pending_requests += self._take_back_all()
+            pending, aborted, update = self._leave_out(replica, passes_on=True)
             published = self._published
-            self._changed.notify_all()
         end_empty(aborted)
         if update:
             update.done.set_result(None)
-        fail(pending_requests, WorkerDied(NO_SAMPLER))
+        fail(pending, WorkerDied(NO_SAMPLER))
         if published and replica.version is not None:
             with suppress(Exception):  # it is nobody's any more; one that has died holds no weights
                 published[1].release(replica.group, partial(self._call, replica, "let go of weights"))
 
+    def _leave_out(
+        self, replica: Replica, *, passes_on: bool
+    ) -> tuple[list[PendingRequest], list[PendingRequest], Update | None]:
+        """Take a replica out, with the lock; if it `passes_on` its requests, the others get them.
 
-def _when_all_are_done(parts: Sequence[Future[None]], whole: Future[None]) -> None:
-    """Have `whole` done with the last of `parts`, with the first error among them."""
-    lock, left = threading.Lock(), [len(parts)]
-
-    def note(_: Future[None]) -> None:
-        with lock:
-            left[0] -= 1
-            if left[0]:
-                return
-        error = next((part.exception() for part in parts if part.exception()), None)
-        whole.set_exception(error) if error else whole.set_result(None)
-
-    for part in parts:
-        part.add_done_callback(note)
+        Returns:
+            The requests that no sampler has now, those that were to be ended, and the weights on their way to it.
+        """
+        self._replicas = [other for other in self._replicas if other is not replica]
+        pending, aborted = without_aborted(replica.take_unfinished())
+        update, replica.update = replica.update, None
+        if self._replicas and passes_on:
+            self._assign(by_prompt(pending))
+            pending = []
+        elif not self._replicas:
+            pending += self._take_back_all()
+        self._changed.notify_all()
+        return pending, aborted, update

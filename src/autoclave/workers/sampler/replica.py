@@ -5,9 +5,10 @@ Only data: the pool's lock guards all of it, and nothing here waits or calls a w
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -51,10 +52,8 @@ class EngineQueue:
 
     def take_step_input(self) -> StepInput:
         """Return the input of the engine's next step; its requests count as running from here."""
-        batches = tuple(
-            {pending_request.number: pending_request.request for pending_request in batch} for batch in self.batches
-        )
-        self.running |= {pending_request.number: pending_request for batch in self.batches for pending_request in batch}
+        batches = tuple({each.number: each.request for each in batch} for batch in self.batches)
+        self.running |= {each.number: each for batch in self.batches for each in batch}
         step_input = StepInput(batches, tuple(self.aborted))
         self.batches, self.aborted = [], []
         return step_input
@@ -65,17 +64,7 @@ class EngineQueue:
             if id(pending_request.future) in wanted and not pending_request.is_aborted:
                 pending_request.is_aborted = True
                 self.aborted.append(pending_request.number)
-        waiting = [
-            pending_request
-            for batch in self.batches
-            for pending_request in batch
-            if id(pending_request.future) in wanted
-        ]
-        kept = (
-            [pending_request for pending_request in batch if id(pending_request.future) not in wanted]
-            for batch in self.batches
-        )
-        self.batches = [batch for batch in kept if batch]
+        self.batches, waiting = split_off(self.batches, wanted)
         return waiting
 
     def check(self, step_output: StepOutput, engine: str) -> None:
@@ -107,11 +96,11 @@ class EngineQueue:
 
     def take_unfinished(self) -> list[PendingRequest]:
         """All that is not done, in the order in which it was asked; the engine has nothing any more."""
-        pending_requests = sorted(
+        pending = sorted(
             [*self.running.values(), *(t for batch in self.batches for t in batch)], key=lambda t: t.number
         )
         self.batches, self.running, self.aborted = [], {}, []
-        return pending_requests
+        return pending
 
 
 class WeightSource(Protocol):
@@ -165,7 +154,7 @@ class Replica:
 
     def take_unfinished(self) -> list[PendingRequest]:
         """The requests of all its engines that are not done."""
-        return [pending_request for queue in self.queues for pending_request in queue.take_unfinished()]
+        return [each for queue in self.queues for each in queue.take_unfinished()]
 
     def state(self) -> str:
         """Description of its state; the same as long as nothing moves."""
@@ -181,33 +170,38 @@ class Replica:
         )
 
 
-def by_prompt(pending_requests: Iterable[PendingRequest]) -> list[list[PendingRequest]]:
+def split_off(
+    batches: Iterable[list[PendingRequest]], wanted: set[int]
+) -> tuple[list[list[PendingRequest]], list[PendingRequest]]:
+    """`batches` without the requests whose futures have these ids, and those requests."""
+    every = list(batches)
+    kept = ([each for each in batch if id(each.future) not in wanted] for batch in every)
+    return list(filter(None, kept)), [each for batch in every for each in batch if id(each.future) in wanted]
+
+
+def by_prompt(pending: Iterable[PendingRequest]) -> list[list[PendingRequest]]:
     """Those of equal prompts that stand together."""
     return [
         list(group)
-        for _, group in groupby(
-            pending_requests, key=lambda pending_request: pending_request.request.prompt_tokens.tobytes()
-        )
+        for _, group in groupby(pending, key=lambda pending_request: pending_request.request.prompt_tokens.tobytes())
     ]
 
 
-def fail(pending_requests: Iterable[PendingRequest], error: BaseException) -> None:
+def fail(pending: Iterable[PendingRequest], error: BaseException) -> None:
     """End these in an error."""
-    for pending_request in pending_requests:
+    for pending_request in pending:
         pending_request.future.set_exception(error)
 
 
-def without_aborted(pending_requests: Iterable[PendingRequest]) -> tuple[list[PendingRequest], list[PendingRequest]]:
+def without_aborted(pending: Iterable[PendingRequest]) -> tuple[list[PendingRequest], list[PendingRequest]]:
     """Those that are still wanted, and those that were to be ended: their engine took what it had of them along."""
-    every = list(pending_requests)
-    return [pending_request for pending_request in every if not pending_request.is_aborted], [
-        pending_request for pending_request in every if pending_request.is_aborted
-    ]
+    every = list(pending)
+    return [each for each in every if not each.is_aborted], [each for each in every if each.is_aborted]
 
 
-def end_empty(pending_requests: Iterable[PendingRequest]) -> None:
+def end_empty(pending: Iterable[PendingRequest]) -> None:
     """End these as aborted, without a token."""
-    for pending_request in pending_requests:
+    for pending_request in pending:
         pending_request.future.set_result(_nothing_of(pending_request.request))
 
 
@@ -220,6 +214,22 @@ def refused(error: BaseException, version: int, name: str) -> BaseException:
     named.__dict__.update(error.__dict__)
     named.__cause__ = error
     return named
+
+
+def when_all_are_done(parts: Sequence[Future[None]], whole: Future[None]) -> None:
+    """Have `whole` done with the last of `parts`, with the first error among them."""
+    lock, left = threading.Lock(), [len(parts)]
+
+    def note(_: Future[None]) -> None:
+        with lock:
+            left[0] -= 1
+            if left[0]:
+                return
+        error = next((part.exception() for part in parts if part.exception()), None)
+        whole.set_exception(error) if error else whole.set_result(None)
+
+    for part in parts:
+        part.add_done_callback(note)
 
 
 def _nothing_of(request: Request) -> Completion:

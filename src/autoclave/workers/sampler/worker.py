@@ -21,7 +21,6 @@ class SamplerWorker(MeasuresMemory, ReceivesWeights):
         self._engine, self.device = engine, device
 
     def onload(self) -> None:
-        """Take the GPU."""
         if isinstance(self._engine, SleepingEngine):
             self._engine.wake_up()
 
@@ -29,6 +28,10 @@ class SamplerWorker(MeasuresMemory, ReceivesWeights):
         """Leave the GPU to another group of the pool."""
         if isinstance(self._engine, SleepingEngine):
             self._engine.sleep()
+
+    def close(self) -> None:
+        """End the engine, which may hold what another one in this process needs."""
+        self._engine.close()
 
     @register(Dispatch.EACH)
     def advance(self, step_input: StepInput, seconds: float) -> StepOutput:

@@ -5,8 +5,13 @@ Imported by name, not by `autoclave.workers`, so that a worker process loads onl
 
 from autoclave.workers.trainer.actor import ActorWorker
 from autoclave.workers.trainer.critic import CriticWorker, NoCritic
-from autoclave.workers.trainer.reference import NoReference, ReferenceWorker, SharedReference
-from autoclave.workers.trainer.reward_model import NoRewardModel, RewardModelWorker
+from autoclave.workers.trainer.reference import (
+    NoReference,
+    NoRewardModel,
+    ReferenceWorker,
+    RewardModelWorker,
+    SharedReference,
+)
 
 __all__ = [
     "ActorWorker",

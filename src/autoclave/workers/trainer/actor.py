@@ -68,7 +68,7 @@ class ActorWorker(LearningWorker, SendsWeights):
                 optimizer,
                 total_steps=total_steps,
                 micro_batch_tokens=micro_batch_tokens,
-                is_packed=self._scoring.is_packed,
+                layout=self._scoring.layout,
                 trainer=trainer,
                 device=device,
             )

@@ -99,7 +99,6 @@ class NoCritic:
     """In place of the critic's group, for algorithms that read no values."""
 
     def values(self, batch: T) -> T:
-        """`batch` as it is."""
         return batch
 
     def update(self, batch: Batch, minibatches: int) -> Future[dict[str, float]]:
@@ -107,13 +106,10 @@ class NoCritic:
         return done({})
 
     def begin_save(self, folder: Path) -> Future[None]:
-        """There is no state."""
         return done(None)
 
     def finish_save(self, wait: bool) -> Future[bool]:
-        """There is no state."""
         return done(True)
 
     def load(self, folder: Path) -> Future[None]:
-        """There is no state."""
         return done(None)

@@ -49,7 +49,6 @@ class LearningWorker(MeasuresMemory):
         self._trained.load(folder)
 
     def onload(self) -> None:
-        """Take the GPU."""
         self._trained.onload()
 
     def offload(self) -> None:

@@ -31,7 +31,7 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.fsdp import FSDPModule
 
 from autoclave.core import CheckpointError, HostError
-from autoclave.core.manifest import write_manifest
+from autoclave.core.files import write_manifest
 
 FILE_BYTES = 1 << 27
 """Tensors are spread over files of about so much, all ranks together: one is in memory, twice, while it is written."""

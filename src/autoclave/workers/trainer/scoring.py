@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from autoclave.config import TrainerConfig
 from autoclave.core.rollout import FloatArray
-from autoclave.models import apply_liger, can_pack, response_log_probs
+from autoclave.models import Layout, apply_liger, layout_for, response_log_probs, shared_prompt_mask
 from autoclave.workers.batch import Array, Batch
 from autoclave.workers.trainer.peers import FILLER, missing_passes
 from autoclave.workers.trainer.sharding import device_of, reshard, run_as_forward
@@ -25,7 +25,7 @@ class Scoring:
     temperature: float
     micro_batch_tokens: int
     logits_chunk: int
-    is_packed: bool
+    layout: Layout
 
     @staticmethod
     def of(
@@ -44,28 +44,35 @@ class Scoring:
         if trainer.liger:
             apply_liger(model, device)
         dtype = torch.bfloat16 if trainer.mixed_precision == "bfloat16" else model.dtype
-        is_packed = can_pack(model, trainer.packing, device, dtype)
+        layout = layout_for(model, trainer.packing, device, dtype)
         chunk = trainer.chunk_for(model.config.vocab_size)
-        return Scoring(temperature, micro_batch_tokens, chunk, is_packed)
+        return Scoring(temperature, micro_batch_tokens, chunk, layout)
 
     def pieces(self, batch: Batch) -> Iterator[Array]:
-        """The rows of each micro-batch."""
-        return batch.micro_batches(self.micro_batch_tokens, is_packed=self.is_packed)
+        return batch.micro_batches(self.micro_batch_tokens, self.layout)
 
 
 def batch_log_probs(
     model: PreTrainedModel, batch: Batch, scoring: Scoring, *, entropy_gradient: bool = False
 ) -> tuple[Tensor, Tensor]:
     """`response_log_probs` of a batch that fits into memory at once: two (N,) tensors on the device that computes."""
-    arrays = batch.packed() if scoring.is_packed else batch.padded()
-    ids, places, response = (torch.from_numpy(array).to(device_of(model)) for array in arrays)
+    arrays = {"padded": batch.padded, "packed": batch.packed, "shared_prompts": batch.with_shared_prompts}[
+        scoring.layout
+    ]
+    ids, places, response, *shared = (torch.from_numpy(array).to(device_of(model)) for array in arrays())
+    if shared:
+        attention, positions, predictors = shared_prompt_mask(shared[0], model.dtype), places, shared[1]
+    else:
+        attention, positions = (places, None) if scoring.layout == "padded" else (None, places)
+        predictors = None
     return run_as_forward(
         model,
         response_log_probs,
         ids,
-        None if scoring.is_packed else places,
+        attention,
         response,
-        position_ids=places if scoring.is_packed else None,
+        position_ids=positions,
+        predictors=predictors,
         temperature=scoring.temperature,
         entropy_gradient=entropy_gradient,
         logits_chunk=scoring.logits_chunk,

@@ -81,7 +81,6 @@ def hold(module: nn.Module, settings: TrainerConfig, device: torch.device) -> No
 
 
 def device_of(module: nn.Module) -> torch.device:
-    """Device that it computes on."""
     place = getattr(module, "place", None)
     return place.device if place else next(module.parameters()).device
 
@@ -121,7 +120,6 @@ def decoder_layers(module: nn.Module) -> list[nn.Module]:
 
 
 def is_sharded(module: nn.Module) -> bool:
-    """Return whether FSDP2 holds it."""
     return isinstance(module, FSDPModule)
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from autoclave.algorithms import Column, Diagnostics, StepLoss, step_metrics
 from autoclave.config import OptimizerConfig, TrainerConfig
 from autoclave.core import FaultError
+from autoclave.models import Layout
 from autoclave.workers.batch import Batch
-from autoclave.workers.trainer.finite import complaint_of, gradients_of, require_finite
-from autoclave.workers.trainer.movement import take_step
 from autoclave.workers.trainer.peers import FILLER, gather, missing_passes, raise_together, require_process_group
 from autoclave.workers.trainer.saved_state import StateWriter, load_state, state_of
 from autoclave.workers.trainer.sharding import PLAIN, hold, offload, onload, reduce_at_last, whole
@@ -44,14 +44,14 @@ class TrainedModel:
         total_steps: int,
         micro_batch_tokens: int,
         setting: str = "optimizer",
-        is_packed: bool = False,
+        layout: Layout = "padded",
         trainer: TrainerConfig = PLAIN,
         device: torch.device | None = None,
     ) -> None:
         """Take `module` from the memory of the host to `device`, as `trainer` says; without a device it stays there.
 
-        `setting` is where `settings` stand in a recipe, for messages. `is_packed`: micro-batches are, so that they are
-        cut by their tokens without padding.
+        `setting` is where `settings` stand in a recipe, for messages. `layout` is that of micro-batches, which are
+        cut by it.
 
         Raises:
             ConfigError, HostError, InputError: as `sharding.hold`.
@@ -63,7 +63,8 @@ class TrainedModel:
         self._fix = f"No weight of that step was overwritten. {fix}"
         self._fix_after = f"The step itself made them so, and nothing was published. {fix}"
         self._settings, self._total_steps, self._steps_taken = settings, total_steps, 0
-        self._micro_batch_tokens, self._is_packed = micro_batch_tokens, is_packed
+        self._micro_batch_tokens = micro_batch_tokens
+        self._layout: Layout = layout
         self._writer = StateWriter()
         self._remembered: list[Tensor] | None = None
         self._optimizer = torch.optim.AdamW(
@@ -79,7 +80,6 @@ class TrainedModel:
             self._remembered = [weights.detach().clone() for weights in self._learning()]
 
     def forget(self) -> None:
-        """Drop that copy."""
         self._remembered = None
 
     @property
@@ -131,7 +131,7 @@ class TrainedModel:
         """
         learning_rate = self._set_learning_rate()
         self._steps_taken += 1
-        pieces = batch.micro_batches(self._micro_batch_tokens, is_packed=self._is_packed)
+        pieces = batch.micro_batches(self._micro_batch_tokens, self._layout)
         parts = [batch.select(rows) for rows in pieces]
         fillers = missing_passes(len(parts))
         if not parts and not fillers:
@@ -233,7 +233,6 @@ class TrainedModel:
         load_state(self.module, None, folder, self._writer.process_group())
 
     def onload(self) -> None:
-        """Take the GPU."""
         onload(self.module, self._optimizer)
 
     def offload(self) -> None:
@@ -271,3 +270,68 @@ def learning_rate_share(config: OptimizerConfig, step: int, total_steps: int) ->
     progress = min(1.0, (step - config.warmup_steps) / max(1, total_steps - config.warmup_steps))
     left = {"none": 1.0, "linear": 1 - progress, "cosine": (1 + math.cos(math.pi * progress)) / 2}[config.decay]
     return config.final_fraction + (1 - config.final_fraction) * left
+
+
+SAMPLE = 4096
+"""Weights of each tensor that are compared, evenly spaced."""
+
+
+@torch.no_grad()
+def take_step(parameters: Iterable[Tensor], step: Callable[[], object]) -> dict[str, float]:
+    """Take the optimizer step, and measure what it does to the weights that have a gradient. Of all ranks.
+
+    Returns:
+        `relative_update`, the norm of the change over the norm of the weights, and `changed_share`, the share of the
+        weights that the number format lets change; 0 and 1 if no weight has a gradient.
+    """
+    pairs = [(_sample(p), _sample(p.grad) != 0) for p in parameters if p.grad is not None]
+    before = [weights[moves].double() for weights, moves in pairs]
+    step()
+    change, size, changed, count = 0.0, 0.0, 0, 0
+    if before:
+        was = torch.cat(before)
+        now = torch.cat([weights[moves].double() for weights, moves in pairs])
+        numbers = torch.stack([(now - was).square().sum(), was.square().sum(), (now != was).sum().double()])
+        change, size, changed = numbers.tolist()
+        count = len(was)
+    change, size, changed, count = map(sum, zip(*gather((change, size, changed, count)), strict=True))
+    relative = math.sqrt(change / size) if size else 0.0
+    return {"relative_update": relative, "changed_share": changed / count if count else 1.0}
+
+
+def _sample(tensor: Tensor) -> Tensor:
+    """A view of some of the numbers of a tensor, or of the part of it that this rank holds."""
+    flat = (tensor.to_local() if isinstance(tensor, DTensor) else tensor).detach().reshape(-1)
+    return flat[:: max(1, len(flat) // SAMPLE)]
+
+
+NAMED = 3
+"""Tensors that a message names; when one gradient is not finite, most are not."""
+
+
+def require_finite(tensors: Mapping[str, Tensor], where: str, fix: str) -> None:
+    """Raise unless every number of every tensor is finite. Of all ranks, if tensors are sharded.
+
+    Raises:
+        FaultError: some are not; the message begins with `where`, names the first tensors and how many of their numbers
+            are not finite, and ends with `fix`.
+    """
+    found = [(name, tensor, int(whole((~torch.isfinite(tensor)).sum()))) for name, tensor in tensors.items()]
+    bad = [f"{name} ({count} of {tensor.numel()})" for name, tensor, count in found if count]
+    if bad:
+        more = f" and {len(bad) - NAMED} more tensors" if len(bad) > NAMED else ""
+        raise FaultError(f"{where}: not finite: {', '.join(bad[:NAMED])}{more}. {fix}")
+
+
+def complaint_of(check: Callable[[], None]) -> FaultError | None:
+    """Error that `check` raises, for ranks that must raise together."""
+    try:
+        check()
+    except FaultError as error:
+        return error
+    return None
+
+
+def gradients_of(named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    """The gradients by the names of their parameters."""
+    return {f"gradient of {name}": weights.grad for name, weights in named_parameters if weights.grad is not None}

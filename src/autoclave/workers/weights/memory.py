@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from autoclave.core import HostError
-from autoclave.workers.shared_memory import Descriptor
 from autoclave.workers.weights.control import CONTROL_BYTES, Control
 from autoclave.workers.weights.table import WeightTable
+from autoclave.workers.wire import Descriptor
 
 
 @cache

@@ -49,7 +49,6 @@ class OwnTensors(Receiver):
     """Route `alias`: what was sent are the trainer's tensors."""
 
     def take(self, version: int, sent: Any) -> Mapping[str, Tensor]:
-        """See `Receiver`."""
         return sent
 
 
@@ -69,19 +68,16 @@ class MappedMemory(Receiver):
         self._memory.control.register(number, name)
 
     def take(self, version: int, sent: Any) -> Mapping[str, Tensor]:
-        """See `Receiver`."""
         slot = self._memory.control.hold(self._number, version)
         self._taken = 1 << slot
         return self._memory.views(slot)
 
     def settle(self, is_taken: bool) -> None:
-        """See `Receiver`."""
         if is_taken:
             self._held = self._taken
         self._memory.control.let_go(self._number, ALL_SLOTS & ~self._held)
 
     def close(self) -> None:
-        """See `Receiver`."""
         self._memory.control.let_go(self._number, ALL_SLOTS)
 
 
@@ -89,7 +85,6 @@ class FetchedBuckets(Receiver):
     """Route `buckets`: what was sent are arrays that belong to this process."""
 
     def take(self, version: int, sent: Any) -> Mapping[str, Tensor]:
-        """See `Receiver`."""
         if not isinstance(sent, Buckets) or sent.version != version:
             raise FaultError(f"weights of version {version} were announced, and others came: {_version_of(sent)}")
         return unpacked(sent)
@@ -105,7 +100,6 @@ class ReceivedBroadcast(Receiver):
         self._group: BroadcastGroup | None = None
 
     def join(self, rendezvous: Rendezvous, member: int) -> None:
-        """See `Receiver`."""
         self._group = None
         self._group = BroadcastGroup(rendezvous, member, self._device)
 
@@ -120,11 +114,9 @@ class ReceivedBroadcast(Receiver):
         return self._table.views(slot)
 
     def settle(self, is_taken: bool) -> None:
-        """See `Receiver`."""
         self._used = 1 - self._used if is_taken else self._used
 
     def close(self) -> None:
-        """Leave the group."""
         self._group = None
 
 
@@ -149,19 +141,15 @@ class AddedAdapter(Receiver):
         return whole
 
     def arrived(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """See `Receiver`."""
         return {**self._adapter, **self._kept}
 
     def settle(self, is_taken: bool) -> None:
-        """See `Receiver`."""
         self._receiver.settle(True)  # the sums are copies: nothing of the adapter's memory is in use
 
     def close(self) -> None:
-        """See `Receiver`."""
         self._receiver.close()
 
     def join(self, rendezvous: Rendezvous, member: int) -> None:
-        """See `Receiver`."""
         self._receiver.join(rendezvous, member)
 
 

@@ -13,7 +13,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from autoclave.workers.shared_memory import ALIGNMENT
+from autoclave.workers.wire import ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True)

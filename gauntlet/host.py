@@ -134,10 +134,10 @@ def _system_v() -> Iterator[str]:
 
 
 def _digest_of(folder: Path) -> str:
-    """Of names, sizes and times of the files below."""
+    """Return a digest of names, sizes, times and modes of the files below, without the caches of Python."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
-        if path.suffix != ".pyc" and path.name != "__pycache__":
+        if "__pycache__" not in path.parts:  # Python writes there, under other names at first
             stat = path.lstat()
             digest.update(f"{path} {stat.st_size} {stat.st_mtime_ns} {stat.st_mode}\n".encode())
     return digest.hexdigest()

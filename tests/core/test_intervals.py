@@ -7,9 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.core.intervals import clipped, gaps, intersection, seconds, union
-from autoclave.core.timeline import Interval
-from autoclave.runs.timeline.rows import Rows
+from autoclave.core.timeline import Interval, clipped, gaps, intersection, seconds, union
+from autoclave.runs.timeline.chrome import Rows
 
 SPAN = 30
 intervals = st.lists(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autoclave.core import InputError
-from autoclave.core.kept_texts import KeptTexts
+from autoclave.core.sqlite_files import KeptTexts
 
 
 def test_texts_are_found_by_their_keys_and_the_last_counts(tmp_path: Path):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import autoclave.judge.kinds.answer as answer_kind
-import autoclave.judge.mathematics as mathematics
+import autoclave.judge.profiles as mathematics
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import AnswerTests, HostError, InputError, IsolationError, Problem, Program, Status, Verdict
 from autoclave.judge import JudgeJob, LocalJudge, judge_file
@@ -259,8 +259,8 @@ def failing_runner(monkeypatch: pytest.MonkeyPatch, *, when: str) -> None:
     """Have the cell of comparisons be killed where `when` says, a condition on the text that is read."""
     runner = answer_kind.ANSWER_CHECKER
     source = runner.source.replace(
-        "def _spelt(",
-        f"def _fail(text):\n    if {when}:\n        os.kill(os.getpid(), 9)\n    return text\n\n\ndef _spelt(",
+        "def _canonical(",
+        f"def _fail(text):\n    if {when}:\n        os.kill(os.getpid(), 9)\n    return text\n\n\ndef _canonical(",
     ).replace("ast.literal_eval(text.strip())", "ast.literal_eval(_fail(text).strip())")
     monkeypatch.setattr(answer_kind, "ANSWER_CHECKER", replace(runner, source=source))
 

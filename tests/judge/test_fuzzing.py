@@ -79,7 +79,7 @@ def test_bytes_on_the_channel_give_a_verdict_and_no_acceptance_by_accident(
 def test_any_account_can_only_word_a_failure(judged, stdin_problem, account: bytes, code: int):
     source = (
         f"import os, sys\nframe = sys._getframe()\nwhile 'test' not in frame.f_locals: frame = frame.f_back\n"
-        f"frame.f_locals['test']._tell({account!r})\nos._exit({code})"
+        f"frame.f_locals['test']._report({account!r})\nos._exit({code})"
     )
     verdict = judged(stdin_problem(("", "7")), source)
     assert (verdict.reward, verdict.fault) == (0.0, None)

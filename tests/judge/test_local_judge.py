@@ -112,12 +112,16 @@ def test_another_checker_or_profile_is_another_problem(fresh_judge, stdin_proble
     assert statuses == ["accepted", "wrong_answer", "accepted", "accepted"]
 
 
-def test_what_is_remembered_is_bounded_by_the_number_of_results(fresh_judge, stdin_problem, monkeypatch):
-    monkeypatch.setattr("autoclave.judge.local._REMEMBERED_RESULTS", 10)
+def test_the_verdict_cache_is_bounded_by_the_number_of_results(fresh_judge, stdin_problem, monkeypatch):
+    monkeypatch.setattr("autoclave.judge.local._CACHED_RESULTS", 10)
     problem = stdin_problem(("a", "a"), ("b", "b"))  # three each: the verdict and two results
     for i in range(6):
         fresh_judge.submit(JudgeJob(problem, Program(f"{ECHO}  # {i}"))).result(60)
-    assert sum(1 + len(verdict.tests) for verdict in fresh_judge._verdicts.values()) == 9 == fresh_judge._num_remembered
+    assert (
+        sum(1 + len(verdict.tests) for verdict in fresh_judge._verdicts.values())
+        == 9
+        == fresh_judge._num_cached_results
+    )
     known = [fresh_judge.submit(JudgeJob(problem, Program(f"{ECHO}  # {i}"))) for i in (3, 4, 5)]
     assert all(future.done() for future in known)
 

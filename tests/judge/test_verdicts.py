@@ -232,7 +232,7 @@ def test_an_account_that_names_an_unknown_limit_is_a_fault():
         ("import mmap\nmmap.mmap(-1, 1 << 40)", LIMITS[Ended.MEMORY].failure),
         ("try: import os; [os.dup(0) for _ in range(100)]\nexcept OSError: result = 7", (Status.ACCEPTED, "")),
         ("import sys\nframe = sys._getframe()\nwhile 'test' not in frame.f_locals: frame = frame.f_back\n"
-         "frame.f_locals['test'].tell('no_such - 0')\nimport os; os._exit(1)",
+         "frame.f_locals['test'].report('no_such - 0')\nimport os; os._exit(1)",
          (Status.RUNTIME_ERROR, "the program made its cell fail")),
     ],
     ids=["dup", "pipe", "open", "mmap", "caught", "unknown"],

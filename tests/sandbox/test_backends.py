@@ -20,8 +20,7 @@ from autoclave.config.sandbox import SandboxConfig
 from autoclave.core import HostError, IsolationError, SandboxFault
 from autoclave.sandbox import open_sandbox
 from autoclave.sandbox.backend import find_backend
-from autoclave.sandbox.container.engine import Engine
-from autoclave.sandbox.container.image import image_content
+from autoclave.sandbox.container.engine import Engine, image_content
 from autoclave.sandbox.container.launch import ContainerLauncher
 from autoclave.sandbox.guest.leftovers import empty_folder
 from autoclave.sandbox.interface import Profile

@@ -12,7 +12,7 @@ import pytest
 from autoclave.core import ExhaustedFault, SandboxFault
 from autoclave.sandbox.cgroups import Group, GroupMeter
 from autoclave.sandbox.cgroups.files import CpuTime, MemoryV1, MemoryV2, OpenFolder, Processes
-from autoclave.sandbox.cgroups.place import Place, Seat, place_of
+from autoclave.sandbox.cgroups.group import Place, Seat, place_of
 
 # Lines of /proc/self/mountinfo: number, parent, device, root, mount point, options - type, source, options.
 FIRST = "30 25 0:26 {root} {base}/{name} rw - cgroup cgroup rw,{name}"

@@ -17,7 +17,7 @@ from autoclave.core import Ended
 from autoclave.sandbox import Sandbox
 from autoclave.sandbox.cgroups import Group, find_place, remove_stale_groups
 from autoclave.sandbox.namespace import launch
-from autoclave.sandbox.namespace.identity import Identity
+from autoclave.sandbox.namespace.launch import Identity
 from autoclave.sandbox.pool import ZygotePool
 
 from .conftest import LIMITS, MINIMAL, PLAIN

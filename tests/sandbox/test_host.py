@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import autoclave.sandbox
+from autoclave.core import HostError
 from autoclave.sandbox import Sandbox, validate_host
+from autoclave.sandbox.bootstrap import require_current_parts
 
 
 def test_every_check_says_why_and_how_to_fix():
@@ -31,6 +33,22 @@ def test_the_public_names_of_the_package_are_these():
     types = "Cell HostCheck Limits Profile Runner Sandbox Session"
     functions = "open_sandbox require_package validate_backends validate_host without_pause_process"
     assert sorted(autoclave.sandbox.__all__) == [*types.split(), *functions.split()]
+
+
+def test_a_compiled_part_older_than_its_source_is_refused_in_a_checkout_only(tmp_path: Path):
+    package = tmp_path / "src/autoclave/sandbox"
+    (package / "guest").mkdir(parents=True)
+    for name in ("guest/_cell", "_streams"):
+        (package / f"{name}.abi3.so").touch()
+        (package / f"{name}.c").touch()
+        os.utime(package / f"{name}.c", (0, 0))
+    require_current_parts(package)
+    os.utime(package / "_streams.abi3.so", (0, 0))
+    os.utime(package / "_streams.c", (9, 9))
+    require_current_parts(package)  # an installed package
+    (tmp_path / "hatch_build.py").touch()
+    with pytest.raises(HostError, match=r"_streams\.abi3\.so: is older than its source _streams\.c\. Fix: make setup"):
+        require_current_parts(package)
 
 
 OPENING = """

@@ -56,7 +56,7 @@ def test_what_a_test_writes_beside_its_account_is_gone_in_the_next(open_cell):
         "import sys\n"
         "frame = sys._getframe()\n"
         "while frame and 'test' not in frame.f_locals: frame = frame.f_back\n"
-        "owner = getattr(frame.f_locals['test']._tell, '__self__', None)\n"
+        "owner = getattr(frame.f_locals['test']._report, '__self__', None)\n"
         "account = getattr(owner, '_account', bytearray(4096))\n"  # the compiled one gives no way to it
         "print(bytes(account[1000:1004]))\n"
         "account[1000:1004] = b'left'\n"

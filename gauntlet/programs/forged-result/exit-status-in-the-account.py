@@ -7,7 +7,7 @@ import sys
 frame = sys._getframe()
 while frame:
     for value in list(frame.f_locals.values()):
-        if hasattr(value, "tell") and hasattr(value, "forget_program"):
-            value.tell("- accepted 0")
+        if hasattr(value, "report") and hasattr(value, "forget_program"):
+            value.report("- accepted 0")
     frame = frame.f_back
 sys.exit(3)

@@ -3,6 +3,7 @@
     AutoclaveError
     ├── InputError (ValueError)        what the user gave is wrong: exit code 2
     │   ├── ConfigError                a setting
+    │   ├── UsageError                 an argument names nothing, or is not what it must be
     │   ├── DataError                  a line of a file
     │   └── CheckpointError            a checkpoint that does not fit this run
     ├── HostError (OSError)            this machine lacks something: exit code 3, the message says the fix
@@ -33,6 +34,10 @@ class InputError(AutoclaveError, ValueError):
 
 class ConfigError(InputError):
     """A setting is unknown, of the wrong type, out of range, or contradicts another."""
+
+
+class UsageError(InputError):
+    """An argument names something that does not exist, or is not an operation."""
 
 
 class DataError(InputError):

@@ -9,17 +9,19 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import json
 import os
 import re
 import secrets
 import shutil
+import zlib
 from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
 from autoclave.core.compressed import DAMAGED, damage, open_plain
-from autoclave.core.errors import DataError, HostError, InputError
+from autoclave.core.errors import CheckpointError, DataError, HostError, InputError, UsageError
 from autoclave.core.json import parse_object
 
 _PARTIAL = re.compile(r"\..*\.[0-9a-f]{8}\.partial")
@@ -189,11 +191,11 @@ def existing_file(path: Path, what: str) -> Path:
         InputError: there is no such file, it is a folder, or it may not be read.
     """
     if os.path.isdir(path):
-        raise InputError(f"{what} {path}: is a folder; give a file")
+        raise UsageError(f"{what} {path}: is a folder; give a file")
     if not os.path.exists(path):
-        raise InputError(f"{what} {path}: no such file")
+        raise UsageError(f"{what} {path}: no such file")
     if not os.access(path, os.R_OK):
-        raise InputError(f"{what} {path}: may not be read by this user")
+        raise UsageError(f"{what} {path}: may not be read by this user")
     return path
 
 
@@ -220,3 +222,48 @@ def read_jsonl(path: Path, what: str = "file", *, is_exact: bool = False) -> Ite
                 yield where, parse_object(text, where, is_exact=is_exact)
         except DAMAGED as error:
             raise DataError(f"{path}:{number + 1}: {damage(path, error)}") from None
+
+
+MANIFEST = "manifest.json"
+FORMAT = "autoclave-manifest/1"
+
+_PIECE = 1 << 20
+
+
+def write_manifest(folder: Path) -> None:
+    """Describe all files of `folder` in a file of it, which is there only when all others are: write it last.
+
+    Raises:
+        OSError: a file cannot be read. HostError: the disk is full or fails.
+    """
+    files = {path.name: {"bytes": path.stat().st_size, "crc32": _checksum(path)} for path in sorted(folder.iterdir())}
+    write_atomically(folder / MANIFEST, json.dumps({"format": FORMAT, "files": files}, indent=1) + "\n")
+
+
+def check_manifest(folder: Path) -> None:
+    """Read every file of `folder` and compare it with what `write_manifest` found.
+
+    Raises:
+        CheckpointError: the manifest or a file is missing or damaged; the message begins with its path.
+    """
+    try:
+        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        files = {name: (int(file["bytes"]), int(file["crc32"])) for name, file in content["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{folder / MANIFEST}: damaged ({' '.join(str(error).split())[:120]})") from None
+    for name, (size, checksum) in files.items():
+        path = folder / name
+        if not path.is_file():
+            raise CheckpointError(f"{path}: missing")
+        if path.stat().st_size != size:
+            raise CheckpointError(f"{path}: damaged (it has {path.stat().st_size} bytes, written were {size})")
+        if _checksum(path) != checksum:
+            raise CheckpointError(f"{path}: damaged (its checksum is not that of what was written)")
+
+
+def _checksum(path: Path) -> int:
+    checksum = 0
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            checksum = zlib.crc32(piece, checksum)
+    return checksum

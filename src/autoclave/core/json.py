@@ -17,12 +17,13 @@ from decimal import Decimal
 from functools import cache
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from autoclave.core.errors import DataError
+from autoclave.core.errors import DataError, InputError
 
 T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 
 DEPTH_LIMIT = 200
 """Deepest nesting of lists and objects in a line; below what any JSON library of ours can take."""
@@ -182,6 +183,20 @@ def rule_of(message: str) -> str:
     message = re.sub(r"^[A-Z][a-z]+ should ", "must ", message)
     message = re.sub(r"must be a valid dictionary or .*", "must be an object", message)
     return message[:1].lower() + message[1:]
+
+
+def validated(model: type[M], given: object, where: str, whole: str = "it") -> M:
+    """Return a model out of JSON data.
+
+    Raises:
+        InputError: it is not valid; the message is `WHERE: PLACE: RULE`, with `whole` as the place of all of it.
+    """
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        first = first_error(error)
+        place = ".".join(map(str, first["loc"])) or whole
+        raise InputError(f"{where}: {place}: {rule_of(first['msg'])}") from None
 
 
 _LISTED = 60

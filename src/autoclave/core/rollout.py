@@ -100,7 +100,7 @@ class Rollout:
     request: tuple[int, ...] = ()
     """The numbers that its random numbers came from, which no other rollout of a run has."""
     length_limit: int = field(kw_only=True)
-    """Most tokens that the response could have had; those of one batch may differ (`curriculum`)."""
+    """Most tokens that the response could have had; those of one batch may differ (`length_schedule`)."""
 
     def masked(self, reason: MaskReason) -> Rollout:
         """The same rollout, kept out of training. The first reason stays."""

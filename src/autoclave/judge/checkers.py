@@ -24,7 +24,7 @@ from autoclave.judge.values import (
 )
 
 DEFAULT_TOLERANCE = 1e-6
-"""Of `float` without numbers, relative and absolute: what contests ask for most often."""
+"""Of `float` without numbers, relative and absolute: the usual tolerance of contests."""
 
 _FLOAT = re.compile(
     r"float\(\s*(?P<first>rtol\s*=|atol\s*=|)\s*(?P<one>[0-9.eE+-]{1,40})\s*,"

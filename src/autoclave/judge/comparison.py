@@ -16,7 +16,7 @@ from decimal import Decimal, InvalidOperation
 from itertools import zip_longest
 
 _LONGEST_NUMBER = 4096
-"""A longer word is no number to the rule of tolerances, it is compared as text."""
+"""A longer word is not a number to the rule of tolerances; it is compared as text."""
 _WORD = re.compile(r"\S+")
 
 
@@ -104,7 +104,7 @@ def _same_numbers(printed: str, expected: str) -> bool:
             a is not None and b is not None and Decimal(a) == Decimal(b)
             for a, b in zip_longest(_words(printed), _words(expected))
         )
-    except InvalidOperation:  # a word that is no number, or a signalling NaN
+    except InvalidOperation:  # a word that is not a number, or a signalling NaN
         return False
 
 

@@ -39,31 +39,31 @@ from autoclave.judge.interface import Judge, JudgeJob
 from autoclave.judge.streaming import stream
 
 DEADLINE_S = 120.0
-"""A verdict that takes longer will not come."""
+"""Timeout of a verdict."""
 ECHO = "print(input())"
 SECRET = "x7-expected-q9"
 _numbers = itertools.count()
 
 
 def stdin_problem(*cases: tuple[str, str], **fields: Any) -> Problem:
-    """A problem with such runs."""
+    """Return a problem with these cases."""
     tests = StdinTests("stdin", [StdinCase(*case) for case in cases])
     given: dict[str, Any] = {"id": "p", "profile": "plain", **fields}
     return Problem("s", tests, **given)
 
 
 def fresh(source: str) -> Program:
-    """A program that no judge has seen."""
+    """Return a program that no judge has seen."""
     return Program(f"{source}  # {next(_numbers)}")
 
 
 def verdict_of(judge: Judge, problem: Problem, program: Program, **options: Any) -> Verdict:
-    """The verdict of one job."""
+    """Return the verdict of one job."""
     return judge.submit(JudgeJob(problem, program, "x", **options)).result(DEADLINE_S)
 
 
 def check_closing(judge: Judge) -> None:
-    """Closing cancels what waits, ends what runs, can be done twice, and nothing is taken afterwards."""
+    """Assert that closing cancels queued jobs, ends running ones, may be repeated, and that later jobs are refused."""
     problem = stdin_problem(("a", "a"), time_limit_s=2.0)
     futures = [judge.submit(JudgeJob(problem, fresh("while True: pass"))) for _ in range(20)]
     judge.close()
@@ -132,7 +132,7 @@ class JudgeConformance:
         assert [(verdict.problem_id, verdict.id) for verdict in found] == [(f"p{i}", str(i)) for i in range(5)]
         assert all(verdict.is_accepted for verdict in found)
 
-    def test_the_longest_tests_can_be_chosen_and_all_can_be_asked_for(self, judge: Judge):
+    def test_the_longest_tests_or_all_can_be_chosen(self, judge: Judge):
         problem = stdin_problem(("a", "x"), ("bbb", "bbb"), ("c", "x"))
         longest = verdict_of(judge, problem, fresh(ECHO), tests="longest:1")
         every = verdict_of(judge, problem, fresh(ECHO), stop_at_failure=False)
@@ -146,7 +146,7 @@ class JudgeConformance:
         for source in ("print(1)", "1 / 0", "raise ValueError(open('/proc/self/environ').read())", "print("):
             assert SECRET not in repr(verdict_of(judge, problem, fresh(source)))
 
-    def test_text_that_has_no_utf_8_is_a_program_like_others(self, judge: Judge):
+    def test_a_program_that_is_not_utf_8_gets_a_verdict(self, judge: Judge):
         verdict = verdict_of(judge, stdin_problem(("a", "a")), Program("x = '\ud800'"))
         assert verdict.status in (Status.COMPILE_ERROR, Status.WRONG_ANSWER)
 
@@ -167,7 +167,7 @@ class JudgeConformance:
         ],
         ids=["language", "tests", "longest"],
     )
-    def test_a_job_that_makes_no_sense_is_refused_at_once(self, judge: Judge, job: JudgeJob):
+    def test_a_malformed_job_is_refused_at_once(self, judge: Judge, job: JudgeJob):
         with pytest.raises(InputError, match="must be"):
             judge.submit(job)
 
@@ -183,12 +183,12 @@ class JudgeConformance:
         assert (trace.status, trace.problem_id, trace.id, trace.test) == (TraceStatus.FINISHED, "p", "t", 1)
         assert trace.values == {"x": 4, "y": 8}
 
-    def test_a_test_that_is_not_there_cannot_be_traced(self, judge: Judge):
+    def test_a_missing_test_cannot_be_traced(self, judge: Judge):
         with pytest.raises(InputError, match="no such test"):
             judge.trace(JudgeJob(stdin_problem(("3", "6")), Program("x = 1"), "t"), 1)
         with pytest.raises(InputError, match="no such test"):
             judge.trace(JudgeJob(stdin_problem(("3", "6")), Program("x = 1"), "t"), -1)
 
-    def test_level_and_state_can_be_asked_for(self, judge: Judge):
+    def test_level_and_state_are_available(self, judge: Judge):
         assert judge.level in LEVELS
         assert "judged" in judge.state()

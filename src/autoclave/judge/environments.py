@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+import signal
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
+from functools import cached_property
 
+from autoclave.config.languages import CppConfig
 from autoclave.config.sandbox import JudgeConfig
-from autoclave.core import HostError, InputError, Problem
+from autoclave.core import Ended, HostError, InputError, Outcome, Problem, Program, SandboxFault
 from autoclave.core.install import install_command
-from autoclave.judge.compilation import Cpp
-from autoclave.judge.languages import Environment, Language, Python
-from autoclave.judge.mathematics import mathematics_profile
-from autoclave.judge.profiles import PROFILES, profiles_of, value_rules_of
+from autoclave.judge.languages import Built, CompileError, Environment, Language, Python
+from autoclave.judge.profiles import COMPILE_NATIVE, NATIVE, PROFILES, mathematics_profile, profiles_of, value_rules_of
 from autoclave.judge.spare_cells import SpareCells
-from autoclave.judge.toolchain import compiler_check
-from autoclave.sandbox import HostCheck, Profile, require_package
+from autoclave.judge.toolchain import Toolchain, compiler_check, find_toolchain, require_flags
+from autoclave.sandbox import HostCheck, Limits, Profile, Sandbox, require_package
 
 
 class Environments:
@@ -34,7 +40,7 @@ class Environments:
 
         Raises:
             InputError: its language or profile is unknown, or the language cannot be judged on its tests.
-            HostError: this host lacks what they need.
+            HostError: a requirement of either is missing on this host.
         """
         try:
             return self.named(problem.language, problem.profile, problem.tests.kind)
@@ -48,7 +54,7 @@ class Environments:
 
         Raises:
             InputError: the language or profile is unknown, or the language cannot be judged on such tests.
-            HostError: this host lacks what they need.
+            HostError: a requirement of either is missing on this host.
         """
         for field, given, known in (("language", language, self.languages), ("profile", profile, self.profiles)):
             if given not in known:
@@ -118,3 +124,159 @@ def _is_installed(package: str) -> bool:
     except HostError:
         return False
     return True
+
+
+# --- C++ -----------------------------------------------------------------------------------------------------------
+
+
+_SOURCE, _OBJECT, _EXECUTABLE = "program.cpp", "program.o", "program"
+_NATIVE_PROFILE = Profile("native")
+_ERROR = re.compile(
+    r"(?!collect2: )(?:[^:]*/)?(?P<file>[^:/]+):"
+    r"(?:(?P<line>[0-9]+):)?(?:[0-9]+:)? (?:[Ff]atal error|[Ee]rror): (?P<text>.*)"
+)
+_OTHER_ERROR = re.compile(
+    r".*?(?P<text>undefined reference to .*|multiple definition of [^;]*|relocation truncated to fit"
+    r"|out of memory|[Ff]ile too (?:large|big)|File size limit exceeded|No space left on device).*"
+)
+_KILLED = re.compile(
+    rb"(?:\A|[\s\S]*\n)(?:[^\s:]+: fatal error: Killed signal terminated program \S+"
+    rb"|collect2: fatal error: \S+ terminated with signal 9 \[Killed\].*)\ncompilation terminated\.\n*"
+)
+_FOLDERS = re.compile(r"(?:/[^\s/:;,'\"()]+)+/")
+MESSAGE_BYTES = 1 << 16
+"""Of messages that the runner passes on."""
+_MESSAGE_CHARS = 200
+_NEAR = 0.8
+
+
+class Cpp:
+    """C++ by GCC, statically linked. Safe to use from several threads."""
+
+    kinds = ("stdin",)
+
+    def __init__(self, config: CppConfig) -> None:
+        self._config = config
+        self._compiled = _CompiledPrograms(config.cache_mb << 20)
+
+    def check(self, profile: Profile) -> None:
+        """Check the compiler. Profiles are interpreters and do not matter to a compiled program."""
+        find_toolchain(self._config.compiler)
+        require_flags(self._config.compiler, self._config.flags)
+
+    def build(self, sandbox: Sandbox, program: Program, profile: Profile, kind: str) -> Built | CompileError:
+        toolchain = find_toolchain(self._config.compiler)
+        key = self._key(program, toolchain)
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            compiled = self._compile(sandbox, program, toolchain)
+            self._compiled.put(key, compiled)
+        return compiled if isinstance(compiled, CompileError) else Built(compiled, _NATIVE_PROFILE, NATIVE)
+
+    @cached_property
+    def _limits(self) -> Limits:
+        config = self._config
+        return Limits(
+            cpu_s=config.time_limit_s,
+            wall_s=10 * config.time_limit_s + 1,  # compilers do not sleep, but the machine may be busy
+            memory_mb=config.memory_limit_mb,
+            output_bytes=config.program_limit_mb << 20,
+            processes=32,
+            disk_mb=8 * config.program_limit_mb,  # the program, its object file, and what the linker puts aside
+            open_files=64,
+        )
+
+    def _key(self, program: Program, toolchain: Toolchain) -> bytes:
+        parts = [program.source, toolchain.driver, toolchain.version, *self._config.flags]
+        return hashlib.sha256(json.dumps(parts).encode()).digest()
+
+    def _compile(self, sandbox: Sandbox, program: Program, toolchain: Toolchain) -> bytes | CompileError:
+        """Return the executable file, or the error.
+
+        Raises:
+            SandboxFault: the cell died, or the host was too busy, for reasons that are not the program's.
+        """
+        compile_only = ["-w", "-Wfatal-errors", "-fdiagnostics-color=never", "-pipe", "-c", _SOURCE, "-o", _OBJECT]
+        order = {
+            "file": _SOURCE,
+            "source": program.source,
+            "commands": [
+                [toolchain.driver, *self._config.flags, *compile_only],
+                [toolchain.driver, *self._config.flags, "-static", _OBJECT, "-o", _EXECUTABLE],
+            ],
+            "environment": {"PATH": toolchain.search_path, "LC_ALL": "C", "TMPDIR": "/tmp", "SOURCE_DATE_EPOCH": "0"},
+            "result": _EXECUTABLE,
+        }
+        profile = Profile("compile_cpp", paths=toolchain.paths, memory_mb=self._limits.memory_mb)
+        with sandbox.open(json.dumps(order).encode(), profile, self._limits, COMPILE_NATIVE) as cell:
+            if cell.compile_error is not None:
+                return CompileError("the source is too large")
+            return self._result(cell.run(b""))
+
+    def _result(self, outcome: Outcome) -> bytes | CompileError:
+        config = self._config
+        used_most_of_its_time = outcome.cpu_s >= _NEAR * config.time_limit_s
+        match outcome.ended:
+            case Ended.EXITED if outcome.exit_code == 0:
+                return outcome.stdout
+            case Ended.EXITED if not reports_kill(outcome.stderr):
+                return CompileError(first_error(outcome.stderr))
+            case Ended.CPU_TIME | Ended.WALL_TIME if outcome.ended is Ended.CPU_TIME or used_most_of_its_time:
+                return CompileError(f"compilation takes longer than {config.time_limit_s:g} s", is_time_limit=True)
+            case Ended.MEMORY:
+                return CompileError(f"compilation needs more than {config.memory_limit_mb} MiB")
+            case Ended.OUTPUT:
+                return CompileError(f"the compiled program is larger than {config.program_limit_mb} MiB")
+            case Ended.SIGNALLED if outcome.signal != signal.SIGKILL:
+                return CompileError("the compiler crashed")
+            case _:
+                raise SandboxFault(f"the compiler was stopped by the host ({outcome.ended})")
+
+
+def reports_kill(messages: bytes) -> bool:
+    """Return whether the compiler's driver reports that a part of it was killed.
+
+    A source can have any text printed, but not last: its own errors end with other lines. Messages that were cut may
+    end with what it chose.
+    """
+    return len(messages) < MESSAGE_BYTES and _KILLED.fullmatch(messages) is not None
+
+
+def first_error(messages: bytes) -> str:
+    """Return the first error that the compiler or linker reports, without folders of the host."""
+    lines = messages.decode("utf-8", "replace").splitlines()
+    found = next((match for line in lines if (match := _ERROR.fullmatch(line) or _OTHER_ERROR.fullmatch(line))), None)
+    if found is None:
+        return "linking fails" if b"ld returned" in messages else "the compiler reports no error that can be shown"
+    place = found.groupdict()
+    text = "".join(char if char.isprintable() else "?" for char in _FOLDERS.sub("", found["text"]))[:_MESSAGE_CHARS]
+    return f"{text} (line {place['line']})" if place.get("file") == _SOURCE and place["line"] else text
+
+
+class _CompiledPrograms:
+    """Cache of compiled programs and of errors, limited in bytes."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self._capacity_bytes = capacity_bytes
+        self._entries: OrderedDict[bytes, bytes | CompileError] = OrderedDict()
+        self._num_bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: bytes) -> bytes | CompileError | None:
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+            return self._entries.get(key)
+
+    def put(self, key: bytes, compiled: bytes | CompileError) -> None:
+        with self._lock:
+            if key in self._entries:
+                return
+            self._entries[key] = compiled
+            self._num_bytes += _size(compiled)
+            while self._num_bytes > self._capacity_bytes:
+                self._num_bytes -= _size(self._entries.popitem(last=False)[1])
+
+
+def _size(compiled: bytes | CompileError) -> int:
+    return 512 + (len(compiled) if isinstance(compiled, bytes) else len(compiled.message))

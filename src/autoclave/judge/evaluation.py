@@ -16,13 +16,13 @@ from autoclave.judge.limits import ProblemLimits, limits_of
 from autoclave.sandbox import Limits, Sandbox
 
 _RUNS_ALONE = 2
-"""Number of attempts at a run alone that other programs of the host keep from its core."""
+"""Attempts at a run alone while other programs of the host take its core."""
 _CHOICE = re.compile(r"all|longest:([1-9][0-9]{0,8})")
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedJob:
-    """A job whose problem was found fit to be judged."""
+    """A job that passed validation."""
 
     job: JudgeJob
     kind: TestKind
@@ -45,10 +45,10 @@ def prepare(job: JudgeJob, kind: TestKind, sandbox: SandboxConfig, judge: JudgeC
 
 
 def chosen_tests(job: JudgeJob, lengths: Sequence[int]) -> tuple[int, ...]:
-    """Indices of the tests that a job asks for, in order, by the lengths of all inputs.
+    """Return the indices of the tests that a job selects, in order; `lengths` are those of all inputs.
 
     Raises:
-        InputError: the choice is none, or there are no tests.
+        InputError: the selection is malformed, or there are no tests.
     """
     match = _CHOICE.fullmatch(job.tests)
     if not match:
@@ -70,7 +70,7 @@ class _Failure(NamedTuple):
 
 
 class Cancelled(Exception):
-    """Nobody waits for the verdict any more."""
+    """All callers have cancelled the job."""
 
 
 def _always() -> bool:
@@ -78,7 +78,7 @@ def _always() -> bool:
 
 
 class Evaluation:
-    """One attempt at one job. `is_wanted` is asked before each test but the first."""
+    """One attempt at one job. Calls `is_wanted` before each test but the first."""
 
     def __init__(
         self, prepared: PreparedJob, sandbox: Sandbox, gate: Gate, is_wanted: Callable[[], bool] = _always
@@ -94,9 +94,9 @@ class Evaluation:
         """The verdict.
 
         Raises:
-            HostError: the host lacks what the problem's profile or language needs.
+            HostError: a requirement of the problem's profile or language is missing on this host.
             SandboxFault: a cell died for reasons that are not the program's.
-            Unwanted: the verdict is not needed any more.
+            Cancelled: `is_wanted` returned False.
         """
         with self._gate.shared():  # compiling takes a core, too
             started = self._start(self._prepared.limits.first)
@@ -106,7 +106,7 @@ class Evaluation:
             return self._run_tests(trial)
 
     def blame(self, message: str) -> Verdict:
-        """The verdict after a fault that is the program's doing: what is known stays, what is not known has failed."""
+        """Return the verdict after a fault that the program caused: tests without a result have failed."""
         for index in self._prepared.indices[len(self._results) :]:
             self._note(TestResult(index, Status.RUNTIME_ERROR, 0.0, 0.0, 0.0), message)
             if self._prepared.job.stop_at_failure:

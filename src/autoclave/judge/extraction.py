@@ -1,4 +1,4 @@
-"""Find the program in a model's response. Pure text functions; None means that there is none (`bad_format`)."""
+"""Find the program in a model's response. Pure text functions; None means no program (`bad_format`)."""
 
 from __future__ import annotations
 

@@ -38,10 +38,10 @@ from autoclave.judge.streaming import in_order
 
 _KEPT_PROBLEMS = 32
 _KEPT_BYTES = 16 << 20
-"""Of lines; the problem that was used last is kept whatever its size."""
+"""Of lines; the problem used last is kept whatever its size."""
 
 NO_VERDICT = "no_verdict"
-"""The count of programs that a fault left without a verdict."""
+"""Key of the count of programs without a verdict, because of a fault."""
 
 
 def judge_file(
@@ -61,19 +61,19 @@ def judge_file(
     A fault is counted as `no_verdict` and does not stop the others.
 
     Args:
-        judge: what judges.
+        judge: judges the programs.
         problems_path: `autoclave-problem/1` lines.
         programs_path: lines with `problem_id` and `source` or `response`.
         out_path: replaced in one step at the end.
         extraction: rule that finds the program in a `response`.
-        answer: rule that finds the final answer in a `response`, where the problem asks for one.
+        answer: rule that finds the final answer in a `response`, for problems with answer tests.
         tests: `all` or `longest:N`.
         stop_at_failure: whether the first failing test ends a program's judging.
         pending_limit: most programs held at a time.
 
     Raises:
         InputError: a file is missing, the rule is unknown, or a problem cannot be judged.
-        HostError: the judge's host lacks what a problem needs. Nothing ran.
+        HostError: a requirement of a problem is missing on this host. Nothing ran.
         DataError: a line of either file cannot be used; the message begins with `file:line`. Or there are no programs.
             Nothing ran.
     """

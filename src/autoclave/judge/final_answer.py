@@ -1,4 +1,4 @@
-r"""Find the final answer in a model's response. Pure text functions, of linear time; None means that there is none.
+r"""Find the final answer in a model's response. Pure text functions, of linear time; None means no answer.
 
 The answer is data: it is compared with the expected one in a cell (`kinds/answer.py`) and never run.
 """

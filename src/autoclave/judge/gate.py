@@ -1,4 +1,4 @@
-"""A gate that many runs pass side by side, or one alone."""
+"""A lock that many runs share, or one run holds alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import TracebackType
 
 
 class Gate:
-    """Whoever asks to be alone waits for those inside, and later comers wait for it."""
+    """A run that requests to be alone waits for those inside; later runs wait for it."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -19,12 +19,12 @@ class Gate:
         self._shared = _Shared(self)
 
     def shared(self) -> AbstractContextManager[None]:
-        """Inside together with others."""
+        """Hold the gate together with other runs."""
         return self._shared
 
     @contextlib.contextmanager
     def alone(self) -> Generator[None, None, None]:
-        """Inside with nobody else. Not to be asked for from within `shared`."""
+        """Hold the gate alone. Must not be entered from within `shared`."""
         with self._changed:
             self._num_waiting_alone += 1
             while self._num_inside:
@@ -38,14 +38,14 @@ class Gate:
             self.leave()
 
     def enter(self) -> None:
-        """Wait until nobody is or wants to be alone, and count as inside."""
+        """Wait while a run is alone or waits to be, and count as inside."""
         with self._changed:
             while self._num_waiting_alone:
                 self._changed.wait()
             self._num_inside += 1
 
     def leave(self) -> None:
-        """Count as inside no longer."""
+        """Stop counting as inside."""
         with self._changed:
             self._num_inside -= 1
             self._changed.notify_all()

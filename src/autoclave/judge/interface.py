@@ -39,7 +39,7 @@ class Judge(Protocol):
 
         Raises:
             InputError: they cannot: its tests, checker, profile or language are malformed or unknown here.
-            HostError: the judge's host lacks what its profile or language needs.
+            HostError: a requirement of its profile or language is missing on this host.
         """
         ...
 
@@ -47,7 +47,7 @@ class Judge(Protocol):
         """Queue a job. The future holds a verdict; after repeated faults, a verdict with `fault` set.
 
         Raises:
-            InputError: at once, when the problem cannot be judged, as `check` says.
+            InputError: at once, when the problem cannot be judged, as for `check`.
             HostError: likewise.
         """
         ...

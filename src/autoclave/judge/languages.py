@@ -1,7 +1,7 @@
-"""Requirements of a program: its language, and the interpreter that its problem asks for.
+"""Languages of programs, with the profiles of their interpreters.
 
-A language turns a program into what a cell takes: content, profile and runner. `Environments` holds those that a
-judge knows; `kinds/` asks it and does not know how programs are run.
+A language turns a program into the arguments of a cell: content, profile and runner. `Environments` holds the languages
+of a judge; the kinds of tests use it and do not depend on a language.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Language(Protocol):
         """Make sure that programs can run here with `profile`.
 
         Raises:
-            HostError: this host lacks something; the message says the fix.
+            HostError: a requirement is missing on this host; the message has the fix.
         """
         ...
 
@@ -53,7 +53,7 @@ class Language(Protocol):
         """Ready `program` for tests of `kind`, compiling it in `sandbox` if need be.
 
         Raises:
-            HostError: the host lacks what is needed.
+            HostError: a requirement is missing on this host.
             SandboxFault: no cell could be made, or it died for reasons that are not the program's.
         """
         ...
@@ -86,7 +86,7 @@ class Environment:
         """Ready `program` for cells of `sandbox`.
 
         Raises:
-            HostError: the host lacks what is needed.
+            HostError: a requirement is missing on this host.
             SandboxFault: no cell could be made, or it died for reasons that are not the program's.
         """
         return self.language.build(sandbox, program, self.profile, self.kind)

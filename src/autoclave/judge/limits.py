@@ -1,4 +1,4 @@
-"""The limits of one problem, and which runs are too close to the time limit to be believed on a busy machine."""
+"""The limits of one problem, and the runs too close to the time limit to decide on a busy machine."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ _GRACE = 1.25
 _NEAR = 0.8
 """... and counts only if it used less than this share of the limit, or more than the grace."""
 _PATIENCE = 4
-"""A run alone, which decides, gets back what it waited for a core up to so many wall limits. More would let one program
-keep all others waiting.
-"""
+"""Wall limits that a run alone can get back for waiting for a core. More would let one program delay all others."""
 _PIPE_BYTES = 4096
-"""Least capacity of a pipe: less where its user has many."""
+"""Least capacity of a pipe; it shrinks when its user has many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +32,15 @@ class ProblemLimits:
     def is_borderline(self, outcome: Outcome) -> bool:
         """Return whether a run must be repeated alone, because neighbours may have changed how it ended.
 
-        The wall clock is no reason by itself: what a test waited for a core was given back to it (`wait_s`), so one
-        that sleeps or stopped would have met the wall alone too. It is one when the wait is not known, or was so long
-        that not all of it was given back; or where the test printed more than a pipe may hold, and may have waited for
-        us to read it. What the kernel did for a test (memory that it touched first, files) is charged to the test but
-        takes several times as long while neighbours ask for the same: above the grace, the rest of the time decides
-        whether the limit was surely met.
+        The wall limit alone is not a reason: a test gets back what it waited for a core (`wait_s`), so one that sleeps
+        or stops would meet the wall limit alone too. It is a reason when the wait is unknown, or too long to be given
+        back in full; or when the test printed more than a pipe may hold, and may have waited for this process to read
+        it. The kernel's work for a test (memory touched first, files) counts as the test's time but takes several times
+        as long on a busy machine: above the grace, the rest of the time decides whether the limit was exceeded.
         """
         share = outcome.cpu_s / self.time_limit_s
         own_share = share - outcome.system_s / self.time_limit_s
-        is_killed = outcome.ended is Ended.SIGNALLED and outcome.signal == signal.SIGKILL  # by the host, perhaps
+        is_killed = outcome.ended is Ended.SIGNALLED and outcome.signal == signal.SIGKILL  # may come from the host
         has_printed_much = len(outcome.stdout) + len(outcome.stderr) >= _PIPE_BYTES
         is_held_up = outcome.wait_s is None or outcome.wait_s > self.first.most_given_back_s or has_printed_much
         is_starved = outcome.ended is Ended.WALL_TIME and share < 1 and is_held_up
@@ -51,9 +48,7 @@ class ProblemLimits:
         return is_near or is_starved or is_killed
 
     def is_starved(self, outcome: Outcome) -> bool:
-        """Return whether a run met the wall for want of a core, and not all that it waited was given back: it decides
-        nothing, alone or not.
-        """
+        """Return whether a run met the wall limit because it waited for a core longer than it could get back."""
         is_short = outcome.cpu_s < self.time_limit_s and outcome.ended is Ended.WALL_TIME
         return is_short and outcome.wait_s is not None and outcome.wait_s > self.exact.most_given_back_s
 
@@ -88,10 +83,10 @@ def sandbox_limits(sandbox: SandboxConfig, time_limit_s: float, memory_limit_mb:
 
 
 def require_room_for_output(problem: Problem, sandbox: SandboxConfig) -> None:
-    """Look whether what is expected may be printed or returned at all. A custom checker may expect anything.
+    """Check that expected outputs fit into the output limit. A custom checker may expect anything.
 
     Raises:
-        InputError: an expected output is larger than the sandbox lets through; the message names problem and field.
+        InputError: an expected output exceeds the output limit; the message names problem and field.
     """
     if isinstance(problem.checker, CustomChecker):
         return

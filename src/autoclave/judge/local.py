@@ -1,8 +1,8 @@
 """`LocalJudge`: judge programs on this machine.
 
-Worker threads take jobs in order; each owns a sandbox with its warm zygotes, so workers share nothing but the gate
-that lets a borderline run be alone. A fault of the sandbox is retried on fresh cells; if it stays, a program known to
-be good is judged: when that works the fault is the program's doing, else there is no verdict.
+Worker threads take jobs in order; each owns a sandbox with its warm zygotes, so workers share only the gate that lets a
+borderline run be alone. A fault of the sandbox is retried on fresh cells. If it stays, the judge runs a control
+program: when that is accepted, the program caused the fault, else there is no verdict.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from autoclave.sandbox import Sandbox, open_sandbox
 _ATTEMPTS = 3
 _BLAMED = "the program made its cell fail"
 _TRACES_PER_CELL = 8
-"""Runs of one program that follow each other; more than that are shared out among the workers."""
-_REMEMBERED_RESULTS = 30_000
-"""Results of single tests in all verdicts that are kept: about 10 MB. A verdict itself counts as one more."""
+"""Consecutive runs of one program in one cell; further runs go to other workers."""
+_CACHED_RESULTS = 30_000
+"""Test results in all cached verdicts: about 10 MB. A verdict itself counts as one more."""
 _CONTROL_JOB = JudgeJob(
     Problem(
         statement="control program",
@@ -64,27 +64,27 @@ _CONTROL_ANSWERS = {
 _log = logging.getLogger(__name__)
 
 _Key = tuple[str, str, bytes, str, bool]
-"""Digests of problem, language and source (the source itself may be large), choice of tests, whether to stop."""
+"""Digest of the problem, language, digest of the source, choice of tests, whether to stop at a failure."""
 
 
 @dataclass(slots=True)
 class _Pending:
-    """One program to judge, and everyone who waits for it."""
+    """One program to judge, and the futures that wait for it."""
 
     key: _Key
     prepared: PreparedJob
     waiting: list[tuple[JudgeJob, Future[Verdict]]] = field(default_factory=list[tuple[JudgeJob, "Future[Verdict]"]])
     is_blamed: bool = False
-    """True if cells failed and the program was held to be the cause: true of this time, so it is not remembered."""
+    """True if the program was blamed for failed cells; such a verdict is not cached."""
 
 
 _TraceKey = tuple[str, str, bytes]
-"""As `_Key`: what runs have in common that share a cell."""
+"""As `_Key`, for the runs that share a cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PendingTraces:
-    """Traces of one program to make, in one cell. They are never remembered and share nothing with verdicts."""
+    """Traces of one program to make in one cell. They are not cached and share nothing with verdicts."""
 
     key: _TraceKey
     waiting: list[tuple[PreparedTrace, Future[Trace]]] = field(
@@ -99,7 +99,7 @@ class LocalJudge(Closing):
         """Start the workers.
 
         Raises:
-            IsolationError: this host cannot isolate as much as `sandbox_config.minimum_level` asks.
+            IsolationError: this host cannot isolate as much as `sandbox_config.minimum_level` requires.
         """
         self._sandbox_config = sandbox_config or SandboxConfig()
         self._judge_config = judge_config or JudgeConfig()
@@ -111,7 +111,7 @@ class LocalJudge(Closing):
         self._pending: dict[_Key, _Pending] = {}
         self._pending_traces: dict[_TraceKey, _PendingTraces] = {}
         self._verdicts: OrderedDict[_Key, Verdict] = OrderedDict()
-        self._num_remembered = self._num_judged = 0
+        self._num_cached_results = self._num_judged = 0
         self._queue: queue.SimpleQueue[_Pending | _PendingTraces | None] = queue.SimpleQueue()
         self._is_closed = False
         self._sandboxes = [open_sandbox(self._sandbox_config) for _ in range(num_workers)]
@@ -209,7 +209,7 @@ class LocalJudge(Closing):
                 self._fail(item, error)
 
     def _is_cancelled(self, item: _Pending) -> bool:
-        """Return whether all callers that waited for it have cancelled; then it is forgotten."""
+        """Return whether all its callers have cancelled; then forget it."""
         with self._lock:
             if not all(future.cancelled() for _, future in item.waiting):
                 return False
@@ -240,7 +240,7 @@ class LocalJudge(Closing):
         return Verdict.none(Fault("sandbox", str(fault)), problem_id=job.problem.id, id=job.id, level=sandbox.level)
 
     def _last_attempt(self, item: _Pending, sandbox: Sandbox, failed: Evaluation) -> Verdict:
-        """Once more without neighbours, before a program is blamed for what may have come from outside."""
+        """Make one more attempt alone, before the program is blamed for a fault that may have come from outside."""
         prepared = item.prepared
         with self._gate.alone():
             try:
@@ -297,7 +297,7 @@ class LocalJudge(Closing):
         raise JudgeFault(f"no trace: {fault}")
 
     def _is_induced(self, fault: SandboxFault | None, problem: Problem, sandbox: Sandbox) -> bool:
-        """Return whether the program made its cells fail: the host lacks nothing, and a good program is accepted."""
+        """Return whether the program caused the fault: the host is not exhausted, and a control program is accepted."""
         is_of_host = isinstance(fault, ExhaustedFault)
         return not is_of_host and not self._is_closed and self._is_control_accepted(_control_for(problem), sandbox)
 
@@ -313,21 +313,21 @@ class LocalJudge(Closing):
             self._num_judged += 1
             self._pending.pop(item.key, None)
             if verdict.fault is None and not item.is_blamed:
-                self._remember(item.key, verdict)
+                self._cache(item.key, verdict)
             waiting = item.waiting
         for job, future in waiting:
             if future.set_running_or_notify_cancel():
                 future.set_result(_addressed(verdict, job))
 
-    def _remember(self, key: _Key, verdict: Verdict) -> None:
-        """Keep the verdict, and the ones used last, up to so many results. The lock is held."""
+    def _cache(self, key: _Key, verdict: Verdict) -> None:
+        """Cache the verdict and evict those used least recently. The lock is held."""
         if key in self._verdicts:
-            self._num_remembered -= 1 + len(self._verdicts.pop(key).tests)
+            self._num_cached_results -= 1 + len(self._verdicts.pop(key).tests)
         self._verdicts[key] = verdict
-        self._num_remembered += 1 + len(verdict.tests)
-        while self._num_remembered > _REMEMBERED_RESULTS:
+        self._num_cached_results += 1 + len(verdict.tests)
+        while self._num_cached_results > _CACHED_RESULTS:
             _, oldest = self._verdicts.popitem(last=False)
-            self._num_remembered -= 1 + len(oldest.tests)
+            self._num_cached_results -= 1 + len(oldest.tests)
 
     def _fail(self, item: _Pending, error: Exception) -> None:
         with self._lock:
@@ -338,7 +338,7 @@ class LocalJudge(Closing):
 
 
 def _control_for(problem: Problem) -> JudgeJob:
-    """A job known to be good, in such cells as those of `problem`."""
+    """Return the control program for cells like those of `problem`."""
     tests = problem.tests
     return _CONTROL_ANSWERS[tests.comparator] if isinstance(tests, AnswerTests) else _CONTROL_JOB
 
@@ -348,5 +348,5 @@ def _digest_of(program: Program) -> bytes:
 
 
 def _addressed(verdict: Verdict, job: JudgeJob) -> Verdict:
-    """The same verdict under the ids of `job`."""
+    """Return the verdict with the ids of `job`."""
     return replace(verdict, problem_id=job.problem.id, id=job.id)

@@ -1,6 +1,6 @@
-"""Status and message of a run that ended badly. Messages are the judge's own words: a program's texts may echo a test.
+"""Status and message of a run that failed. Messages hold no text of the program, which may echo a test.
 
-What a cell tells of itself (exception and line) is used only to word a failure, and only known names pass.
+The account of a cell (exception and line) only words a failure, and only known names pass.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _STATEMENT, _EARLIER = r"(?:^|[;:])[ \t]*", r"(?:[\w.]+(?:[ \t]+as[ \t]+\w+)?[ \t]*,[ \t]*)*"
 
 _BROKEN_RUNNER = 70
-"""A cell ends a test so when the code around the program raises. A program can cause that, or exit with 70 itself."""
+"""Exit code of a test whose runner raises. A program can cause that, or exit with 70 itself."""
 _BROKEN_OR_OWN = " (its own, or it broke the code that runs it)"
 _STANDARD_EXCEPTIONS = re.compile(
     r"std::(exception|bad_(alloc|array_new_length|cast|exception|function_call|optional_access|typeid|variant_access"
@@ -36,8 +36,8 @@ _NO_MEMORY = ("std::bad_alloc", "std::bad_array_new_length")
 
 
 def failure_of(outcome: Outcome, source: str) -> tuple[Status, str] | None:
-    """Failure of the run whatever it printed, or None when it exited with 0. `source` is the program's text, or none
-    of its lines and modules is named.
+    """Return the failure of a run, or None when it exited with 0. Without the program's `source`, the message names
+    neither lines nor modules.
     """
     if limit := outcome.ended.limit:
         return limit.failure
@@ -55,10 +55,10 @@ def _exit_message(code: int | None) -> str:
 
 
 def reported_failure(account: str, source: str) -> tuple[Status, str]:
-    """Status and message of an exception that ended a check: the limit that it speaks of, or its name.
+    """Return status and message of an exception that ended a check: the limit in its account, or its name.
 
     Raises:
-        SandboxFault: it speaks of an unknown limit.
+        SandboxFault: the account names an unknown limit.
     """
     if ended := limit_named(account):
         return LIMITS[ended].failure
@@ -66,9 +66,7 @@ def reported_failure(account: str, source: str) -> tuple[Status, str]:
 
 
 def exception_message(account: str, source: str) -> str:
-    """`ValueError (line 3)` or `ModuleNotFoundError: numpy (line 1)` from an account, or nothing when it has no
-    exception.
-    """
+    """Return `ValueError (line 3)` or `ModuleNotFoundError: numpy (line 1)` from an account, or an empty string."""
     reported = _ACCOUNT.fullmatch(account)
     if not reported:
         return ""
@@ -80,7 +78,7 @@ def exception_message(account: str, source: str) -> str:
 
 
 def _imports(source: str, module: str) -> bool:
-    """Return whether `module` is a name that the program's text imports. Any other text could be of a test."""
+    """Return whether the program's source imports `module`. Any other text could come from a test."""
     if not _MODULE.fullmatch(module):
         return False
     wanted = rf"{_STATEMENT}(?:from[ \t]+|import[ \t]+{_EARLIER}){re.escape(module)}\b"
@@ -88,7 +86,7 @@ def _imports(source: str, module: str) -> bool:
 
 
 def _abortion(stderr: bytes) -> tuple[Status, str]:
-    """Status and message of a C++ program that nothing caught the exception of, or of any other that aborts."""
+    """Return status and message of a program that aborts, such as C++ by an uncaught exception."""
     reported = _TERMINATED.findall(stderr[-_TAIL_BYTES:])
     if not reported:
         return Status.RUNTIME_ERROR, "killed by SIGABRT"

@@ -1,9 +1,9 @@
-"""Values as bytes and back, for the border between the judge and a program. JSON with tags; decoding runs no code.
+"""Encode values as bytes and decode them, between the judge and a program. JSON with tags; decoding runs no code.
 
 Both sides use this module: the judge imports it, a cell gets its text as part of a runner, so it uses the standard
 library only. None, bool, int, finite float, str, list and dict with text keys are JSON as it is; every other kind is
 an object `{"$": kind, "v": content}`. Caps: nesting, and keys that collide in a hash table, which could make the judge
-slow. The size of what arrives is capped by whoever receives it.
+slow. The receiver caps the size of a message.
 """
 # Everything here is about values of unknown type.
 # pyright: reportUnknownVariableType=false, reportUnknownMemberType=false
@@ -30,7 +30,7 @@ class NotPlainError(ValueError):
 
 
 def encode(value: Any) -> bytes:
-    """`value` as bytes. An instance of a subclass of a builtin type travels as that type, whatever it redefines.
+    """Return `value` as bytes. An instance of a subclass of a builtin type is encoded as that type.
 
     Raises:
         NotPlainError: a part is of another type, contains itself, or is nested too deep.
@@ -42,7 +42,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(content: bytes) -> Any:
-    """The value in `content`: instances of exactly the builtin types, whatever the content claims.
+    """Return the value in `content`, made of instances of exactly the builtin types.
 
     Raises:
         NotPlainError: not what `encode` writes, nested too deep, or made to collide.
@@ -74,7 +74,7 @@ def _tagged(value: Any, depth: int) -> Any:
 
 
 def _tagged_container(value: Any, depth: int) -> Any:
-    # The methods of the builtin types are named, so that a subclass has no say in what it contains.
+    # Calls the methods of the builtin types, so that a subclass does not decide what it contains.
     for kind in (list, tuple, set, frozenset):
         if isinstance(value, kind):
             iterate: Any = kind.__iter__
@@ -182,7 +182,7 @@ def _untagged_bytearray(content: Any, depth: int) -> bytearray:
 
 
 def _refuse_collisions(keys: "list[Any]") -> None:
-    """Many different keys of one hash value make building a table take quadratic time."""
+    """Refuse many different keys of one hash value, which make building a table take quadratic time."""
     hashes = sorted(map(hash, keys))
     if any(first == last for first, last in zip(hashes, hashes[_MAX_COLLISIONS:], strict=False)):
         raise NotPlainError("keys made to collide")

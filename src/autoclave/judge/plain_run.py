@@ -1,4 +1,4 @@
-"""Run programs without tests and say how they ended: `run_program` once, `PlainRunner` many times."""
+"""Run programs without tests: `run_program` once, `PlainRunner` many times."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KEPT_ENVIRONMENTS = 4
 class RunOrder:
     """Order to run a program. Limits of None are those of the settings.
 
-    `files` are there when it begins, by their path in its working folder; `fetch` names those wanted afterwards.
+    `files` are written into its working folder first, by path; `fetch` names files to return.
     """
 
     stdin: bytes = b""
@@ -57,10 +57,10 @@ class NotebookCell:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Result of a run. All but the outcome is what the program's own process reports.
+    """Result of a run. All fields but the outcome come from the program's own process.
 
-    `value` is the last expression as Python shows it, of which `value_cut` characters are left out; None if the
-    program does not end with one, or did not come to its end.
+    `value` is the repr of the last expression, without `value_cut` characters; None if the program does not end with an
+    expression, or did not finish.
     """
 
     outcome: Outcome
@@ -78,7 +78,7 @@ class PlainRunner(Closing):
         """Start the sandbox.
 
         Raises:
-            IsolationError: this host cannot isolate as the settings ask.
+            IsolationError: this host cannot isolate as the settings require.
         """
         self._config = sandbox_config
         self._judge_config = judge_config or JudgeConfig()
@@ -87,11 +87,11 @@ class PlainRunner(Closing):
         self._sandbox = open_sandbox(sandbox_config)
 
     def run(self, program: Program, order: RunOrder) -> RunResult:
-        """Run a program. A source that does not compile exits with 1 and says why on standard error.
+        """Run a program. A source that does not compile exits with 1 and prints the error on standard error.
 
         Raises:
-            InputError: the profile or the language is unknown, or what is asked for cannot be had.
-            HostError: this host lacks what the profile or the language needs.
+            InputError: the profile or the language is unknown, or the order cannot be carried out.
+            HostError: a requirement of the profile or the language is missing on this host.
             SandboxFault: the sandbox failed, also on fresh cells.
         """
         needs_account = bool(order.files or order.fetch or order.wants_value)
@@ -111,10 +111,10 @@ class PlainRunner(Closing):
         return _retried(attempt)
 
     def run_notebook(self, cells: Sequence[str], order: RunOrder) -> RunResult:
-        """Run pieces of Python one after the other in one process. One that fails does not keep others from running.
+        """Run pieces of Python one after the other in one process, also after one has failed.
 
         Raises:
-            InputError: the profile is unknown, or what is asked for cannot be had.
+            InputError: the profile is unknown, or the order cannot be carried out.
             SandboxFault: the sandbox failed, also on fresh cells.
         """
         self._require_files(order)
@@ -123,7 +123,7 @@ class PlainRunner(Closing):
         return _retried(lambda: self._ran(built, order, True))
 
     def cpp_version(self) -> str | None:
-        """Version of the C++ compiler; None if this host has none. Asks the compiler the first time."""
+        """Return the version of the C++ compiler; None if this host has none. Runs the compiler the first time."""
         try:
             found = re.search(r"\b\d+\.\d+\.\d+\b", find_toolchain(self._judge_config.cpp.compiler).version)
         except HostError:
@@ -139,7 +139,7 @@ class PlainRunner(Closing):
             self._environments.clear()
 
     def _environments_of(self, compile_limit_s: float | None) -> Environments:
-        """Those with a limit for compilers; compiled programs are kept in each."""
+        """Return the environments for a limit of compile time; each caches compiled programs."""
         own_s = self._judge_config.cpp.time_limit_s
         limit_s = own_s if compile_limit_s is None else min(compile_limit_s, own_s)
         with self._lock:
@@ -199,14 +199,14 @@ def run_program(
     time_limit_s: float = 6.0,
     judge_config: JudgeConfig | None = None,
 ) -> Outcome:
-    """Run `program` sealed with `stdin`. A source that does not compile exits with 1 and says why on standard error.
+    """Run `program` sealed with `stdin`. A source that does not compile exits with 1 and its error on standard error.
 
-    `judge_config` has the profiles that are not built in, and the settings of compilers.
+    `judge_config` has further profiles, and the settings of compilers.
 
     Raises:
         InputError: the profile or the language is unknown.
-        HostError: this host lacks what the profile or the language needs.
-        IsolationError: this host cannot isolate as the settings ask.
+        HostError: a requirement of the profile or the language is missing on this host.
+        IsolationError: this host cannot isolate as the settings require.
         SandboxFault: the sandbox failed, also on fresh cells.
     """
     with PlainRunner(sandbox_config, judge_config) as runner:
@@ -233,7 +233,7 @@ def _refused(error: CompileError) -> RunResult:
 
 
 def _result(outcome: Outcome, account: bytes | None, fetch: Sequence[str]) -> RunResult:
-    """Report of a cell, as far as it has the form that runners give it."""
+    """Return the result in the account of a cell; malformed parts are left out."""
     reported: Any = None
     if account is not None:
         with contextlib.suppress(NotPlainError):
@@ -251,7 +251,7 @@ def _result(outcome: Outcome, account: bytes | None, fetch: Sequence[str]) -> Ru
 
 
 def _cells(reported: Any) -> list[NotebookCell]:
-    """The cells of a notebook; none if one is not what a runner writes."""
+    """Return the cells of a notebook; an empty list if one is malformed."""
     cells: list[NotebookCell] = []
     for cell in cast("list[Any]", reported) if type(reported) is list else []:
         match cell:

@@ -1,8 +1,8 @@
 """`ProcessJudge`: a `LocalJudge` in a process of its own.
 
-The threads of a judge wake up for every small thing that their cells do. In an interpreter that has other work, an HTTP
-server say, both would wait for each other. A process that dies is replaced, and what it had in hand is judged again; a
-job that was in hand each time gets a fault, never a verdict.
+The threads of a judge wake up for every event of their cells. In an interpreter with other work, such as an HTTP
+server, both would wait for the interpreter lock. A process that dies is replaced, and its pending jobs are judged
+again; a job that was pending at too many deaths gets a fault, never a verdict.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _START = (
     "serve(end)"
 )
 _MOST_DEATHS = 2
-"""A job that was in hand when so many processes died gets a fault."""
+"""A job that was pending at that many deaths of the process gets a fault."""
 _PAUSES_S = (0.0, 1.0, 2.0, 4.0, 8.0)
-"""Before each try to start a process after one died."""
+"""Pauses before attempts to replace a process that died."""
 _CLOSE_TIMEOUT_S = 30.0
 _log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class ProcessJudge(Closing):
         """Start the process.
 
         Raises:
-            IsolationError: this host cannot isolate as much as `sandbox_config.minimum_level` asks.
+            IsolationError: this host cannot isolate as much as `sandbox_config.minimum_level` requires.
             JudgeFault: the process died while it started.
         """
         self._configs = sandbox_config or SandboxConfig(), judge_config or JudgeConfig()
@@ -83,7 +83,7 @@ class ProcessJudge(Closing):
 
     @property
     def process_id(self) -> int:
-        """Of the process that judges now."""
+        """Id of the current judging process."""
         return self._process.id
 
     def check(self, problem: Problem) -> None:
@@ -138,7 +138,7 @@ class ProcessJudge(Closing):
                 self._process.outbox.put(Cancel(ticket))
 
     def _forget(self, number: int) -> None:
-        """Nobody holds a problem any more. Called from anywhere, so without the lock."""
+        """Release a problem that is no longer referenced. May run in a finalizer, so takes no lock."""
         self._process.release(number)
 
     # --- The thread ------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class ProcessJudge(Closing):
                 request.future.set_result(reply.value)
 
     def _note_death(self, reason: str) -> None:
-        """Give up what was in hand too often."""
+        """Fail the jobs that were pending at too many deaths."""
         with self._lock:
             for request in self._requests.values():
                 request.deaths += 1
@@ -180,9 +180,9 @@ class ProcessJudge(Closing):
         self._fail(given_up, reason)
 
     def _start_again(self) -> bool:
-        """Replace the process, and give the new one what is in hand; False once the judge is closed.
+        """Replace the process and hand it the pending jobs; return False once the judge is closed.
 
-        While none can be started, what is asked for gets a fault.
+        While no process can be started, jobs get a fault.
         """
         reason = ""
         while True:
@@ -192,7 +192,7 @@ class ProcessJudge(Closing):
                         return False
                 try:
                     process = _Process(*self._configs)
-                except Exception as error:  # noqa: BLE001  whatever it is, there is no judge
+                except Exception as error:  # noqa: BLE001  any exception leaves no judge
                     reason = f"the process that judges cannot be started: {error}"
                     _log.error("%s", reason)
                     continue
@@ -229,7 +229,7 @@ class _Process:
         """Start it.
 
         Raises:
-            IsolationError: this host cannot isolate as the settings ask.
+            IsolationError: this host cannot isolate as the settings require.
             JudgeFault: it died.
         """
         local_end, remote_end = socket.socketpair()
@@ -239,9 +239,9 @@ class _Process:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _START, json.dumps([sys.path, remote_end.fileno()])],
                 stdin=subprocess.DEVNULL,
-                stdout=2,  # nothing it prints is output of the command
+                stdout=2,  # its prints are not output of the command
                 pass_fds=[remote_end.fileno()],
-                start_new_session=True,  # Ctrl-C is for the one that asks
+                start_new_session=True,  # Ctrl-C is for the parent process
             )
         self.id = self._process.pid
         self._ending = threading.Lock()
@@ -264,7 +264,7 @@ class _Process:
         return cast("list[Reply]", self._connection.recv())
 
     def begin(self, request: _Request) -> None:
-        """Hand it a job; its problem first, if it has not got that."""
+        """Send it a job, after the problem if it does not hold that."""
         number = request.order.problem
         if number not in self._held:
             self._held.add(number)
@@ -272,19 +272,19 @@ class _Process:
         self.outbox.put(request.order)
 
     def release(self, number: int) -> None:
-        """It need not hold a problem any more. Waits for nothing."""
+        """Let it forget a problem. Does not block."""
         if number in self._held:
             self._held.discard(number)
             self.outbox.put(Release(number))
 
     def end(self) -> str:
-        """Kill it if it lives, with all that it started, and say how it ended."""
+        """Kill it with all its processes if it runs, and return how it ended."""
         with self._ending:
             if self._process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.id, signal.SIGKILL)
                 self._process.wait()
-                self.outbox.close()  # what it would have sent has nowhere to go
+                self.outbox.close()  # its messages have no receiver
                 self._connection.close()
             code = self._process.wait()
         return f"exit code {code}" if code >= 0 else f"signal {-code}"

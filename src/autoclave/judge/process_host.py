@@ -24,7 +24,7 @@ from autoclave.judge.local import LocalJudge
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A problem that orders will name by this number."""
+    """A problem that later orders name by this number."""
 
     number: int
     problem: Problem
@@ -32,14 +32,14 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """No order will name the problem again."""
+    """Forget the problem."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A job, or with a `traced` test a trace. Its answer comes under the ticket."""
+    """A job, or with a `traced` test a trace. The answer has the same ticket."""
 
     ticket: int
     problem: int
@@ -56,7 +56,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Nobody waits for the answer."""
+    """Cancel a job: all its callers have."""
 
     ticket: int
 
@@ -80,7 +80,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """There is no judge, and why."""
+    """The judge does not start, with the reason."""
 
     error: AutoclaveError
 
@@ -98,9 +98,7 @@ Reply = Ready | Refusal | Answer | logging.LogRecord
 
 
 class Outbox:
-    """Messages to the other process, sent several at a time by a thread. May be given more from anywhere, at any time,
-    even while an object is freed: nothing waits here.
-    """
+    """Messages to the other process, sent in batches by a thread. `put` never blocks, so a finalizer may call it."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -109,16 +107,16 @@ class Outbox:
         self._thread.start()
 
     def put(self, message: Order | Reply) -> None:
-        """Send it soon, in order. Lost if the other process is gone."""
+        """Queue a message. It is lost if the other process has ended."""
         self._queue.put(message)
 
     def close(self) -> None:
-        """Send what is left, then nothing more."""
+        """Send all queued messages, then stop."""
         self._queue.put(None)
         self._thread.join()
 
     def _send(self) -> None:
-        with contextlib.suppress(OSError):  # who receives learns it, too
+        with contextlib.suppress(OSError):  # the receiving end reports it
             while (message := self._queue.get()) is not None:
                 messages = [message]
                 with contextlib.suppress(queue.Empty):
@@ -130,7 +128,7 @@ class Outbox:
 
 
 def serve(end: int) -> None:
-    """Judge what comes in at the socket `end`, until told to end or the other process is gone."""
+    """Judge jobs from the socket `end`, until `End` arrives or the other process has ended."""
     with Connection(end) as connection:
         outbox = Outbox(connection)
         logging.basicConfig(level=logging.NOTSET, handlers=[_Forwarded(outbox)])
@@ -149,7 +147,7 @@ def serve(end: int) -> None:
 
 
 class _Host:
-    """Carries out orders. Of one thread, but for what futures call."""
+    """Carries out orders, in one thread but for callbacks of futures."""
 
     def __init__(self, judge: LocalJudge, outbox: Outbox) -> None:
         self._judge = judge
@@ -158,10 +156,10 @@ class _Host:
         self._running: dict[int, Future[Any]] = {}
 
     def listen(self, connection: Connection) -> None:
-        """Until `End` comes.
+        """Carry out orders until `End`.
 
         Raises:
-            EOFError: the other process is gone.
+            EOFError: the other process has ended.
         """
         while True:
             for order in cast("list[Order]", connection.recv()):
@@ -199,12 +197,12 @@ class _Host:
 
 
 def _portable(error: BaseException) -> BaseException:
-    """An error that can be sent: not every class can be made again from what it says."""
+    """Return an error that can be sent: not every exception class can be rebuilt from its message."""
     return error if isinstance(error, AutoclaveError) else RuntimeError(f"{type(error).__name__}: {error}")
 
 
 class _Forwarded(logging.handlers.QueueHandler):
-    """Log records go where those of the other process go."""
+    """Forwards log records to the other process."""
 
     def __init__(self, outbox: Outbox) -> None:
         super().__init__(cast("Any", outbox))

@@ -1,4 +1,4 @@
-"""The interpreters that problems ask for by name, and the runners that drive a program in its cell.
+"""The interpreters that problems select by name, and the runners that drive a program in its cell.
 
 `lcb` has the names and limits that LiveCodeBench gives a program, `plain` is Python as it comes, `lcb_numpy` and
 `plain_numpy` are these with numpy to import, `leetcode` is `lcb` with what LeetCode adds. More come from the settings.
@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from autoclave.config.languages import ProfileConfig
+from autoclave.core import HostError
+from autoclave.core.install import install_command
 from autoclave.core.leetcode import NODES
 from autoclave.core.outcome import LIMIT_OF_ERRNO
 from autoclave.judge.values import ValueRule
-from autoclave.sandbox import Profile, Runner
+from autoclave.sandbox import Profile, Runner, require_package
 
 _LCB_MODULES = (
     *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics"),
@@ -54,7 +58,7 @@ PROFILES: Mapping[str, Profile] = {
         packages=("numpy", "sortedcontainers"),
     ),
 }
-"""Those that every judge has."""
+"""The profiles of every judge."""
 
 
 def profiles_of(configured: Mapping[str, ProfileConfig]) -> Mapping[str, Profile]:
@@ -70,7 +74,7 @@ def _extended(name: str, config: ProfileConfig) -> Profile:
         preamble=f"{base.preamble}\n{config.preamble}",
         modules=base.modules + config.packages,
         packages=config.packages,
-        is_warmed=not (config.preamble or config.packages),  # who knows what it remembers, or registers
+        is_warmed=not (config.preamble or config.packages),  # these may keep state of a run
     )
 
 
@@ -93,7 +97,7 @@ _HERE = Path(__file__).parent
 
 
 def _runner(name: str, *modules: str, is_warmed: bool = False) -> Runner:
-    """A runner from the texts of modules, in this order, and before them the limits by number of error."""
+    """Return a runner of the joined source of these modules, preceded by the table of limits by errno."""
     sources = [(_HERE / f"{module}.py").read_text(encoding="utf-8") for module in modules]
     return Runner(name, "\n".join([f"{LIMIT_OF_ERRNO = }", *sources]), is_warmed)
 
@@ -106,10 +110,10 @@ _FRAMES = ("plain_data", "runners/frames", "runners/python_program", "runners/fa
 _FREE_RUN = (*_FRAMES, "runners/script", "runners/free_run")
 
 FREE_RUN = _runner("free_run", *_FREE_RUN)
-"""Runs a program as `SCRIPT` does, with files around it, and tells files and its last value."""
+"""Runs a program as `SCRIPT` does, with files around it, and reports files and its last value."""
 
 NOTEBOOK = _runner("notebook", *_FREE_RUN, "runners/notebook")
-"""Runs pieces of Python one after the other, and tells what each printed."""
+"""Runs pieces of Python one after the other, and reports the output of each."""
 
 CALL_SERVER = _runner("call_server", *_FRAMES, "runners/entry_point", "runners/call_server", is_warmed=True)
 """Calls one function of the program; arguments and result travel as plain data."""
@@ -117,13 +121,13 @@ CALL_SERVER = _runner("call_server", *_FRAMES, "runners/entry_point", "runners/c
 _OBSERVATION = ("traced_values", *_FRAMES)
 
 SCRIPT_TRACE = _runner("script_trace", *_OBSERVATION, "runners/script", "runners/observation", "runners/trace_script")
-"""Runs a program as `SCRIPT` does and tells its final variables."""
+"""Runs a program as `SCRIPT` does and reports its final variables."""
 
 CALL_TRACE = _runner(
     *("call_trace", *_OBSERVATION, "runners/entry_point", "runners/call_server"),
     *("runners/observation", "runners/trace_call"),
 )
-"""Calls one function as `CALL_SERVER` does and tells its final variables."""
+"""Calls one function as `CALL_SERVER` does and reports its final variables."""
 
 CUSTOM_CHECKER = _runner("custom_checker", *_FRAMES, "runners/custom_checker")
 """Runs the checker of a problem on a result of another cell."""
@@ -132,14 +136,55 @@ ANSWER_CHECKER = _runner("answer_checker", *_FRAMES, "runners/answer_text", "run
 """Compares an answer with the expected one, in a cell of its own."""
 
 COMPILE_NATIVE = _runner("compile_native", "runners/compile_native")
-"""Runs a compiler on the program and gives back the executable file."""
+"""Runs a compiler on the program and returns the executable file."""
 
 NATIVE = _runner("native", "runners/native")
 """Runs a compiled program, with real standard streams."""
-_PEER = ("runners/crossing", "runners/python_program", "runners/failure", "runners/peer")
+_PEER = (
+    *("runners/marshalling", "runners/set_order", "runners/encoder", "runners/decoder"),
+    *("runners/python_program", "runners/failure", "runners/peer"),
+)
 
 CANDIDATE = _runner("candidate", *_PEER, "runners/entry_point", "runners/candidate", is_warmed=True)
-"""Does what a check asks of the program."""
+"""Runs a program and serves the requests of a check."""
 
 CHECK_HOST = _runner("check_host", *_PEER, "runners/check_host", is_warmed=True)
 """Runs a check, in a cell of its own."""
+
+
+_PACKAGES = ("math_verify", "latex2sympy2_extended", "antlr4", "sympy", "mpmath")
+_RUNTIME = "antlr4-python3-runtime"
+_PREAMBLE = r"""
+import importlib.metadata, logging
+logging.disable(logging.CRITICAL)
+_version = importlib.metadata.version
+importlib.metadata.version = lambda name: {known}[name] if name in {known} else _version(name)
+import math_verify
+_pairs = [
+    ("1/2", "0.5"), (r"\frac{{1}}{{2}}", "50\%"), (r"\sqrt{{2}}", "2^{{1/2}}"), ("(1,2]", "(1,2]"), ("x>1", "1<x"),
+    (r"\{{1,2\}}", r"\{{2,1\}}"), (r"\text{{yes}}", "yes"), ("x^2+2x+1", "(x+1)^2"), ("x=1", "1"), ("1+1", "3"),
+]
+for _pair in _pairs:
+    _read = [math_verify.parse(r"\boxed{{" + _text + "}}", parsing_timeout=None) for _text in _pair]
+    math_verify.verify(*_read, timeout_seconds=None)
+del _pairs, _pair, _read
+"""
+"""The parser queries a package version, which a cell cannot look up. First comparisons build tables for later ones."""
+
+
+@cache
+def mathematics_profile() -> Profile:
+    """The profile of cells that compare mathematics.
+
+    Raises:
+        HostError: a package is not installed; the message has the fix.
+    """
+    try:
+        for package in _PACKAGES:
+            require_package(package)
+        known = {_RUNTIME: version(_RUNTIME)}
+    except HostError as error:
+        raise HostError(f"{str(error).partition(' Fix:')[0]} Fix: {install_command('math')}") from None
+    except PackageNotFoundError:
+        raise HostError(f"package {_RUNTIME!r} is not installed. Fix: {install_command('math')}") from None
+    return Profile(name="mathematics", preamble=_PREAMBLE.format(known=known), packages=_PACKAGES)

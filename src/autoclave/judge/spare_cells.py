@@ -22,8 +22,8 @@ class Held:
 class SpareCells:
     """At most one cell per sandbox waits here. Only for cells in which no program ever runs.
 
-    Each test is a process of its own that ends with all it started, on a file system of its own, so what one program
-    brought about in a test is gone in the next. Safe to use from several threads.
+    Each test is a process of its own that ends with all it started, on a file system of its own, so a test cannot
+    affect the next. Safe to use from several threads.
     """
 
     def __init__(self) -> None:
@@ -31,10 +31,10 @@ class SpareCells:
         self._cells: WeakKeyDictionary[Sandbox, tuple[Held, Cell]] = WeakKeyDictionary()
 
     def take(self, sandbox: Sandbox, held: Held) -> Cell:
-        """A cell that holds just that: the spare one of this sandbox, or a new one.
+        """Return a cell of exactly this content: the spare one of this sandbox, or a new one.
 
         Raises:
-            HostError: the host lacks what the profile names.
+            HostError: a package or path of the profile is missing on this host.
             SandboxFault: no cell could be made.
         """
         with self._lock:
@@ -46,7 +46,7 @@ class SpareCells:
         return sandbox.open(held.content, held.profile, held.limits, held.runner)
 
     def keep(self, sandbox: Sandbox, held: Held, cell: Cell) -> None:
-        """Have a sound cell wait for the next who needs it."""
+        """Keep an unchanged cell for the next program."""
         with self._lock:
             replaced = self._cells.pop(sandbox, None)
             self._cells[sandbox] = held, cell
@@ -54,7 +54,7 @@ class SpareCells:
             replaced[1].close()
 
     def close(self) -> None:
-        """Close all that wait."""
+        """Close all kept cells."""
         with self._lock:
             cells = [cell for _, cell in self._cells.values()]
             self._cells.clear()

@@ -1,8 +1,7 @@
-"""The checker that a problem brings along, in a cell of its own.
+"""The custom checker of a problem, in a cell of its own.
 
-The hostile text goes from the program's cell into this cell without being parsed here. What comes back is one word.
-Two failures are never mixed: a checker that fails before it is shown a result is the problem's fault, and there is no
-verdict; one that fails on a result has not accepted it.
+The hostile text goes from the program's cell into this cell unparsed; one word comes back. A checker that fails before
+it receives a result is the problem's fault, and there is no verdict; one that fails on a result does not accept it.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from autoclave.judge.profiles import CUSTOM_CHECKER, PROFILES
 from autoclave.sandbox import Cell, Limits, Sandbox, Session
 
 _LEAST_MEMORY_MB = 256
-"""A checker holds input, output and expected text, whatever the problem allows its programs."""
+"""A checker holds input, output and expected text, however small the problem's memory limit."""
 _WALL_FACTOR = 10
-"""A checker is stopped by its CPU time. On the busiest machine the wall clock must not come first."""
+"""A checker is stopped by its CPU time; the wall limit must not end it on a busy machine."""
 
 
 def roomy(limits: Limits, least_memory_mb: int = _LEAST_MEMORY_MB) -> Limits:
-    """The limits of one of our own cells: the CPU time is that of the program's, memory and wall clock are ample."""
+    """Return the limits of a checker's cell: the CPU time of the program's, with ample memory and wall time."""
     return replace(limits, memory_mb=max(limits.memory_mb, least_memory_mb), wall_s=_WALL_FACTOR * limits.cpu_s + 1)
 
 
@@ -44,15 +43,15 @@ class SpecialJudge:
 
     @staticmethod
     def of(checker: Rule | CustomChecker, sandbox: Sandbox, problem_id: str, limits: Limits) -> SpecialJudge | None:
-        """For a checker that the problem brings along; a rule of ours needs none."""
+        """Return the judge of a custom checker; None for a built-in rule."""
         return SpecialJudge(sandbox, checker, problem_id, limits) if isinstance(checker, CustomChecker) else None
 
     def judge(self, kind: str, given: Any, expected: Any, answer: bytes) -> tuple[Status, str]:
         """Result of `check` on `answer`: text as it was printed (`stdin`), or an encoded result (`call`).
 
         Raises:
-            InputError: the checker cannot be used, whatever the program did; the message names the problem.
-            SandboxFault: its cell failed, or it waited until its wall time was over.
+            InputError: the checker fails without a result; the message names the problem.
+            SandboxFault: its cell failed, or used up its wall time.
         """
         session = self._open_cell().session()
         try:
@@ -100,10 +99,10 @@ def _request(session: Session, question: bytes, answer: bytes, is_ready: bool) -
 
 
 def refuse_interference(outcome: Outcome, subject: str) -> None:
-    """One of our own that waits, or is killed by the host, tells of the machine rather than of what it looked at.
+    """Raise for a checker that used up its wall time or was killed: that shows a fault of the machine.
 
     Raises:
-        SandboxFault: `subject` did so.
+        SandboxFault: `subject` used up its wall time or was killed.
     """
     if outcome.ended is Ended.WALL_TIME:
         raise SandboxFault(f"{subject} used up its wall time")

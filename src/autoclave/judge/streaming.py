@@ -32,7 +32,7 @@ def in_order(submitted: Iterable[tuple[T, Future[R]]], pending_limit: int) -> It
 
 
 def done_in_order(submitted: Iterable[tuple[T, Future[R]]], pending_limit: int) -> Iterator[tuple[T, Future[R]]]:
-    """Each future when it and all before it are done, for callers who expect some of them to fail."""
+    """Yield each future when it and all before it are done. For callers that expect failures."""
     pending: deque[tuple[T, Future[R]]] = deque()
     try:
         for item, future in submitted:
@@ -49,5 +49,5 @@ def done_in_order(submitted: Iterable[tuple[T, Future[R]]], pending_limit: int) 
 def _first_of(pending: deque[tuple[T, Future[R]]]) -> tuple[T, Future[R]]:
     item, future = pending.popleft()
     while not wait([future], timeout=_SIGNAL_PATIENCE_S).done:
-        pass  # a signal that comes just before a wait without an end would be noticed only after it
+        pass  # a signal just before a wait without timeout would be handled only after it
     return item, future

@@ -1,6 +1,6 @@
-"""The C++ compiler of this host: where it is and which of the host's files it needs, as it says itself.
+"""The C++ compiler of this host and the files that it needs, as the compiler itself reports them.
 
-Nothing is compiled here; the compiler is only asked for its parts. Compiling takes place in a cell that shows these.
+This module compiles nothing. Compiling takes place in a cell that shows these files.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ def find_toolchain(compiler: str) -> Toolchain:
 
 @cache
 def require_flags(compiler: str, flags: tuple[str, ...]) -> None:
-    """Make sure that `compiler` takes `flags`, or every program would be refused for them. It reads an empty source.
+    """Make sure that `compiler` accepts `flags`, by compiling an empty source.
 
     Raises:
-        HostError: it does not.
+        HostError: it rejects them.
     """
     command = [find_toolchain(compiler).driver, *flags, "-fsyntax-only", "-x", "c++", os.devnull]
     done = subprocess.run(
@@ -131,7 +131,7 @@ def _include_folders(driver: str) -> list[str]:
 
 
 def _shared_libraries(executable: str) -> list[str]:
-    """Return what the loader would map for `executable`, in the words of the loader itself; it does not run."""
+    """Return the libraries that the loader would map for `executable`, as the loader lists them; it does not run."""
     done = subprocess.run(
         [executable],
         env={"LD_TRACE_LOADED_OBJECTS": "1"},
@@ -144,7 +144,7 @@ def _shared_libraries(executable: str) -> list[str]:
 
 
 def _query(driver: str, *question: str) -> str:
-    """Answer and messages of the compiler."""
+    """Return output and messages of the compiler."""
     try:
         done = subprocess.run(
             [driver, *question],

@@ -34,9 +34,9 @@ from autoclave.judge.streaming import done_in_order
 from autoclave.judge.traces import is_traceable
 
 NO_TRACE = "no_trace"
-"""The count of traces that a fault prevented."""
+"""Key of the count of traces that a fault prevented."""
 NOT_TRACEABLE = "not_traceable"
-"""The count of wrong answers to problems whose tests leave no trace; they have no line."""
+"""Key of the count of wrong answers to problems that cannot be traced; they have no line."""
 
 
 def trace_file(
@@ -51,7 +51,7 @@ def trace_file(
 ) -> dict[str, int]:
     """Write one line for each wrong answer to `out_path`: its trace on the failing test. The count of each status.
 
-    The first three files are those that `judge_file` read and wrote. A fault is a line that says so, and is counted
+    The first three files are those that `judge_file` read and wrote. A fault is a line of its own, and is counted
     as `no_trace`.
 
     Raises:
@@ -71,10 +71,10 @@ def trace_file(
 
 
 def refuse_to_overwrite(out_path: Path, *inputs: Path) -> None:
-    """Check that a file of traces would not replace what it is made from.
+    """Check that a file of traces does not replace one of its inputs.
 
     Raises:
-        InputError: it would.
+        InputError: it does.
     """
     for given in inputs:
         if out_path.resolve() == given.resolve():
@@ -84,7 +84,7 @@ def refuse_to_overwrite(out_path: Path, *inputs: Path) -> None:
 def _wrong_answers(
     problems: ProblemIndex, programs_path: Path, verdicts_path: Path, extraction: str
 ) -> Iterator[tuple[JudgeJob, int]]:
-    """The job and the failing test of each."""
+    """Yield job and failing test of each wrong answer."""
     verdicts = read_jsonl(verdicts_path, "verdicts file")
     for submission in read_submissions(programs_path):
         where, line = next(verdicts, (str(verdicts_path), None))

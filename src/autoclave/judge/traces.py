@@ -1,7 +1,7 @@
-"""Trace one program on one test: a run of its own that decides nothing, in no cell of a verdict.
+"""Trace one program on one test, in a run and a cell of its own, apart from verdicts.
 
-The account that comes back is hostile data: bounded, of known shape, with names from the program's text and values of
-primitive type, or there are no values. Verdicts are made elsewhere and neither read nor changed.
+The account of the cell is hostile data: it must be bounded, of known shape, with names from the program's text and
+values of primitive type, else the trace has no values.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _WORD = re.compile(r"[^\W\d]\w*")
 
 @dataclass(frozen=True, slots=True)
 class PreparedTrace:
-    """A trace that was found possible."""
+    """A trace that passed validation."""
 
     job: JudgeJob
     index: int
@@ -72,13 +72,13 @@ class PreparedTrace:
         """A cell for this and other runs of the program.
 
         Raises:
-            SandboxFault: there is none, for reasons that are not the program's.
+            SandboxFault: no cell could be made, for reasons that are not the program's.
         """
         content = self.job.program.source.encode("utf-8", "surrogatepass")
         return sandbox.open(content, self.profile, limits, self.style.runner)
 
     def _observe(self, cell: Cell) -> str | tuple[bytes | None, Outcome]:
-        """Account and outcome of one run, or why the program does not compile."""
+        """Return account and outcome of one run, or the compile error."""
         return self.style.observe(cell, self.index) if cell.compile_error is None else cell.compile_error
 
     def _trace(self, account: bytes | None, outcome: Outcome) -> Trace:
@@ -104,7 +104,7 @@ class PreparedTrace:
         )
 
     def no_values(self, message: str) -> Trace:
-        """The trace of a run that told nothing, with the reason."""
+        """Return the trace of a run without an account, with the reason."""
         job, status = self.job, TraceStatus.NO_VALUES
         return Trace(
             problem_id=job.problem.id,
@@ -130,7 +130,7 @@ class SharedCell:
         return self._cell
 
     def abandon(self, fault: SandboxFault) -> None:
-        """Give the cell up, and what it is made of, after a fault; the next run has another."""
+        """Discard the cell and its zygote after a fault; the next run gets a new one."""
         self.__exit__(type(fault), fault, fault.__traceback__)
 
     def __enter__(self) -> Self:
@@ -148,7 +148,7 @@ def prepare_trace(prepared: PreparedJob, index: int, profiles: Mapping[str, Prof
     """The trace of a prepared job's program on test `index`; `profiles` are those of the judge.
 
     Raises:
-        InputError: there is none; the message names the problem and the field.
+        InputError: the job cannot be traced; the message names the problem and the field.
     """
     problem, num_tests = prepared.job.problem, prepared.kind.num_tests()
     if not 0 <= index < num_tests:
@@ -173,7 +173,7 @@ class _Account:
 
 
 class _Style(Protocol):
-    """One way to run a program: what is observed, and what counts as its result."""
+    """One way to run and observe a program, and to read its result."""
 
     runner: Runner
     entry: str
@@ -234,7 +234,7 @@ class _Call:
 
 
 def is_traceable(problem: Problem) -> bool:
-    """Return whether the tests of `problem` run programs whose variables can be seen."""
+    """Return whether programs for `problem` can be traced."""
     return isinstance(problem.tests, StdinTests | CallTests) and problem.language == "python"
 
 
@@ -253,7 +253,7 @@ def _style_of(problem: Problem, kind: TestKind) -> _Style:
 
 
 def _read(account: bytes, source: str) -> _Account | None:
-    """The account, or None if it is not what a runner writes. Names that the program's text lacks are dropped."""
+    """Return the account, or None if it is malformed. Drops names that are not in the program's text."""
     if len(account) > _MAX_ACCOUNT_BYTES:
         return None
     try:

@@ -22,7 +22,7 @@ from autoclave.judge.traces import PreparedTrace, prepare_trace
 class KnownProblem:
     """Result of the validation of a problem, over all of its tests, kept while the problem is referenced.
 
-    `number` is no other problem's, before or after.
+    `number` is unique among all problems.
     """
 
     problem: weakref.ref[Problem]
@@ -34,8 +34,7 @@ class KnownProblem:
 class ProblemValidation:
     """One per judge. Many programs share a problem. Safe to use from several threads.
 
-    `forgotten` is given the number of a problem that nobody holds any more, in whichever thread let go of it last: it
-    must take no lock.
+    Calls `forgotten` with the number of a problem that is no longer referenced, in any thread: it must take no lock.
     """
 
     def __init__(
@@ -52,11 +51,11 @@ class ProblemValidation:
         self._known: dict[int, KnownProblem] = {}
 
     def of(self, problem: Problem) -> KnownProblem:
-        """The problem, found fit to be judged here.
+        """Validate a problem, once.
 
         Raises:
-            InputError: it is not fit.
-            HostError: this host lacks what its programs need.
+            InputError: it cannot be judged here.
+            HostError: a requirement of its programs is missing on this host.
         """
         place = id(problem)
         known = self._known.get(place)
@@ -70,25 +69,25 @@ class ProblemValidation:
         return known
 
     def prepared(self, job: JudgeJob) -> PreparedJob:
-        """The job, found possible.
+        """Validate a job.
 
         Raises:
-            InputError: it cannot be run, or its problem is not fit.
-            HostError: this host lacks what the problem's programs need.
+            InputError: it cannot be run, or its problem cannot be judged here.
+            HostError: a requirement of the problem's programs is missing on this host.
         """
         return prepare(job, self.of(job.problem).kind, self._sandbox_config, self._judge_config)
 
     def prepared_trace(self, job: JudgeJob, index: int) -> PreparedTrace:
-        """A trace of the job's program on one test, found possible.
+        """Validate a trace of the job's program on one test.
 
         Raises:
-            InputError: there is no such test, or nothing to see in it; or as for `prepared`.
+            InputError: there is no such test, or it cannot be traced; or as for `prepared`.
             HostError: as for `prepared`.
         """
         return prepare_trace(self.prepared(job), index, self.environments.profiles)
 
     def close(self) -> None:
-        """Free what environments keep."""
+        """Free the cells of the environments."""
         self.environments.close()
 
 

@@ -24,7 +24,7 @@ def matches_value(result: Any, expected: Any, rule: ValueRule) -> bool:
 
     `lenient` is what LiveCodeBench does: True equals 1 and 1.0 equals 1, a tuple at the top, and only there, is a
     list, NaN equals nothing. `strict` wants the type of each part too: True, 1 and 1.0 differ, an array of JSON is a
-    list and no tuple, NaN equals NaN. There is no tolerance.
+    list and not a tuple, NaN equals NaN. There is no tolerance.
     """
     if rule == "strict":
         return _is_same(result, expected, _is_same_typed)

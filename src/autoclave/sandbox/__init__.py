@@ -4,8 +4,7 @@ from autoclave.sandbox.container.engine import without_pause_process
 from autoclave.sandbox.host import HostCheck, validate_host
 from autoclave.sandbox.interface import Cell, Limits, Profile, Runner, Sandbox, Session
 from autoclave.sandbox.packages import require_package
-from autoclave.sandbox.start import open_sandbox
-from autoclave.sandbox.survey import validate_backends
+from autoclave.sandbox.start import open_sandbox, validate_backends
 
 __all__ = [
     "Cell",

@@ -1,4 +1,4 @@
-"""Protocol of a backend, and lookup by its name: our own from a table, others from entry points.
+"""Protocol of a backend, and lookup by name: built-in ones from a table, others from entry points.
 
 A package adds one by an entry point of the group `autoclave.sandbox_backends` that names an object like `Backend`.
 `autoclave.sandbox.conformance` holds the tests that it has to pass.
@@ -33,7 +33,7 @@ class Backend(Protocol):
         """A sandbox of exactly this level, which is one of `levels`. That its cells work is tried by the caller.
 
         Raises:
-            HostError: the host lacks something; the message says the fix.
+            HostError: a requirement is missing on the host; the message has the fix.
             SandboxFault: it cannot be started.
         """
         ...

@@ -1,12 +1,14 @@
 """Start the code of `guest/` in a bare interpreter.
 
-Its modules are executed from their text under neutral names, so that a program does not learn from its call stack
-where on the host we are installed.
+Its modules are executed from their text under neutral names, so that the call stack does not reveal the path of
+autoclave on the host.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+
+from autoclave.core import HostError
 
 FOLDER = Path(__file__).parent / "guest"
 """The working directory that the command needs."""
@@ -51,6 +53,20 @@ _COMPILED = FOLDER / "_cell.abi3.so"
 def is_compiled() -> bool:
     """Return whether the compiled part of the guest was built when this package was installed."""
     return _COMPILED.exists()
+
+
+def require_current_parts(package: Path = FOLDER.parent) -> None:
+    """Refuse compiled parts of a checkout that are older than their source: both sides of a cell must agree.
+
+    Raises:
+        HostError: one is older.
+    """
+    if not (package.parents[2] / "hatch_build.py").exists():
+        return  # not a checkout
+    for source in (package / "guest/_cell.c", package / "_streams.c"):
+        built = source.with_suffix(".abi3.so")
+        if built.exists() and built.stat().st_mtime < source.stat().st_mtime:
+            raise HostError(f"{built}: is older than its source {source.name}. Fix: make setup")
 
 
 def guest_command(executable: str, module: str, *arguments: str, use_compiled: bool = True) -> list[str]:

@@ -17,7 +17,7 @@ def named_faults(doing: str) -> Generator[None, None, None]:
     """Turn errors of the operating system while `doing` something into faults.
 
     Raises:
-        SandboxFault: with what was lacking, and the fix.
+        SandboxFault: with the exhausted resource and the fix.
     """
     try:
         yield
@@ -28,13 +28,13 @@ def named_faults(doing: str) -> Generator[None, None, None]:
 
 
 def fault_of(doing: str, error: OSError) -> SandboxFault:
-    """The fault for an error of the operating system while `doing` something."""
+    """Return the fault for an error of the operating system while `doing` something."""
     kind = ExhaustedFault if error.errno in _SHORTAGES else SandboxFault
     return kind(f"{doing}: {cause_of(error)}")
 
 
 def cause_of(error: OSError) -> str:
-    """Shortage of the host, with the fix where there is one; else the error itself."""
+    """Return the exhausted resource with its fix, else the error itself."""
     if error.errno == errno.EMFILE:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         return f"this process has no file descriptor left (limit {limit}): raise it with `ulimit -n`"

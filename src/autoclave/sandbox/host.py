@@ -1,7 +1,7 @@
 """Checks of this host's isolation, item by item, each with the reason why it matters and the command that fixes it.
 
-Looks and tries, and leaves nothing behind. `autoclave doctor` prints it, and `open_sandbox` quotes it when no cell can
-start. Which backends work is for `survey.py` to try.
+Changes nothing on the host. `autoclave doctor` prints the checks, and `open_sandbox` quotes them when no cell can
+start. `start.py` tries the backends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from autoclave.core import SandboxFault
 from autoclave.sandbox import streams
 from autoclave.sandbox.bootstrap import FOLDER, guest_command, is_compiled
 from autoclave.sandbox.cgroups import FIX, Group, Place, find_place
-from autoclave.sandbox.namespace.identity import new_identity
+from autoclave.sandbox.namespace.launch import new_identity
 from autoclave.sandbox.namespace.root import base_interpreter
 from autoclave.sandbox.watch import HAS_DELAYS
 
@@ -66,9 +66,9 @@ Section = Literal["isolation", "limits", "backends", "languages"]
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """One item. Without a required one no sealed cell starts; the others make it stronger or explain a failure.
+    """One item. Without a required one no sealed cell starts; others strengthen isolation or explain a failure.
 
-    `detail` is what was found, or why it is missing.
+    `detail` describes what was found, or why it is missing.
     """
 
     name: str
@@ -106,7 +106,7 @@ def _probe() -> dict[str, str | None]:
 
 
 def _user_namespace_setting() -> HostCheck:
-    """Ordinary users need it; some distributions turn it off in one of these places."""
+    """Check the settings by which some distributions forbid user namespaces to ordinary users."""
     blocked = [setting for setting, (bad, _) in _USER_SETTINGS.items() if _content(f"/proc/sys/{setting}") == bad]
     fixes = " ".join(f"{setting.replace('/', '.')}={_USER_SETTINGS[setting][1]}" for setting in blocked)
     return HostCheck(
@@ -132,7 +132,7 @@ def _child_lists() -> HostCheck:
 
 
 def _own_ids() -> HostCheck:
-    """As root a zygote gets ids of its own; see `namespace/identity.py`."""
+    """Check for own ids of each zygote; see `namespace/launch.py`."""
     identity = new_identity()
     is_present = identity.kind == "range"
     found = f"from {identity.base} on" if is_present else "one user id for all: that of this process"
@@ -147,7 +147,7 @@ def _own_ids() -> HostCheck:
 
 
 def check_landlock() -> HostCheck:
-    """Return whether Landlock can do what the level `restricted` needs. Queries the version; nothing is confined."""
+    """Return whether Landlock has the version that the level `restricted` needs. Confines nothing."""
     needed, kernel = _LANDLOCK_FOR_FILES if may_change_user() else _LANDLOCK_FOR_SIGNALS
     found = ctypes.CDLL(None).syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
     return HostCheck(
@@ -181,7 +181,7 @@ def _compiled_parts() -> HostCheck:
 
 
 def _readable_interpreter() -> HostCheck:
-    """A folder that only root may enter keeps ordinary users from making cells with this interpreter."""
+    """Check for a folder that only root may enter, which keeps ordinary users from using this interpreter."""
     path = Path(base_interpreter()).resolve()
     private = [str(folder) for folder in path.parents if not folder.stat().st_mode & stat.S_IXOTH]
     return HostCheck(
@@ -198,8 +198,8 @@ def _control_groups() -> list[HostCheck]:
     place = find_place()
     problem = _group_problem(place)
     reasons = {
-        "memory": "bounds the memory of a whole cell in the kernel; without it a burst between two looks is not seen",
-        "cpu": "counts CPU time of children that nobody waits for; without it only the wall clock bounds it",
+        "memory": "bounds the memory of a whole cell in the kernel; without it a burst between two samples is missed",
+        "cpu": "counts CPU time of children that no process waits for; without it only the wall clock bounds it",
         "pids": "bounds processes also where the kernel does not count them by user",
     }
     return [
@@ -216,7 +216,7 @@ def _control_groups() -> list[HostCheck]:
 
 
 def _group_problem(place: Place) -> str:
-    """Reason for which no group can be made there; empty when it works."""
+    """Return why no group can be made there; empty if one can."""
     if not place.is_usable:
         return "not used alone: groups need the controllers for memory and CPU time"
     try:
@@ -236,7 +236,7 @@ def _run_delays() -> HostCheck:
         "waiting time of threads",
         HAS_DELAYS,
         False,
-        "tells a program that sleeps from one that a busy machine kept waiting; without it both are run twice",
+        "distinguishes a program that sleeps from one that waits on a busy machine; without it both are run twice",
         "use a kernel with CONFIG_SCHED_INFO",
         "/proc/self/schedstat" if HAS_DELAYS else "/proc/self/schedstat is missing",
     )

@@ -1,6 +1,6 @@
-"""Protocol of a backend's launcher: start a zygote, somewhere and somehow confined, and say how its cells are measured.
+"""Protocol of a backend's launcher: start a confined zygote, and measure its cells.
 
-The rest is the same for all backends: the protocol between judge and zygote (`zygote.py`), the cells (`cell.py`), and
+The rest is the same for all backends: the protocol between judge and zygote (`zygote.py`), the cells (`pool.py`), and
 the code on the far side (`guest/`).
 """
 
@@ -19,8 +19,8 @@ from autoclave.sandbox.interface import Limits, Profile
 class Usage:
     """Usage of the processes of a test: CPU seconds so far, memory now, number of processes now.
 
-    `wait_s` is how long its threads were ready to run but had no core, as far as that was seen; None where it cannot
-    be told. Where no file system of limited size bounds a test, also what its files take.
+    `wait_s` is the time that its threads were ready to run but had no core, as far as sampled; None if unknown. Where
+    no file system of limited size bounds a test, also the space of its files.
     """
 
     cpu_s: float
@@ -45,7 +45,7 @@ class Meter(Protocol):
     """Measures the processes of one cell from outside of it, and bounds them in the kernel where it can."""
 
     def begin_cell(self, limits: Limits) -> None:
-        """Bound the cell from here on. Its first process has not got the program yet.
+        """Bound the cell. Its first process has not received the program yet.
 
         Raises:
             SandboxFault: the kernel refuses.
@@ -61,21 +61,19 @@ class Meter(Protocol):
         ...
 
     def end_test(self, reaped_cpu_s: float) -> TestUsage:
-        """Return the usage of the test, now that all its processes are gone; those that were reaped used so much
-        CPU.
-        """
+        """Return the usage of the test after all its processes have ended; the reaped ones used `reaped_cpu_s`."""
         ...
 
     def is_memory_exceeded(self) -> bool:
         """Return whether the kernel has killed a process since `begin_test` because the cell met its memory limit.
 
         Raises:
-            SandboxFault: it did so because the host had no memory left.
+            SandboxFault: the kernel did so because the host had no memory left.
         """
         ...
 
     def refusal_of_host(self) -> str:
-        """Return what the host itself refused since the cell began, with the fix; empty when nothing is known."""
+        """Return what the host refused since the cell began, with the fix; empty if nothing is known."""
         ...
 
     def preparing_cpu_s(self) -> float:
@@ -84,14 +82,14 @@ class Meter(Protocol):
 
 
 class Launched(Protocol):
-    """A zygote that was started: its control socket, and what it must be told to confine itself."""
+    """A started zygote: its control socket, and the plan by which it confines itself."""
 
     control: socket.socket
     plan: dict[str, Any]
     """The first message to the zygote; see `guest/confinement.py`."""
 
     def map_ids(self) -> None:
-        """Give its user namespace the ids it asks for.
+        """Write the id maps of its user namespace.
 
         Raises:
             SandboxFault: the kernel refuses.
@@ -99,15 +97,15 @@ class Launched(Protocol):
         ...
 
     def meter(self, first_process: Callable[[], int]) -> Meter:
-        """Measures the next cell. Its first process, as the zygote numbers it, is asked for when it is needed."""
+        """Return the meter of the next cell. Calls `first_process`, as the zygote numbers it, when needed."""
         ...
 
     def last_words(self) -> str:
-        """The end of what it printed while starting, once it has ended."""
+        """Return the last line that it printed, once it has ended."""
         ...
 
     def kill(self) -> None:
-        """End it with all its cells and remove what was made for it. May be called again."""
+        """End it with all its cells and remove its files and groups. May be called again."""
         ...
 
 
@@ -121,7 +119,7 @@ class Launcher(Protocol):
         """Start a zygote that will serve this profile.
 
         Raises:
-            HostError: the host lacks what the profile names.
+            HostError: a package or path of the profile is missing on the host.
             SandboxFault: it cannot be started.
         """
         ...

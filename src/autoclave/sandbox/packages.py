@@ -1,7 +1,7 @@
 """Location of the packages of a profile on this host, and the shared libraries that their extension modules load.
 
-Looks in the environment of this process, imports nothing into it: the import system is asked for places, and the
-loader, in a bare interpreter of its own, for libraries.
+Imports nothing into this process: the import system returns the places, and the loader, in a bare interpreter of its
+own, the libraries.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def require_package(name: str) -> None:
     """Make sure that the environment of this process has the top-level module `name`.
 
     Raises:
-        HostError: it has not.
+        HostError: it is not installed.
     """
     _place_of(name)
 
 
 @cache
 def find_packages(names: tuple[str, ...], executable: str) -> FoundPackages:
-    """Places of the top-level modules `names`, and what the loader maps for them under `executable`.
+    """Return places of the top-level modules `names`, and the libraries that the loader maps for them.
 
     A library that lies beside a package, as in `numpy.libs`, keeps its place relative to it.
 

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import signal
+import socket
+import struct
 import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol, Self
 
 from autoclave.config.levels import Level
-from autoclave.core import SandboxFault
-from autoclave.sandbox.cell import ZygoteCell
+from autoclave.core import Outcome, SandboxFault
+from autoclave.core.outcome import LIMITS
+from autoclave.sandbox.exhaustion import named_faults
 from autoclave.sandbox.interface import Limits, Profile, Runner
 from autoclave.sandbox.launch import Launcher
+from autoclave.sandbox.report import REPORT_BYTES, Observed, outcome_of, printable
+from autoclave.sandbox.running_test import MAX_FILES, SHORT_TEST_MS, CellSession, RunningTest
+from autoclave.sandbox.streams import await_report, drain, start_test
 from autoclave.sandbox.zygote import Zygote
 
 _MAX_IDLE = 4
@@ -103,3 +116,194 @@ class _Lease:
             status = self.zygote.wait_status()
         self._pool.discard(self.zygote)
         return status
+
+
+_SCRATCH, _KERNEL_LIMIT = struct.Struct("<3Q"), struct.Struct("<2Q")
+"""See `SCRATCH` and `KERNEL_LIMIT` in `guest/loops.py`."""
+_MAX_ERROR_BYTES = 1 << 16
+
+
+class Lease(Protocol):
+    """The right to have one cell made by a zygote."""
+
+    zygote: Zygote
+
+    def end(self) -> None:
+        """Kill the cell; the zygote may make others."""
+        ...
+
+    def abandon(self) -> int | None:
+        """End cell and zygote. Return the wait status of the cell's first process, if known."""
+        ...
+
+
+class ZygoteCell:
+    """One program, held by a first process that starts a process for each test.
+
+    If the memory use of a test kills the first process, the test has its outcome, and the next gets a new cell.
+    """
+
+    def __init__(self, take: Callable[[], Lease], content: bytes, limits: Limits, runner: Runner) -> None:
+        """Have it made by the zygote of a lease from `take`.
+
+        Raises:
+            SandboxFault: the cell fails before it has prepared its program.
+        """
+        self.limits = limits
+        self.compile_error: str | None = None
+        self._take = take
+        self._message = self._settings() + _block(content)
+        self._runner = runner
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lease = self._take()
+        self._is_open = True
+        self._is_sound = True
+        self.is_dead = False
+        zygote = self._lease.zygote
+        try:
+            self.meter = zygote.meter()
+            self.meter.begin_cell(self.limits)
+            self.connection, num_sent = zygote.open(self._runner, self._message)
+        except BaseException:
+            self._lease.abandon()
+            raise
+        try:
+            self._prepare(memoryview(self._message)[num_sent:])
+        except BaseException:
+            self._is_sound = False
+            self.close()
+            raise
+
+    def _revive(self) -> None:
+        if self.is_dead:
+            self.close()
+            self._begin()
+
+    def run(self, stdin: bytes) -> Outcome:
+        self._revive()
+        self.meter.begin_test()
+        started = time.monotonic()
+        streams = start_test(self.connection, stdin)
+        report = await_report(self.connection, REPORT_BYTES, SHORT_TEST_MS)
+        if len(report) == REPORT_BYTES:
+            return self._outcome(report, streams)
+        with contextlib.closing(RunningTest(self, streams, started=started, report=report)) as test:
+            test.watch_streams()
+            return test.finish()
+
+    def session(self, stdin: bytes = b"") -> CellSession:
+        self._revive()
+        self.meter.begin_test()
+        with named_faults("the cell does not take a test"):
+            ours, theirs = socket.socketpair()
+        with theirs:
+            started = time.monotonic()
+            try:
+                streams = start_test(self.connection, stdin, theirs.fileno())
+            except BaseException:
+                ours.close()
+                raise
+        return CellSession(RunningTest(self, streams, started=started, channel=ours))
+
+    def _outcome(self, report: bytes, streams: tuple[int, int]) -> Outcome:
+        """Return the outcome of a test that ended before it was watched."""
+        try:
+            stdout, stderr = (drain(stream, self.limits.output_bytes) for stream in streams)
+        finally:
+            for stream in streams:
+                os.close(stream)
+        return outcome_of(report, Observed(), self.limits, self.meter, stdout, stderr)
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self.connection.close()
+            if self._is_sound:
+                self._lease.end()
+            else:
+                self._lease.abandon()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._is_sound = False
+        self.close()
+
+    def _settings(self) -> bytes:
+        kernel = [(limit.kernel, getattr(self.limits, limit.setting)) for limit in LIMITS.values()]
+        bounds = [_KERNEL_LIMIT.pack(known[0], int(known[1] * value) + known[2]) for known, value in kernel if known]
+        return _SCRATCH.pack(self.limits.disk_mb << 20, MAX_FILES, len(bounds)) + b"".join(bounds)
+
+    def _prepare(self, unsent: memoryview) -> None:
+        self.connection.settimeout(self.limits.wall_s)
+        try:
+            self.connection.sendall(unsent)
+            message = _receive_block(self.connection, _MAX_ERROR_BYTES)
+            if message:
+                self.compile_error = _error_in(message)
+        except TimeoutError:
+            self._blame_preparation()
+        except OSError as error:
+            self._blame_crash(error)
+        self.connection.setblocking(False)
+
+    def _blame_preparation(self) -> None:
+        """Attribute a timeout to the source if compiling used its CPU limit, else raise a fault."""
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            if self.meter.preparing_cpu_s() >= self.limits.cpu_s:
+                self._is_sound = False
+                self.compile_error = "compilation takes longer than the time limit"
+                return
+        raise SandboxFault("the cell did not answer in time")
+
+    def _blame_crash(self, error: OSError) -> None:
+        """Attribute the death of the first process to the source if the compiler crashed, else raise a fault."""
+        if self.meter.is_memory_exceeded():
+            self.compile_error = "compilation takes more memory than the limit"
+            return
+        self._lease.zygote.first_process()  # raises when there never was one
+        self._is_open = False
+        self.connection.close()
+        status = self._lease.abandon()
+        crashes = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
+        if status is None or not os.WIFSIGNALED(status) or os.WTERMSIG(status) not in crashes:
+            raise SandboxFault(f"the cell died while starting ({error}, status {status})")
+        self.compile_error = "the compiler crashed"
+
+
+def _error_in(message: bytes) -> str:
+    """Return the compile error in the answer of a first process."""
+    try:
+        answer = json.loads(message)
+        line = answer["line"]
+        where = f" (line {line})" if isinstance(line, int) else ""
+        return printable(str(answer["compile_error"]))[:200] + where
+    except (ValueError, KeyError, TypeError):
+        raise SandboxFault("the cell answered nonsense") from None
+
+
+def _block(content: bytes) -> bytes:
+    return len(content).to_bytes(4, "big") + content
+
+
+def _receive_block(connection: socket.socket, limit: int) -> bytes:
+    size = int.from_bytes(_receive_exactly(connection, 4), "big")
+    if size > limit:
+        raise SandboxFault("the cell answered too much")
+    return _receive_exactly(connection, size)
+
+
+def _receive_exactly(connection: socket.socket, size: int) -> bytes:
+    content = b""
+    while len(content) < size:
+        part = connection.recv(size - len(content))
+        if not part:
+            raise ConnectionError("end of stream")
+        content += part
+    return content

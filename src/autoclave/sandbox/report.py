@@ -1,4 +1,4 @@
-"""From what a first process reports of a test, and what the judge saw of it meanwhile, to its `Outcome`."""
+"""Make the `Outcome` of a test from the report of its first process and the observations of the judge."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Observed:
     ended_by: Ended | None = None
     """The limit for which it was stopped."""
     is_cut_short: bool = False
-    """It was ended because nothing more is wanted of it."""
+    """The judge ended it early."""
     cpu_s: float = 0.0
     peak_mb: float = 0.0
     wait_s: float | None = None
 
 
 def report_of_death(wall_s: float) -> bytes:
-    """The report that a first process would give of a test whose memory was the end of both."""
+    """Return the report of a test whose memory use killed the first process too."""
     return _REPORT.pack(signal.SIGKILL, 0.0, 0.0, wall_s, 0) + bytes(_ACCOUNT_BYTES)
 
 
@@ -44,8 +44,8 @@ def outcome_of(
     """Return the outcome of the test that `meter` measures.
 
     Raises:
-        SandboxFault: its process could not be set up, the host refused what it asked for within its limits, or its
-            account names an unknown limit.
+        SandboxFault: its process could not be set up, the host refused a request within its limits, or its account
+            names an unknown limit.
     """
     status, user_s, system_s, wall_s, peak_kib = _REPORT.unpack_from(report)
     account = report[_REPORT.size :].rstrip(b"\0").decode("ascii", "replace")
@@ -81,7 +81,7 @@ def outcome_of(
 
 
 def _reason(limits: Limits, status: int, cpu_s: float, peak_mb: float, account: str, *, is_output_full: bool) -> Ended:
-    """Reason of the end of a test that was not stopped. Only for a failure the program's own account is read."""
+    """Return why a test that was not stopped ended. Reads the program's account only for a failure."""
     if cpu_s > limits.cpu_s:
         return Ended.CPU_TIME
     if peak_mb > limits.memory_mb:
@@ -94,5 +94,5 @@ def _reason(limits: Limits, status: int, cpu_s: float, peak_mb: float, account: 
 
 
 def printable(text: str) -> str:
-    """Part of a cell's own text that may stand in a message."""
+    """Return the text of a cell without unprintable characters, for messages."""
     return "".join(char if char.isprintable() else "?" for char in text)

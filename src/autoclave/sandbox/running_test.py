@@ -1,11 +1,12 @@
 """One test under way: read what it prints, carry its frames, and enforce every limit while it runs.
 
-The judge holds the far ends of the streams and reads them while the program runs, so a flood costs the program its life
-and the judge at most the cap. CPU time and memory are what the cell's meter reads outside of it; wall time is this
-process's clock. The first process of the cell is asked to end a test; if it does not, the whole cell is killed.
+The judge holds the far ends of the streams and reads them while the program runs, so a flood of output ends the program
+and costs the judge at most the cap. The cell's meter reads CPU time and memory from outside; wall time is this
+process's clock. To end a test, the judge sends an order to the first process of the cell; if that does not obey, it
+kills the whole cell.
 
-The wall limit is meant for a machine that is not busy: what a test had to wait for a core is added to it, and so is
-what this process came too late. Else neighbours would decide whether a program that sleeps is in time.
+The wall limit is meant for a machine that is not busy: the time that a test waited for a core is added to it, and the
+delays of this process. Else the load of the machine would decide whether a program that sleeps is in time.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from autoclave.sandbox.report import REPORT_BYTES, Observed, outcome_of, report_
 from autoclave.sandbox.streams import PIPE_BYTES, Printed, drain, read_some
 
 SHORT_TEST_MS = 10
-"""Until then what a program prints waits in the pipe."""
+"""Until then the output of a program stays in the pipe."""
 MAX_FILES = 4096
 """Limit of a test's scratch folder."""
 _STOP_TIMEOUT_S = 20.0
 _SAMPLE_INTERVAL_S = 0.05
 _PUNCTUAL_S = 0.02
-"""A sample that comes so much later than planned is on time."""
+"""A sample that is late by less is on time."""
 
 
 class TestedCell(Protocol):
@@ -43,7 +44,7 @@ class TestedCell(Protocol):
     meter: Meter
     connection: socket.socket
     is_dead: bool
-    """Its first process is gone; the next test needs a new one."""
+    """Its first process has ended; the next test needs a new one."""
 
 
 class RunningTest:
@@ -58,7 +59,7 @@ class RunningTest:
         report: bytes = b"",
         channel: socket.socket | None = None,
     ) -> None:
-        """Of the test that was started at `started`, `report` has come so far. Closes `streams` and `channel`."""
+        """`report` is the part received of a test that began at `started`. `close` closes `streams` and `channel`."""
         self.frames = bytearray()
         self.channel = channel
         self._cell = cell
@@ -80,7 +81,7 @@ class RunningTest:
             self._poll.register(channel, select.POLLIN)
 
     def watch_streams(self) -> None:
-        """From here on read what the program prints while it runs. A short test is over before, with one wake-up."""
+        """Read output from now on while the program runs. A short test ends before that, with one wake-up."""
         self._is_watching_streams = True
         for reader in (self._out, self._err):
             self._poll.register(reader.descriptor, select.POLLIN)
@@ -90,7 +91,7 @@ class RunningTest:
         return len(self._report) == REPORT_BYTES
 
     def send(self, content: bytes) -> None:
-        """Have the channel take `content`; what it does with it is up to the program."""
+        """Send `content` on the channel, as far as the program reads it."""
         self._sent = memoryview(content)
         if self.channel:
             with contextlib.suppress(OSError):  # mostly there is room, and nothing to wait for
@@ -110,7 +111,7 @@ class RunningTest:
         return outcome_of(self._report, self._observed, self._limits, self._cell.meter, *printed)
 
     def end(self) -> Outcome:
-        """Have it killed, whatever it does, and say how it went until then.
+        """Kill it and return its outcome.
 
         Raises:
             SandboxFault: the cell died, does not stop, or could not set up the process of the test.
@@ -121,7 +122,7 @@ class RunningTest:
         return self.finish()
 
     def advance(self, is_enough: Callable[[], bool]) -> None:
-        """Serve the streams and mind the limits until the test is over or `is_enough`.
+        """Serve the streams and enforce the limits until the test is over or `is_enough`.
 
         Raises:
             SandboxFault: the cell died or does not stop.
@@ -133,8 +134,8 @@ class RunningTest:
             if not events and not self._is_watching_streams:
                 self.watch_streams()
             if time.monotonic() >= min(self._next_sample, self._wall_deadline) and not self.is_over:
-                self._mind_limits()
-        while self.is_over and self.channel and self._take_frames():  # what the dead left in the socket
+                self._enforce_limits()
+        while self.is_over and self.channel and self._take_frames():  # frames that an ended program left in the socket
             pass
 
     def close(self) -> None:
@@ -181,7 +182,7 @@ class RunningTest:
             self._close_channel()
 
     def _take_frames(self) -> bool:
-        """Return whether there was something; an end of the stream closes the channel."""
+        """Read available frames; return False if there are none. The end of the stream closes the channel."""
         if self.channel is None or len(self.frames) > self._limits.output_bytes + PIPE_BYTES:
             return False
         try:
@@ -217,7 +218,7 @@ class RunningTest:
         self._report += content
 
     def _blame_death(self) -> None:
-        """The first process is gone: the test's doing when its memory cost that process its life, else ours."""
+        """Attribute the death of the first process to the test if that exceeded its memory, else raise a fault."""
         meter = self._cell.meter
         if not meter.is_memory_exceeded():
             if refusal := meter.refusal_of_host():
@@ -227,7 +228,7 @@ class RunningTest:
         self._observed.ended_by = self._observed.ended_by or Ended.MEMORY
         self._report = report_of_death(time.monotonic() - self._started)
 
-    def _mind_limits(self) -> None:
+    def _enforce_limits(self) -> None:
         now = time.monotonic()
         if self._stop_deadline is not None:
             if now > self._stop_deadline:
@@ -253,14 +254,14 @@ class RunningTest:
             self._meet_wall(now)
 
     def _meet_wall(self, now: float) -> None:
-        """Give back what the test had to wait for a core, or for us, up to the limit of that."""
+        """Give back the time that the test waited for a core or for this process, up to its limit."""
         given_back_s = min(self._observed.wait_s or 0.0, self._limits.most_given_back_s)
         self._wall_deadline = self._started + self._limits.wall_s + given_back_s
         if now >= self._wall_deadline:
             self._stop(Ended.WALL_TIME)
 
     def _stop(self, reason: Ended) -> None:
-        """Ask the first process to kill the test; the first reason counts."""
+        """Order the first process to kill the test; the first reason counts."""
         if self._observed.ended_by is not None:
             return
         self._observed.ended_by = reason
@@ -270,7 +271,7 @@ class RunningTest:
         self._stop_deadline = time.monotonic() + _STOP_TIMEOUT_S
         self._wall_deadline = self._stop_deadline
         if not self.is_over:
-            with contextlib.suppress(OSError):  # a cell that is gone shows when its report is missing
+            with contextlib.suppress(OSError):  # an ended cell shows as a missing report
                 self._cell.connection.send(b"K")
 
 
@@ -332,14 +333,14 @@ class _CappedReader:
         return self._num_cut > 0
 
     def read(self) -> bool:
-        """Take what there is now. False at the end of the stream."""
+        """Read available output. Return False at the end of the stream."""
         content = read_some(self.descriptor)
         if content:
             self._keep(Printed(content[: self._left], max(0, len(content) - self._left)))
         return content != b""
 
     def printed(self) -> Printed:
-        """All of it, now that the program is dead."""
+        """Return all output after the program has ended."""
         if not self.is_full:
             self._keep(drain(self.descriptor, self._left))
         return Printed(b"".join(self._parts), self._num_cut)

@@ -29,20 +29,20 @@ def is_compiled() -> bool:
 
 
 class Printed(NamedTuple):
-    """Output of a program on one stream, up to the cap, and how many bytes were read and thrown away above it."""
+    """Output of a program on one stream, up to the cap, and the number of bytes discarded above it."""
 
     content: bytes
     num_cut: int
 
 
 def start_test(connection: socket.socket, stdin: bytes, channel: int = -1) -> tuple[int, int]:
-    """Have the first process of a cell start a test that reads `stdin`. The descriptors to read its output from.
+    """Start a test that reads `stdin` in a cell. Return the descriptors of its two outputs.
 
     Standard input is a read-only file in memory. Not a pipe: the room in one shrinks when a user has many, and then
     writing to it would never end. `channel` is the test's end of a socket, or -1.
 
     Raises:
-        SandboxFault: the cell is gone, or the host lacks what this takes.
+        SandboxFault: the cell has ended, or the host is exhausted.
     """
     try:
         if _compiled:
@@ -58,7 +58,7 @@ def await_report(connection: socket.socket, size: int, timeout_ms: int) -> bytes
         return _compiled.await_report(connection.fileno(), size, timeout_ms)
     poll = select.poll()
     poll.register(connection, select.POLLIN)
-    with contextlib.suppress(OSError):  # whoever goes on waiting meets it again
+    with contextlib.suppress(OSError):  # the caller that waits next gets it again
         if poll.poll(timeout_ms):
             return connection.recv(size, socket.MSG_DONTWAIT)
     return b""

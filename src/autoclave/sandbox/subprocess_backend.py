@@ -1,7 +1,7 @@
 """The backend `subprocess`: level `open`. A program runs as the judging user, with limits and a folder to itself.
 
-For hosts where nothing else works and for programs that you trust. It can read and change what you can, and nobody
-would notice: use it for nothing that a model wrote.
+For hosts where nothing else works and for programs that you trust. A program can read and change whatever you can,
+unnoticed: do not use it for programs that a model wrote.
 """
 
 from __future__ import annotations

@@ -20,8 +20,7 @@ from autoclave.sandbox.guest.leftovers import empty_folder
 from autoclave.sandbox.host import check_landlock, may_change_user
 from autoclave.sandbox.interface import Profile
 from autoclave.sandbox.launch import Meter, Usage
-from autoclave.sandbox.namespace.identity import Identity, new_identity
-from autoclave.sandbox.namespace.launch import NamespaceZygote
+from autoclave.sandbox.namespace.launch import Identity, NamespaceZygote, new_identity
 from autoclave.sandbox.namespace.root import RootPlan, base_interpreter, root_plan
 from autoclave.sandbox.watch import descendants
 from autoclave.sandbox.zygote_process import ZygoteProcess
@@ -71,10 +70,10 @@ class RestrictedLauncher(OpenLauncher):
     level: Level = "restricted"
 
     def __init__(self) -> None:
-        """Look at the kernel.
+        """Check the kernel.
 
         Raises:
-            IsolationError: its Landlock is too old to keep a test from files, or, of the same user, from signals.
+            IsolationError: its Landlock cannot confine files, or signals where tests share the user.
         """
         super().__init__()
         check = check_landlock()
@@ -91,7 +90,7 @@ class RestrictedLauncher(OpenLauncher):
 
 
 class UnsealedZygote(NamespaceZygote):
-    """A zygote whose cells end by its own effort, and which has a folder on the host's disk."""
+    """A zygote that ends its cells itself, and has a folder on the host's disk."""
 
     def __init__(self, process: ZygoteProcess, plan: dict[str, Any], folder: str) -> None:
         super().__init__(process, plan, Identity("single"))
@@ -102,10 +101,10 @@ class UnsealedZygote(NamespaceZygote):
 
     def kill(self) -> None:
         with contextlib.suppress(OSError):
-            self.control.shutdown(2)  # it ends its cell and itself ...
+            self.control.shutdown(2)  # the zygote ends its cell and itself ...
         self._process.wait(_LEAVE_TIMEOUT_S)
         while self._process.is_running() and (left := list(descendants(self._process.pid))):
-            for pid in left:  # ... or is made to
+            for pid in left:  # ... or is killed
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         super().kill()
@@ -115,7 +114,7 @@ class UnsealedZygote(NamespaceZygote):
 
 
 class FolderMeter:
-    """Counts files as well. What is unlinked but still open is not seen; the limit of one file's size bounds it."""
+    """Counts files as well. Misses unlinked open files, which the limit of one file's size bounds."""
 
     def __init__(self, meter: Meter, folder: str) -> None:
         self._folder = folder
@@ -133,7 +132,7 @@ class FolderMeter:
 
 
 def folder_use(folder: str) -> tuple[float, int]:
-    """MiB and number of the files below. Where it gets too deep to follow, the number exceeds every limit."""
+    """Return MiB and number of the files below. In a folder too deep to follow, the number exceeds every limit."""
     num_bytes, num_files, waiting = 0, 0, [folder]
     while waiting and num_files < _COUNTED_FILES:
         try:
@@ -152,9 +151,7 @@ def folder_use(folder: str) -> tuple[float, int]:
 
 
 def _readable(root: RootPlan) -> tuple[list[str], list[str]]:
-    """Paths that may be read, and that may only be listed: the folders of which parts are hidden, since rules cannot
-    subtract.
-    """
+    """Return paths that may be read, and paths that may only be listed: folders with hidden parts."""
     readable: list[str] = []
     listed: list[str] = []
     for path in root.binds:

@@ -1,7 +1,7 @@
 """Current usage of the processes of a cell, read from the host's /proc: out of the program's reach.
 
-A look misses what came and went since the last one, what a parent let go unnoticed, and memory that no process maps at
-that moment. Control groups miss none of it (`cgroups/`); they need a host that permits them.
+A sample misses processes that started and ended since the last one, children that no parent waits for, and memory that
+no process maps at that moment. Control groups (`cgroups/`) miss nothing; they need a host that permits them.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from autoclave.sandbox.launch import TestUsage, Usage
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_LONGEST_LOOK_S = 0.05
-"""A look stands for so much time at most, also when the judge came late."""
+_MAX_SAMPLE_S = 0.05
+"""Most time that one sample stands for, also when the judge was late."""
 _UNCHARGED_S = 0.05
-"""Two clocks measure what has gone and what was charged for it; they may differ by so much."""
+"""Two clocks measure the time of ended processes and the time charged for them; they may differ by this."""
 _SHARED_ANONYMOUS = "/dev/zero (deleted)"
 HAS_DELAYS = Path("/proc/self/schedstat").exists()
 
 
 class ProcessMeter:
-    """Adds up the descendants of one process. Bounds nothing: what happens between two looks is not seen."""
+    """Adds up the descendants of one process. Bounds nothing, and misses what happens between two samples."""
 
     def __init__(self, first_process: Callable[[], int]) -> None:
         self._first_process = first_process
@@ -35,7 +35,7 @@ class ProcessMeter:
         self._hidden = HiddenTime()
 
     def begin_cell(self, limits: Limits) -> None:
-        """Nothing to do: the judge compares samples with the limits."""
+        """Do nothing: the judge compares samples with the limits."""
 
     def begin_test(self) -> None:
         self._delays = RunDelays()
@@ -47,12 +47,12 @@ class ProcessMeter:
             try:
                 stat = _stat_of(pid)
                 memory.add(pid)
-                self._delays.look_at(pid)
+                self._delays.sample(pid)
             except (OSError, LookupError, ValueError):
                 continue  # it ended meanwhile
             cpu_s += stat.own_s + stat.children_s
             seen.append(stat)
-        self._hidden.look_at(seen, time.monotonic())
+        self._hidden.sample(seen, time.monotonic())
         return Usage(max(cpu_s, self._hidden.seconds), memory.total_mb, len(seen), self._delays.seconds)
 
     def end_test(self, reaped_cpu_s: float) -> TestUsage:
@@ -69,16 +69,16 @@ class ProcessMeter:
 
 
 class RunDelays:
-    """Seconds that the threads of a test were ready but had to wait for a core, as the scheduler counts it.
+    """Seconds that the threads of a test were ready but waited for a core, as the scheduler counts them.
 
-    Of a thread that has ended the last look counts; one that came and went between two looks is not seen.
+    For an ended thread the last sample counts; one that started and ended between two samples is missed.
     """
 
     def __init__(self) -> None:
         self._last_ns: dict[str, int] = {}
         self._ended_ns = 0
 
-    def look_at(self, pid: int) -> None:
+    def sample(self, pid: int) -> None:
         """Take in the threads of one process.
 
         Raises:
@@ -100,40 +100,40 @@ class RunDelays:
 
 
 class HiddenTime:
-    """CPU time of a test's children that no process waits for: when they end, it is in no process's account.
+    """CPU time of a test's children that no process waits for: when they end, no process is charged for it.
 
-    That there are any is certain when processes that have gone had used more, as far as it was seen, than all waiting
-    parents were charged. Only then the time is estimated, from how often a look finds a process of the test running.
+    There are such children if ended processes had used more, as far as sampled, than all waiting parents were charged.
+    Only then the time is estimated, from the share of samples that find a process of the test running.
     """
 
     def __init__(self) -> None:
-        self._last_look: float | None = None
+        self._last_sample: float | None = None
         self._known: dict[tuple[int, int], float] = {}
         self._gone_s = 0.0
         self._has_lost_any = False
         self._busy_s = 0.0
 
-    def look_at(self, processes: Sequence[_Stat], now: float) -> None:
+    def sample(self, processes: Sequence[_Stat], now: float) -> None:
         """Take in all processes of the test at the time `now`, in seconds."""
         seen = {(process.pid, process.start): process.ran_s for process in processes}
         self._gone_s += sum(ran_s for process, ran_s in self._known.items() if process not in seen)
         self._known = seen
         charged_s = sum(process.children_s for process in processes)
         self._has_lost_any |= self._gone_s > charged_s * 1.05 + _UNCHARGED_S
-        since_s = _LONGEST_LOOK_S if self._last_look is None else min(now - self._last_look, _LONGEST_LOOK_S)
-        self._last_look = now
+        since_s = _MAX_SAMPLE_S if self._last_sample is None else min(now - self._last_sample, _MAX_SAMPLE_S)
+        self._last_sample = now
         self._busy_s += since_s * min(1.0, sum(process.share for process in processes if process.is_running))
 
     @property
     def seconds(self) -> float:
-        """CPU seconds so far, as if one core was used; 0 while all that was seen is in somebody's account."""
+        """CPU seconds so far, as if one core was used; 0 while all sampled time is charged to a process."""
         return self._busy_s if self._has_lost_any else 0.0
 
 
 class _Stat(NamedTuple):
     """A process: when it started, in ticks; CPU seconds of its own and of the children it waited for.
 
-    `ran_s` is the time of its first thread alone, but exact. `share` is how much of the time that this thread was ready
+    `ran_s` is the time of its first thread alone, but exact. `share` is the part of this thread's ready time in which
     it had a core.
     """
 
@@ -170,7 +170,7 @@ def _delay_ns(pid: int, task: str) -> int | None:
 
 
 def descendants(root: int) -> Iterator[int]:
-    """All processes below `root`, itself excluded, as far as one look can tell."""
+    """Yield all processes below `root`, itself excluded, as far as one sample shows."""
     waiting = [root]
     while waiting:
         try:

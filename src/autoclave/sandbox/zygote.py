@@ -1,7 +1,7 @@
 """The judge's end of a zygote: start it, give it its ids, have it make cells, and end it.
 
-A zygote serves one cell at a time. Whatever it or a cell answers is parsed as JSON of known shape and never believed
-beyond that; silence and nonsense are `SandboxFault`.
+A zygote serves one cell at a time. Answers of zygotes and cells are untrusted JSON of known shape; a missing or
+malformed answer is a `SandboxFault`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Zygote:
 
         Raises:
             HostError: the packages or the preamble of the profile do not work in a cell.
-            SandboxFault: it did not come up; the message says at which step.
+            SandboxFault: it did not start; the message names the step.
         """
         self.profile = profile
         self._launched = launched
@@ -64,12 +64,12 @@ class Zygote:
             raise SandboxFault(f"zygote answered {answer}")
 
     def open(self, runner: Runner, message: bytes) -> tuple[socket.socket, int]:
-        """Have a cell made. The socket to its first process, and how much of `message` to it is already under way.
+        """Have a cell made. Return the socket to its first process, and how many bytes of `message` are sent.
 
-        Nothing is waited for: the cell begins to work while its number is still on the way here.
+        Does not wait: the cell begins to work before its process number arrives here.
 
         Raises:
-            SandboxFault: the zygote is gone.
+            SandboxFault: the zygote has ended.
         """
         number = self._number_of(runner)
         with named_faults("no cell can be made"):
@@ -86,36 +86,36 @@ class Zygote:
         return ours, num_sent
 
     def meter(self) -> Meter:
-        """Measures the cell that is opened next; zygote and cell are settled.
+        """Return the meter of the cell that is opened next.
 
         Raises:
-            SandboxFault: by its methods, when the zygote could not make the cell.
+            SandboxFault: by methods of the meter, if the zygote could not make the cell.
         """
         return self._launched.meter(self.first_process)
 
     def close_cell(self) -> None:
-        """Have the open cell killed with all its processes. Not waited for; the next cell is made after that.
+        """Kill the open cell with all its processes. Does not wait; the next cell is made after that.
 
         Raises:
-            SandboxFault: the zygote is gone, and with it the cell.
+            SandboxFault: the zygote has ended, and with it the cell.
         """
         self._send(b"C")
         self._is_closing = True
 
     def wait_status(self) -> int | None:
-        """The wait status of the first process of the cell that was closed last.
+        """Return the wait status of the first process of the cell that was closed last.
 
         Raises:
-            SandboxFault: the zygote is gone, and with it the cell.
+            SandboxFault: the zygote has ended, and with it the cell.
         """
         self.settle()
         return self._status
 
     def first_process(self) -> int:
-        """The number of the first process of the cell that was opened last, as the zygote counts.
+        """Return the process number, inside of the zygote's namespace, of the first process of the last opened cell.
 
         Raises:
-            SandboxFault: the zygote could not make the cell, or is gone.
+            SandboxFault: the zygote could not make the cell, or has ended.
         """
         if self._pid is None:
             pid = self._answer_number()
@@ -125,10 +125,10 @@ class Zygote:
         return self._pid
 
     def settle(self) -> None:
-        """Wait until the cell that was closed last is gone.
+        """Wait until the cell that was closed last has ended.
 
         Raises:
-            SandboxFault: the zygote is gone.
+            SandboxFault: the zygote has ended.
         """
         if self._is_closing:
             self._is_closing = False
@@ -140,12 +140,12 @@ class Zygote:
         self._launched.kill()
 
     def _number_of(self, runner: Runner) -> int:
-        """Under which number the zygote knows `runner`."""
+        """Return the zygote's number of `runner`, after sending it if need be."""
         if runner.name not in self._runners:
             is_warmed = runner.is_warmed and self.profile.is_warmed
             self._send(b"R%d" % is_warmed + runner.source.encode())
             if error := self._answer()["error"]:
-                _log.warning("tests by runner %r are slower than need be: its warm-up failed: %s", runner.name, error)
+                _log.warning("tests by runner %r are slower: its warm-up failed: %s", runner.name, error)
             self._runners.append(runner.name)
         return self._runners.index(runner.name)
 

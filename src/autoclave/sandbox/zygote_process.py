@@ -25,7 +25,7 @@ class ZygoteProcess:
         """Start it.
 
         Raises:
-            SandboxFault: it cannot be started; what the host lacks is named.
+            SandboxFault: it cannot be started; the message names the missing resource.
         """
         with named_faults("a zygote cannot be started"):
             self._group = Group(place) if place.is_usable else None
@@ -46,11 +46,11 @@ class ZygoteProcess:
         return self._process.pid
 
     def meter(self, first_process: Callable[[], int]) -> Meter:
-        """Measures the cell with this first process."""
+        """Return the meter of the cell with this first process."""
         return GroupMeter(self._group, first_process) if self._group else ProcessMeter(first_process)
 
     def last_words(self) -> str:
-        """The end of what it printed while starting, once it has ended."""
+        """Return the last line that it printed, once it has ended."""
         if self._group and self._group.processes and (refusal := self._group.processes.refusal_of_host(0)):
             return refusal
         with contextlib.suppress(subprocess.TimeoutExpired, OSError, ValueError):
@@ -65,7 +65,7 @@ class ZygoteProcess:
         return self._process.poll() is None
 
     def wait(self, timeout_s: float) -> None:
-        """Give it time to end by itself."""
+        """Wait until it ends by itself, at most `timeout_s`."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)
 
@@ -84,13 +84,13 @@ class ZygoteProcess:
 
 
 def _start(executable: str, use_compiled: bool) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """The process, with a pipe for all that it prints, and the socket."""
+    """Return the process, with a pipe for its output, and the socket."""
     with contextlib.ExitStack() as opened, contextlib.ExitStack() as kept:
         # Made here: where descriptors run out, Popen of Python 3.11 does not close those it made before.
         quiet = opened.enter_context(open(os.devnull, "r+b", buffering=0))
         reader, writer = os.pipe2(os.O_CLOEXEC)
         opened.callback(os.close, writer)
-        words = kept.enter_context(open(reader, "rb", buffering=0))
+        printed = kept.enter_context(open(reader, "rb", buffering=0))
         control, theirs = (kept.enter_context(end) for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         process = subprocess.Popen(
             guest_command(executable, "zygote", str(theirs.fileno()), use_compiled=use_compiled),
@@ -102,7 +102,7 @@ def _start(executable: str, use_compiled: bool) -> tuple[subprocess.Popen[bytes]
             pass_fds=[theirs.fileno()],
             start_new_session=True,
         )
-        process.stderr = words
+        process.stderr = printed
         theirs.close()
         kept.pop_all()
     return process, control

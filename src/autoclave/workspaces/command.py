@@ -1,27 +1,27 @@
-"""Run a command over a folder, sealed, so that what it writes there can be looked at before anybody else sees it.
+"""Run a command over a folder, sealed, so that its changes can be inspected before they reach the folder.
 
 Theory of operation. There are four processes:
 
-    ours            reads the output, watches the limits, serves the listening socket if there is one
-      keeper        exec'ed as a bare interpreter, leaves the host: user, mount, net, ipc, uts, cgroup and (for its
-        |           child) process namespaces; waits
-        +- first    process 1 of the namespace: builds a read-only root of what a command needs of the host, puts an
-             |      overlay on the place of the folder, pivots, starts the command, kills and reaps what it left
+    this process    reads the output, enforces the limits, serves the listening socket if there is one
+      keeper        exec'ed as a bare interpreter; unshares user, mount, net, ipc, uts, cgroup and (for its child)
+        |           process namespaces; waits
+        +- first    process 1 of the namespace: builds a read-only root of the parts of the host that a command needs,
+             |      mounts an overlay in place of the folder, pivots, starts the command, kills and reaps its processes
              +- command   own session, resource limits, no_new_privs, seccomp; no capability, or, for root, those that
-                          files need, which reach no further than the file systems that are there
+                          files need, which apply to the file systems of the namespace only
 
-The folder of the host is the lower layer of the overlay and is never written to; the upper folder, on the host too, has
-what the command changed. The root has /usr and its kin, the interpreter, a small /etc, devices without state, /tmp and
-/dev/shm of limited size, and of /proc what tells of processes. The network is empty; on request there is one socket on
-its loopback interface that listens, made inside and handed out to us: the only way out, and we are at its other end.
+The folder of the host is the lower layer of the overlay and is never written to; the upper folder, also on the
+host, holds the changes of the command. The root has /usr and its kin, the interpreter, a small /etc, devices without
+state, /tmp, /dev/shm and a home of limited size, and the process part of /proc. The network is empty; on request one
+socket listens on its loopback interface, made inside and passed to this process: the only way out of the cell.
 
-Ids. An ordinary user keeps the own id and has no other. For root all ids stay as they are, so that files get the owners
-that they would get. That is no more than the command could do in the folder anyway: everything else is mounted
-read-only or is the cell's own, settings of the kernel are not in /proc, devices cannot be made, and no process, socket,
-key or handle of the host can be named.
+Ids. An ordinary user keeps the own id. For root all ids stay as they are, so that files get the owners that they would
+get on the host. The command could do no more in the folder anyway: everything else is mounted read-only or belongs to
+the cell, /proc has no kernel settings, devices cannot be made, and no process, socket, key or handle of the host can be
+named.
 
-Who kills whom. A limit: we kill the first process by its descriptor, and the kernel everything below it. If we die, the
-keeper is killed by the kernel, and with it the first process. Mounts end with the namespace.
+Termination. At a limit, this process kills the first process by its descriptor, and the kernel kills everything below
+it. If this process dies, the kernel kills the keeper, and with it the first process. Mounts end with the namespace.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ import errno
 import json
 import os
 import resource
-import selectors
 import signal
 import socket
 import subprocess
@@ -44,14 +43,15 @@ from typing import Any, Literal
 
 from autoclave.core import IsolationError, Outcome, SandboxFault
 from autoclave.core.outcome import Ended
-from autoclave.sandbox.bootstrap import FOLDER, guest_command, guest_environment
+from autoclave.sandbox.bootstrap import FOLDER, guest_command, guest_environment, require_current_parts
 from autoclave.sandbox.cgroups import Group, find_place
 from autoclave.sandbox.exhaustion import named_faults
 from autoclave.sandbox.namespace.root import base_interpreter, root_plan
+from autoclave.workspaces.streams import CommandStreams
 
 _GUEST = Path(__file__).parent / "guest" / "command.py"
-PLACE = "/work"
-"""Path at which a command finds the folder."""
+HOME = "/.home"
+"""Home of a command: an empty folder of its own, in memory."""
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _OF_ETC = (
@@ -66,19 +66,18 @@ _LINKS = (
 )
 _SCRATCH = ("/mnt", "/media", "/srv", "/run", "/opt", "/tmp", "/var", "/home")
 _FILE_CAPABILITIES = (0, 1, 3, 4)
-"""CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID: what root needs to act on files of others as it would."""
-_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/tmp", "LANG": "C.UTF-8", "TZ": "UTC"}
-_LOOK_S = 0.05
+"""CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID: root needs them to act on files of other users."""
+_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": HOME, "LANG": "C.UTF-8", "TZ": "UTC"}
+_POLL_S = 0.05
 _START_TIMEOUT_S = 60.0
 _NOT_FOUND = 127
-_PIECE = 1 << 16
-_LONGEST = 2000
-"""Bytes of a path that are given to the kernel at once: it takes 4096."""
+_MAX_PATH_BYTES = 2000
+"""Bytes of a path passed to the kernel at once; its limit is 4096."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLimits:
-    """Limits of a command, with all processes that it starts. `disk_mb`: of what it writes to the folder."""
+    """Limits of a command with all processes that it starts. `disk_mb` limits its writes to the folder."""
 
     wall_s: float = 60.0
     cpu_s: float = 60.0
@@ -96,16 +95,15 @@ class SealedCommand:
 
     Attributes:
         argv: program and arguments; the program is looked for in PATH of the environment.
-        tree: the folder of the host that it sees at `/work`.
-        layers: a folder of ours with the empty folders `upper` and `work`, not below `tree`; what the command changes
-            gets into `upper`. With the method `copy`, `upper` is a copy of the tree, which the command works on.
-        tree_inode: device and inode number of what has to be at `tree` still; None: whatever is there.
+        tree: the folder of the host, which it sees at the same absolute path.
+        layers: a folder with the empty folders `upper` and `work`, not below `tree`; the changes of the command go into
+            `upper`. With the method `copy`, `upper` is a copy of the tree, which the command works on.
+        tree_inode: device and inode number that `tree` must still have; None accepts any.
         method: `overlay`, or `copy` where the host cannot stack folders; see `overlay_problem`.
-        folder: where it starts, below the tree.
-        environment: beyond a plain one; nothing is inherited.
-        read_only: paths of the tree that it can read only.
-        shown: other folders and files of the host that it sees read-only, each with the path that it has there.
-        listens: whether to hand out a socket that listens at `port` on its loopback interface.
+        environment: variables added to a minimal environment; nothing is inherited.
+        hidden: files of the tree, without links on the way, that it can neither read nor change: it sees sockets there.
+        shown: other folders and files of the host that it sees read-only, each with its path inside.
+        listens: whether to make a socket that listens at `port` on its loopback interface.
     """
 
     argv: tuple[str, ...]
@@ -113,10 +111,9 @@ class SealedCommand:
     layers: Path
     tree_inode: tuple[int, int] | None = None
     method: Literal["overlay", "copy"] = "overlay"
-    folder: str = ""
     stdin: bytes = b""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
-    read_only: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
     shown: tuple[tuple[str, str], ...] = ()
     listens: bool = False
     port: int = 3128
@@ -127,34 +124,36 @@ def run_command(
     limits: CommandLimits | None = None,
     serve: Callable[[socket.socket], contextlib.AbstractContextManager[Any]] | None = None,
 ) -> Outcome:
-    """Run a command to its end, or to a limit. When this returns, no process of it is left.
+    """Run a command to its end, or to a limit. No process of it is left when this returns.
 
-    `serve` is given the listening socket of `command.listens`; what it returns is entered for the length of the run.
-    `Outcome.detail` names what the host would not let the cell have.
+    `serve` gets the listening socket of `command.listens` and returns a context manager for the run. `Outcome.detail`
+    names parts that the host refused to the cell, and the limit of open files if the command fails by it.
 
     Raises:
+        HostError: a compiled part of this checkout is older than its source.
         IsolationError: the host refuses namespaces.
         SandboxFault: the cell could not be made.
     """
+    require_current_parts()
     limits = limits or CommandLimits()
     with contextlib.ExitStack() as opened:
         cell = _Cell(command, limits)
         opened.callback(cell.close)
-        door = cell.start()
-        if door is not None and serve is not None:
-            opened.enter_context(door)
-            opened.enter_context(serve(door))
+        listener = cell.start()
+        if listener is not None and serve is not None:
+            opened.enter_context(listener)
+            opened.enter_context(serve(listener))
         cell.go()
         return cell.watch()
 
 
 def python_executable() -> str:
-    """The interpreter that commands find, outside of any virtual environment."""
+    """Return the interpreter that commands find, outside of any virtual environment."""
     return base_interpreter()
 
 
 def overlay_problem(folder: Path) -> str:
-    """Reason for which commands cannot have a layer whose upper folder is in `folder`; empty when they can. Tries it.
+    """Return why commands cannot have an overlay with its upper folder in `folder`; empty if they can. Runs one.
 
     Raises:
         IsolationError: the host refuses namespaces.
@@ -193,15 +192,14 @@ class _Cell:
         self._link.settimeout(_START_TIMEOUT_S)
 
     def start(self) -> socket.socket | None:
-        """Build the cell; the socket that listens in it, if there is to be one."""
+        """Build the cell; return its listening socket, if the command has one."""
         if self._group:
             self._group.take_in(self._process.pid)
             self._group.memory.limit(self._group.memory.now() + (self._limits.memory_mb << 20))
             if self._group.processes:
                 self._group.processes.limit(self._limits.processes + 2)
         self._send(self._plan())
-        asked = self._receive()
-        _write_id_maps(int(asked["ids"]))
+        _write_id_maps(int(self._receive()["ids"]))
         self._send({})
         self._first = os.pidfd_open(int(self._receive()["first"]))
         self._send({})
@@ -213,28 +211,28 @@ class _Cell:
         return socket.socket(fileno=descriptors[0])
 
     def go(self) -> None:
-        """Have the command start, where that waits for us."""
+        """Start the command, if the listening socket has delayed it."""
         if self._command.listens:
             self._send({})
 
     def watch(self) -> Outcome:
-        """Serve its streams, look at the limits, and say how it ended."""
+        """Serve its streams, enforce the limits, and return the outcome."""
         began = time.monotonic()
-        streams = _Streams(self._process, self._command.stdin, self._limits.output_bytes)
+        streams = CommandStreams(self._process, self._command.stdin, self._limits.output_bytes)
         ended: Ended | None = None
-        looks = self._looks(began)
+        exceeded = self._exceeded_limits(began)
         self._link.settimeout(None)
-        streams.also(self._link)
+        streams.watch(self._link)
         while not streams.is_reported:
-            streams.turn(_LOOK_S)
-            if ended is None and (ended := next(looks) or (Ended.OUTPUT if streams.is_over else None)):
+            streams.transfer(_POLL_S)
+            if ended is None and (ended := next(exceeded) or (Ended.OUTPUT if streams.is_over_limit else None)):
                 self._kill()
         report = self._report()
         streams.drain()
         return self._outcome(report, ended, streams, time.monotonic() - began)
 
     def close(self) -> None:
-        """Kill what is left."""
+        """Kill remaining processes and free all descriptors."""
         self._kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
@@ -248,7 +246,7 @@ class _Cell:
         if self._group:
             self._group.remove()
 
-    # --- Inside -----------------------------------------------------------------------------------------------------
+    # --- Plan -----------------------------------------------------------------------------------------------------
 
     def _plan(self) -> dict[str, Any]:
         command, limits = self._command, self._limits
@@ -260,8 +258,10 @@ class _Cell:
         binds = [*system, *own, *_DEVICES, *(path for path in _OF_ETC if os.path.exists(path))]
         pairs = [*((path, path) for path in dict.fromkeys(binds)), *command.shown]
         sources = [*(source for source, _ in pairs), str(command.tree.resolve()), str(command.layers.resolve())]
-        number = os.geteuid()
-        account = f"root:x:0:0:root:/tmp:/bin/sh\nuser:x:{number or 1000}:{os.getegid() or 1000}:user:/tmp:/bin/sh\n"
+        number, tree = os.geteuid(), str(command.tree.resolve())
+        account = (
+            f"root:x:0:0:root:{HOME}:/bin/sh\nuser:x:{number or 1000}:{os.getegid() or 1000}:user:{HOME}:/bin/sh\n"
+        )
         groups = f"root:x:0:\nuser:x:{os.getegid() or 1000}:\n"
         return {
             "scratch": _scratch(sources),
@@ -275,17 +275,17 @@ class _Cell:
                 "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
                 "/etc/resolv.conf": "",
             },
-            "place": PLACE,
+            "place": tree,
+            "scratch_folders": ["/tmp", "/dev/shm", HOME],
             "method": command.method,
-            "lower": str(command.tree.resolve()),
+            "lower": tree,
             "lower_inode": command.tree_inode,
             "layers": str(command.layers.resolve()),
-            "read_only": list(command.read_only),
+            "hidden": list(command.hidden),
             "scratch_bytes": limits.scratch_mb << 20,
             "scratch_files": 1 << 17,
             "listens": command.listens,
             "port": command.port,
-            "folder": f"{PLACE}/{command.folder}" if command.folder else PLACE,
             "argv": list(command.argv),
             "environment": {**_ENVIRONMENT, **command.environment},
             "capabilities": list(_FILE_CAPABILITIES) if number == 0 else [],
@@ -298,14 +298,14 @@ class _Cell:
         yield resource.RLIMIT_CPU, int(limits.cpu_s) + 1
         yield resource.RLIMIT_FSIZE, limits.disk_mb << 20
         yield resource.RLIMIT_NOFILE, limits.open_files
-        if os.geteuid():  # of root the kernel does not count them
+        if os.geteuid():  # the kernel does not count those of root
             yield resource.RLIMIT_NPROC, limits.processes
         if not self._group:
             yield resource.RLIMIT_AS, limits.memory_mb << 20
 
-    def _looks(self, began: float) -> Iterator[Ended | None]:
-        """Yield the limit that is exceeded now, time after time."""
-        limits, pause_s, next_look = self._limits, 4 * _LOOK_S, began
+    def _exceeded_limits(self, began: float) -> Iterator[Ended | None]:
+        """Yield, each time, the limit that is exceeded now, or None."""
+        limits, pause_s, next_scan = self._limits, 4 * _POLL_S, began
         upper = self._command.layers / "upper"
         while True:
             now = time.monotonic()
@@ -313,16 +313,16 @@ class _Cell:
                 yield Ended.WALL_TIME
             elif self._group and self._group.cpu.seconds() > limits.cpu_s:
                 yield Ended.CPU_TIME
-            elif now >= next_look:
-                next_look = now + pause_s
+            elif now >= next_scan:
+                next_scan = now + pause_s
                 yield (
                     Ended.DISK if self._command.method == "overlay" and _size_of(upper) > limits.disk_mb << 20 else None
                 )
-                pause_s = max(pause_s, 10 * (time.monotonic() - now))  # looking takes a tenth of the time
+                pause_s = max(pause_s, 10 * (time.monotonic() - now))  # scans take a tenth of the time
             else:
                 yield None
 
-    def _outcome(self, report: dict[str, Any], ended: Ended | None, streams: _Streams, wall_s: float) -> Outcome:
+    def _outcome(self, report: dict[str, Any], ended: Ended | None, streams: CommandStreams, wall_s: float) -> Outcome:
         if ended is None and self._is_out_of_memory():
             ended = Ended.MEMORY
         if ended is None and self._command.method == "overlay":
@@ -349,8 +349,13 @@ class _Cell:
             cpu_s=cpu_s,
             wall_s=wall_s,
             memory_mb=peak / 2**20 if peak else float(report.get("peak_mb", 0.0)),
-            detail="; ".join(report.get("notes", ())),
+            detail="; ".join([*report.get("notes", ()), *self._open_files_note(code, bytes(stderr))]),
         )
+
+    def _open_files_note(self, code: int | None, stderr: bytes) -> list[str]:
+        """Return the limit of open files for a command that fails with EMFILE, as far as its messages tell."""
+        is_reached = bool(code) and os.strerror(errno.EMFILE).encode() in stderr
+        return [f"limit of open files reached: open_files = {self._limits.open_files}"] if is_reached else []
 
     def _is_out_of_memory(self) -> bool:
         return self._group is not None and self._group.memory.num_kills() > 0 and self._group.memory.num_hits() > 0
@@ -366,7 +371,7 @@ class _Cell:
         if self._first >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._first, signal.SIGKILL)
-            self._process.wait()  # for the keeper, who waits for all
+            self._process.wait()  # the keeper waits for all
         elif self._process.poll() is None:
             self._process.kill()
 
@@ -381,7 +386,7 @@ class _Cell:
         return self._rest(b"")
 
     def _rest(self, content: bytes) -> dict[str, Any]:
-        """The message that begins with `content`."""
+        """Receive the rest of a message that begins with `content`."""
         try:
             content += self._read(4 - len(content)) if len(content) < 4 else b""
             length = int.from_bytes(content[:4], "big")
@@ -403,88 +408,14 @@ class _Cell:
         return content
 
     def _fault(self, answer: dict[str, Any]) -> SandboxFault | IsolationError:
-        words = str(answer.get("fault", "it ended without a word"))
-        if answer.get("errno") in (errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EUSERS) and "unshare" in words:
-            return IsolationError(f"this host refuses namespaces ({words}). Fix: `autoclave doctor` names it")
-        return SandboxFault(f"the cell of a command cannot be made: {words}")
-
-
-class _Streams:
-    """The three streams of a command, without waiting for any of them."""
-
-    def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, most_bytes: int) -> None:
-        self.printed = {"stdout": bytearray(), "stderr": bytearray()}
-        self.cut = {"stdout": 0, "stderr": 0}
-        self.is_reported = False
-        self._most, self._rest = most_bytes, memoryview(stdin)
-        self._selector = selectors.DefaultSelector()
-        for name in ("stdout", "stderr", "stdin"):
-            stream = getattr(process, name)
-            os.set_blocking(stream.fileno(), False)
-            event = selectors.EVENT_WRITE if name == "stdin" else selectors.EVENT_READ
-            self._selector.register(stream, event, name)
-        self._stdin = process.stdin
-        if not stdin:
-            self._end_stdin()
-
-    @property
-    def is_over(self) -> bool:
-        """True if more came than is kept."""
-        return any(self.cut.values())
-
-    def also(self, link: socket.socket) -> None:
-        """Have `is_reported` become true when there is something to read from `link`."""
-        self._selector.register(link, selectors.EVENT_READ, "link")
-
-    def turn(self, timeout_s: float) -> None:
-        """Move what can be moved."""
-        for key, _ in self._selector.select(timeout_s):
-            if key.data == "link":
-                self.is_reported = True
-            elif key.data == "stdin":
-                self._feed()
-            else:
-                self._take(key.fileobj, key.data)
-
-    def drain(self) -> None:
-        """Read what is still in the pipes, of which nobody is left to write."""
-        while any(key.data in self.printed for key in list(self._selector.get_map().values())):
-            before = len(self._selector.get_map())
-            self.turn(0.0)
-            if not self._selector.select(0.0) and len(self._selector.get_map()) == before:
-                break
-        self._selector.close()
-
-    def _take(self, stream: Any, name: str) -> None:
-        try:
-            piece = os.read(stream.fileno(), _PIECE)
-        except BlockingIOError:
-            return
-        if not piece:
-            self._selector.unregister(stream)
-            return
-        room = self._most - len(self.printed[name])
-        self.printed[name] += piece[:room]
-        self.cut[name] += max(0, len(piece) - room)
-
-    def _feed(self) -> None:
-        try:
-            self._rest = self._rest[os.write(self._stdin.fileno(), self._rest[:_PIECE]) :]  # pyright: ignore
-        except BlockingIOError:
-            return
-        except BrokenPipeError:
-            self._rest = memoryview(b"")
-        if not self._rest:
-            self._end_stdin()
-
-    def _end_stdin(self) -> None:
-        assert self._stdin is not None
-        self._selector.unregister(self._stdin)
-        self._stdin.close()
+        reason = str(answer.get("fault", "it ended without a message"))
+        if answer.get("errno") in (errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EUSERS) and "unshare" in reason:
+            return IsolationError(f"this host refuses namespaces ({reason}). Fix: `autoclave doctor` names it")
+        return SandboxFault(f"the cell of a command cannot be made: {reason}")
 
 
 def _write_id_maps(pid: int) -> None:
-    """Have ids mean the same in the user namespace of a process as here: all of them for root, else the own."""
+    """Map ids of the user namespace of a process to themselves: all of them for root, else the own."""
     try:
         if os.geteuid() == 0:
             for name in ("uid_map", "gid_map"):
@@ -500,7 +431,7 @@ def _write_id_maps(pid: int) -> None:
 
 
 def _scratch(sources: Sequence[str]) -> str:
-    """A folder of the host on which the root can be assembled without hiding what goes into it."""
+    """Return a folder of the host where the root can be assembled without hiding a source of it."""
     for path in _SCRATCH:
         is_free = not any(source == path or source.startswith(f"{path}/") for source in sources)
         if is_free and Path(path).is_dir():
@@ -509,7 +440,7 @@ def _scratch(sources: Sequence[str]) -> str:
 
 
 def _size_of(folder: Path) -> int:
-    """Bytes on disk of all files below."""
+    """Return the bytes on disk of all files below."""
     total, waiting = 0, [""]
     with contextlib.suppress(OSError), _descriptor(str(folder), None) as top:
         while waiting:
@@ -525,11 +456,11 @@ def _size_of(folder: Path) -> int:
 
 @contextlib.contextmanager
 def _descriptor_below(top: int, path: str) -> Generator[int]:
-    """A folder below another, whose path may be longer than a path may be: it is walked in pieces."""
+    """Open a folder below another. Walks in pieces, since the path may be longer than the kernel takes."""
     with contextlib.ExitStack() as opened:
         place = opened.enter_context(_descriptor(".", top))
         while path:
-            end = len(path) if len(path) < _LONGEST else path.rindex("/", 0, _LONGEST) + 1
+            end = len(path) if len(path) < _MAX_PATH_BYTES else path.rindex("/", 0, _MAX_PATH_BYTES) + 1
             with contextlib.ExitStack() as opening:
                 place = opening.enter_context(_descriptor(path[:end], place))
                 opened.close()

@@ -1,10 +1,10 @@
-"""A check decides in two cells what it decides in one process of plain CPython, but for what the pages list."""
+"""A check decides in two cells as in one process of plain CPython, except for the documented differences."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.judge.checks.border_cases import CAUGHT, DOCUMENTED, IMPORTS, PREAMBLE, Maker
+from tests.judge.checks.marshalling_cases import CAUGHT, DOCUMENTED, IMPORTS, PREAMBLE, Maker
 from tests.judge.checks.two_cells import REFUSED, outcomes_in_one_process, outcomes_in_two_cells
 
 pytest.importorskip("numpy")

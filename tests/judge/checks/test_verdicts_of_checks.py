@@ -35,7 +35,9 @@ UNIT_TEST = "import unittest\nclass T(unittest.TestCase):\n    def test_two(self
         ("def f(x):\n    a = []\n    for _ in range(10**4): a = [a]\n    return a", "runtime_error", "TypeError"),
     ],
 )
-def test_the_end_of_a_program_is_told_as_it_was(judged, check_problem, program: str, status: str, message: str | None):
+def test_the_verdict_reports_how_the_program_ended(
+    judged, check_problem, program: str, status: str, message: str | None
+):
     problem = check_problem(CHECK, invocation="check(candidate)", time_limit_s=0.5)
     verdict = judged(problem, program)
     assert (verdict.status, verdict.fault) == (status, None)
@@ -58,7 +60,7 @@ def test_the_end_of_a_program_is_told_as_it_was(judged, check_problem, program: 
         ("assert abs(candidate(1) - 1) < 1e-6", "def f(x): return None", "wrong_answer"),
     ],
 )  # fmt: skip
-def test_exceptions_cross_by_name(checked, source: str, program: str, status: str):
+def test_exceptions_are_marshalled_by_name(checked, source: str, program: str, status: str):
     verdict = checked(source, program, preamble="class Known(Exception): pass")
     assert (verdict.status, verdict.fault) == (status, None)
 

@@ -26,7 +26,7 @@ import numpy
 content = open(sys.argv[1], "rb").read()
 class Test:
     main = types.ModuleType("__main__")
-    tell = staticmethod(lambda account: sys.stderr.write(account))
+    report = staticmethod(lambda account: sys.stderr.write(account))
 Test.main.__dict__["__builtins__"] = builtins
 runner = {"__name__": "runner"}
 exec(compile(open(sys.argv[2]).read(), "runner.py", "exec"), runner)
@@ -45,7 +45,7 @@ def recorded(number, make, probe):
         file.write(f"{number} {outcome!a}\\n")
 """
 REFUSED = "refused"
-"""The outcome of a case that ended the check: what the program returned does not cross."""
+"""The outcome of a case that ended the check: the result of the program cannot be marshalled."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def outcomes_in_two_cells(preamble: str, imports: str, cases: list[Case]) -> lis
 
 
 def outcomes_in_one_process(preamble: str, imports: str, cases: list[Case], documented: str) -> list[str]:
-    """The same without a border; `documented` defines `carried(value)`: what the pages say becomes of a value."""
+    """The same in one process; `documented` defines `carried(value)`, which applies the documented differences."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "outcomes")
         probes = _probes(cases, "carried(make({0}))", str(path))

@@ -19,7 +19,7 @@ def kind_of(problem: Problem, environments: Environments) -> TestKind:
 
     Raises:
         InputError: this judge cannot run them; the message names the problem and the field.
-        HostError: this host lacks what its profile or language needs.
+        HostError: a requirement of its profile or language is missing on this host.
     """
     checker, tests = checker_of(problem), problem.tests
     if isinstance(tests, StdinTests):

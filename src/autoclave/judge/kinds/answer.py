@@ -1,10 +1,10 @@
 """A final answer compared with the expected one; no program runs.
 
-Mathematics and values are compared in a cell of our own, because what parses them is large and the text is hostile;
-two plain integers need no parser and no cell.
-The cell holds nothing between two answers: it gets the expected one and the answer for each comparison, which is a
-process of its own, and gives back one word. It stays open for the next answer (`SpareCells`). Who is to blame is
-decided by order: what happens before the answer is shown is no failure of the answer.
+Mathematics and values are compared in a cell, because their parsers are large and the text is hostile; two plain
+integers need neither parser nor cell.
+The cell keeps nothing between two answers: each comparison is a process of its own, gets the expected answer and the
+answer, and returns one word. The cell stays open for the next answer (`SpareCells`). The order decides the cause of a
+failure: one that happens before the cell receives the answer is not a failure of the answer.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Self
 
 from autoclave.core import AnswerTests, Ended, HostError, InputError, Outcome, Problem, Program, SandboxFault, Status
 from autoclave.judge.kinds.interface import Judgement, Trial
-from autoclave.judge.mathematics import mathematics_profile
 from autoclave.judge.messages import failure_of
-from autoclave.judge.profiles import ANSWER_CHECKER, PROFILES
+from autoclave.judge.profiles import ANSWER_CHECKER, PROFILES, mathematics_profile
 from autoclave.judge.spare_cells import Held, SpareCells
 from autoclave.judge.special import refuse_interference, roomy
 from autoclave.sandbox import Cell, Limits, Profile, Sandbox
@@ -28,13 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _NO_CHECKER = "lcb"
-"""The default of problems: it is never asked here."""
+"""The default of problems, which has no effect on answers."""
 _LEAST_MEMORY_MB = 512
 _SMALL = 4096
 _SPELLING_FACTOR = 16
-"""An answer of more characters than the small size and so many times longer than what is expected is not read."""
+"""An answer of more characters than the small size and that many times longer than the expected one is not read."""
 _INTEGER = re.compile(r"-?[0-9]{1,15}")
-"""So short that reading it cannot take time."""
+"""Short enough to parse in no time."""
 _READY = b"ready"
 _WORDS = {
     b"true": (Status.ACCEPTED, ""),
@@ -44,13 +43,13 @@ _NOTHING_RAN = Outcome(Ended.EXITED, 0, None, b"", b"", 0, 0, 0.0, 0.0, 0.0)
 
 
 class AnswerKind:
-    """One test: the comparison. What is judged is the answer, in the place of a program."""
+    """One test: the comparison. The answer is judged in place of a program."""
 
     def __init__(self, problem: Problem, tests: AnswerTests, spare_cells: SpareCells) -> None:
-        """Nothing runs.
+        """Validate the tests. Runs nothing.
 
         Raises:
-            InputError: nothing is expected, it is no value though values are compared, or a checker is given as well.
+            InputError: the expected answer is blank or, for `value`, not a literal; or the problem has a checker.
             HostError: the library that compares mathematics is not installed.
         """
         self._problem_id = problem.id
@@ -126,7 +125,7 @@ class _ComparedTrial:
     compile_error: str | None = None
 
     def __init__(self, problem_id: str, cell: Cell, expected: str, answer: str, put_away: Callable[[], None]) -> None:
-        """The cell is closed in the end; but one that is as it was before is put away."""
+        """The trial ends by `put_away` if the cell is unchanged, else by closing the cell."""
         self._problem_id = problem_id
         self._cell = cell
         self._expected = expected
@@ -138,8 +137,8 @@ class _ComparedTrial:
         """Compare.
 
         Raises:
-            InputError: what is expected cannot be read, or not within the limits.
-            SandboxFault: the cell failed, or waited until its wall time was over.
+            InputError: the expected answer cannot be parsed, or not within the limits.
+            SandboxFault: the cell failed, or used up its wall time.
         """
         self._is_cell_as_before = False
         session = self._cell.session()
@@ -157,14 +156,14 @@ class _ComparedTrial:
         return Judgement(outcome, *self._status(word, outcome))
 
     def _blame_expected(self, outcome: Outcome) -> None:
-        """Cause that ended the comparison before it had seen the answer: the problem, or else the cell."""
+        """Raise for a comparison that ended before it received the answer: by the problem, or else by the cell."""
         _, what = failure_of(outcome, "") or (None, "it ended early")
         if outcome.ended is Ended.SIGNALLED:
             raise SandboxFault(f"the cell of a comparison died ({what})")
         raise InputError(f"problem {self._problem_id!r}: tests.expected cannot be read: {what}")
 
     def _status(self, word: bytes | None, outcome: Outcome) -> tuple[Status, str]:
-        """Return the status of the answer and a message. One that breaks the comparison does not match."""
+        """Return status and message of the answer. An answer that makes the comparison fail does not match."""
         failure = failure_of(outcome, "")
         if failure is None and word in _WORDS:
             return _WORDS[word]

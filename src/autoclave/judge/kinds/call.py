@@ -8,8 +8,7 @@ from typing import Any
 
 from autoclave.core import CallTests, CustomChecker, InputError, Problem, Program, Status
 from autoclave.judge.checkers import Rule
-from autoclave.judge.kinds.interface import Judgement, Trial
-from autoclave.judge.kinds.one_cell import start_in_one_cell
+from autoclave.judge.kinds.interface import Judgement, Trial, start_in_one_cell
 from autoclave.judge.languages import Environment
 from autoclave.judge.messages import failure_of, reported_failure
 from autoclave.judge.plain_data import MAX_DEPTH, NotPlainError, decode, encode
@@ -19,7 +18,7 @@ from autoclave.sandbox import Cell, Limits, Sandbox
 
 _SMALL_BYTES = 1 << 16
 _SPELLING_FACTOR = 16
-"""An answer above the small size and so many times longer than what is expected is no other spelling of it."""
+"""An answer above the small size and that many times longer than the expected value cannot equal it."""
 
 _RESULT = b'["value",'
 """Start of an honest answer. The rest is only read in the cell of the problem's checker."""
@@ -33,11 +32,11 @@ class CallKind:
     def __init__(
         self, problem: Problem, tests: CallTests, checker: Rule | CustomChecker, environment: Environment
     ) -> None:
-        """Nothing is run, but everything is looked at that could only fail later.
+        """Validate the tests. Runs nothing.
 
         Raises:
-            InputError: the entry point is no name, arguments cannot be sent, an expected value is no JSON data, or the
-                checker knows only text.
+            InputError: the entry point is not a name, arguments cannot be sent, an expected value is not JSON data, or
+                the checker compares only text.
         """
         self._problem_id = problem.id
         self._environment = environment
@@ -61,7 +60,7 @@ class CallKind:
         return self._lengths
 
     def request(self, index: int) -> bytes:
-        """The frame that asks a program for call `index`.
+        """Return the frame that requests call `index` of a program.
 
         Raises:
             InputError: an argument cannot be sent.

@@ -1,10 +1,9 @@
-"""Test code that is handed the program: check and program run in two cells, and the judge carries frames between them.
+"""Test code that calls the program: check and program run in two cells, and the judge relays frames between them.
 
-The two share nothing. They take strict turns: after a frame of one side, the next must come from the other, and an
-answer must be to a request of the other side. The judge reads no more than the first byte of a frame, counts calls
-and nesting, and minds the limits of the side it waits for. A program that dies, meets a limit or breaks these rules
-ends the check there and then, whatever the check would have made of it. What the cell of the check says is believed:
-no code of the program runs in it.
+The two share nothing. They alternate strictly: after a frame of one side, the next must come from the other, and an
+answer must belong to a request of the other side. The judge reads only the first byte of a frame, counts calls and
+nesting, and enforces the limits of the side it waits for. A program that dies, exceeds a limit or violates this
+protocol ends the check at once. The judge trusts the cell of the check: no code of the program runs in it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from autoclave.sandbox import Cell, Limits, Sandbox, Session
 
 _CALL, _REQUEST, _ANSWER, _END = b"C", b"Q", b"A", b"E"
 _NO_CHECKER = "lcb"
-"""The default of problems: it is never asked here."""
+"""The default of problems, which has no effect on checks."""
 _MAX_NESTING = 64
 _MAX_REQUESTS = 2_000_000
 
@@ -41,10 +40,10 @@ class CheckKind:
     """One test: the check, in a cell of its own."""
 
     def __init__(self, problem: Problem, tests: CheckTests, environment: Environment, spare_cells: SpareCells) -> None:
-        """Nothing runs.
+        """Validate the check. Runs nothing.
 
         Raises:
-            InputError: a part of the check does not compile, or a checker is given as well.
+            InputError: a part of the check does not compile, or the problem has a checker.
         """
         if problem.checker != _NO_CHECKER:
             given = problem.checker if isinstance(problem.checker, str) else problem.checker.name
@@ -107,7 +106,7 @@ def _require_source(problem_id: str, field: str, source: str) -> None:
 
 
 def _runs_anything(source: str) -> bool:
-    """Return whether there is a statement besides definitions, imports and strings."""
+    """Return whether the source has a statement other than definitions, imports and strings."""
     definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
     return any(
         not isinstance(statement, definitions)
@@ -117,7 +116,7 @@ def _runs_anything(source: str) -> bool:
 
 
 def _unknown_names(tests: CheckTests) -> set[str]:
-    """The names that a check uses and does not define: builtins and those of the preamble, or else of the program."""
+    """Return the names that a check uses but does not define: of builtins, the preamble, or the program."""
     used: set[str] = set()
     defined = {"candidate", tests.entry_point.rpartition(".")[2], "__annotations__"}  # the last is for `x: int = 1`
     for text in (tests.source, tests.invocation):
@@ -128,7 +127,7 @@ def _unknown_names(tests: CheckTests) -> set[str]:
 
 
 def _collect_names(code: CodeType, used: set[str], defined: set[str], *, is_module: bool = True) -> None:
-    """Global names that `code`, with the functions and classes in it, loads, and those that it binds."""
+    """Collect the global names that `code`, with its functions and classes, loads, and those that it binds."""
     for instruction in dis.get_instructions(code):
         operation = instruction.opname
         if operation in ("LOAD_GLOBAL", "LOAD_NAME"):
@@ -141,9 +140,8 @@ def _collect_names(code: CodeType, used: set[str], defined: set[str], *, is_modu
 
 
 def _own_fields(tests: CheckTests) -> dict[str, list[str]]:
-    """By class of the preamble, the names that it annotates or its methods assign; under "", those others assign.
-
-    A class attribute of another name is a constant.
+    """Return, by class of the preamble, the names that it annotates or its methods assign; under "", all other assigned
+    names. A class attribute of another name is a constant.
     """
     if "class" not in tests.preamble:
         return {}
@@ -189,7 +187,7 @@ class CheckTrial:
     def __init__(
         self, problem_id: str, host: Cell, candidate: Cell, program: Program, put_away: Callable[[], None]
     ) -> None:
-        """Both are closed in the end; but a check whose cell is as it was before is put away."""
+        """The trial closes the candidate; it ends the host by `put_away` if unchanged, else by closing it."""
         self.compile_error = candidate.compile_error
         self._problem_id = problem_id
         self._host = host
@@ -216,11 +214,11 @@ class CheckTrial:
             return self._judged(relay, stop, _ended(candidate, stop), host)
 
     def _end_check(self, host: Session) -> None:
-        """A cell whose test met a limit is not trusted to measure another one."""
+        """End the check. A cell whose test exceeded a limit is not reused."""
         self._is_host_as_before = host.end().ended in (Ended.EXITED, Ended.SIGNALLED)
 
     def _judged(self, relay: _Relay, stop: _Stop, outcome: Outcome, host: Session) -> Judgement:
-        """Return the verdict: the end of the program comes first, whatever the check reports."""
+        """Return the judgement. A failure of the program precedes the report of the check."""
         failure = failure_of(outcome, self._source)
         if failure:
             return Judgement(outcome, *failure)
@@ -232,14 +230,14 @@ class CheckTrial:
         failure = failure_of(of_check, "")
         if failure or stop is _Stop.CHECK_DIED:
             return self._judged_dead_check(relay, of_check, failure)
-        how, account = relay.end
+        outcome_of_check, account = relay.end
         if not relay.has_program_replied:
             what = exception_message(account, "") or "no exception"
             raise InputError(f"problem {self._problem_id!r}: tests: the check ends before it uses the program ({what})")
-        return Judgement(outcome, *self._verdict(how, account, relay))
+        return Judgement(outcome, *self._verdict(outcome_of_check, account, relay))
 
     def _judged_dead_check(self, relay: _Relay, outcome: Outcome, failure: tuple[Status, str] | None) -> Judgement:
-        """Once the program has said something, what becomes of the check is its doing."""
+        """Attribute the death of a check to the program if the program has replied, else to the problem or the cell."""
         status, what = failure or (Status.RUNTIME_ERROR, "no exit code")
         if relay.has_program_replied:
             return Judgement(outcome, status, f"{what}, in the check of what it returned")
@@ -247,8 +245,8 @@ class CheckTrial:
             raise SandboxFault(f"the cell of the check died ({what})")
         raise InputError(f"problem {self._problem_id!r}: tests: the check meets the {what} before it uses the program")
 
-    def _verdict(self, how: str, account: str, relay: _Relay) -> tuple[Status, str]:
-        match how:
+    def _verdict(self, outcome_of_check: str, account: str, relay: _Relay) -> tuple[Status, str]:
+        match outcome_of_check:
             case "passed" if relay.num_calls and not relay.num_open:
                 return Status.ACCEPTED, ""
             case "passed":
@@ -278,7 +276,7 @@ class CheckTrial:
 
 
 def _ended(candidate: Session, stop: _Stop) -> Outcome:
-    """Return how the program ended. One that still runs has done its part: what it would do next does not matter."""
+    """Return the outcome of the program. One that still runs counts as exited with 0."""
     outcome = candidate.end()
     if stop is not _Stop.PROGRAM_ENDED and outcome.ended in (Ended.EXITED, Ended.SIGNALLED):
         return replace(outcome, ended=Ended.EXITED, exit_code=0, signal=None)
@@ -296,17 +294,17 @@ class _Stop(StrEnum):
     """Reason for which the relay stopped."""
 
     CHECK_ENDED = "check ended"
-    """Its last frame has come."""
+    """Its last frame has arrived."""
     CHECK_DIED = "check died"
-    """Its cell sends nothing more, and there was no last frame."""
+    """Its cell closed the channel without a last frame."""
     PROGRAM_ENDED = "program ended"
-    """Its cell sends nothing more."""
+    """Its cell closed the channel."""
     RULES_BROKEN = "rules broken"
-    """By the program; the check is ours."""
+    """The program violated the protocol."""
 
 
 class _Relay:
-    """Carries frames between a check and a program, in strict turns."""
+    """Relays frames between a check and a program, which alternate strictly."""
 
     def __init__(self, host: Session, candidate: Session) -> None:
         self._host = host
@@ -319,11 +317,11 @@ class _Relay:
 
     @property
     def num_open(self) -> int:
-        """Requests that have no answer yet."""
+        """Requests without an answer."""
         return len(self._open)
 
     def run(self) -> _Stop:
-        """Carry frames until one side has no more to say or the program breaks the rules."""
+        """Relay frames until one side ends or the program violates the protocol."""
         while True:
             frame = self._host.receive()
             if frame is None:
@@ -332,7 +330,7 @@ class _Relay:
                 self.end = _end_in(frame)
                 return _Stop.CHECK_ENDED
             if not self._is_in_order(frame, from_host=True):
-                return _Stop.RULES_BROKEN  # too many requests, which only the program can drive the check to
+                return _Stop.RULES_BROKEN  # too many requests, which only a program can cause
             self._candidate.send(frame)
             frame = self._candidate.receive()
             if frame is None:
@@ -343,9 +341,7 @@ class _Relay:
             self._host.send(frame)
 
     def _is_in_order(self, frame: bytes, *, from_host: bool) -> bool:
-        """Return whether the frame is a request, and not one too many, or the answer to the last request of the other
-        side.
-        """
+        """Return whether the frame is a request within the limits, or answers the last request of the other side."""
         kind = frame[:1]
         if kind == _ANSWER:
             return bool(self._open) and self._open.pop() is not from_host
@@ -356,6 +352,6 @@ class _Relay:
 
 
 def _end_in(frame: bytes) -> tuple[str, str]:
-    """Return how the check ended, and the account of the exception that ended it."""
-    how, account = json.loads(frame[1:])
-    return str(how), str(account)
+    """Return the outcome of the check and the account of the exception that ended it."""
+    outcome, account = json.loads(frame[1:])
+    return str(outcome), str(account)

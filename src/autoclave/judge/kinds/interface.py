@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
-from autoclave.core import Outcome, Program, Status
-from autoclave.sandbox import Limits, Sandbox
+from autoclave.core import Outcome, Program, SandboxFault, Status
+from autoclave.judge.languages import CompileError, Environment
+from autoclave.judge.special import SpecialJudge
+from autoclave.sandbox import Cell, Limits, Sandbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,77 @@ class TestKind(Protocol):
         """Put `program` into cells with these limits. To be used in a `with` statement.
 
         Raises:
-            HostError: the host lacks what the problem's profile or language needs.
+            HostError: a requirement of the problem's profile or language is missing on this host.
             SandboxFault: no cell could be made.
         """
         ...
+
+
+JudgeTest = Callable[[Cell, int, str], Judgement]
+"""Judges test `index` in a cell, of a program with this text."""
+
+
+class OneCellTrial:
+    """A cell, and the function that judges a test in it."""
+
+    def __init__(self, cell: Cell, program: Program, judge: JudgeTest, special: SpecialJudge | None = None) -> None:
+        """`special` is closed together with the cell."""
+        self.compile_error = cell.compile_error
+        self._cell = cell
+        self._judge = judge
+        self._special = special
+        self._source = program.source
+
+    def judge(self, index: int) -> Judgement:
+        return self._judge(self._cell, index, self._source)
+
+    def __enter__(self) -> Self:
+        self._cell.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._special is not None:
+                self._special.close()
+        finally:
+            self._cell.__exit__(kind, error, trace)
+
+
+class RefusedTrial:
+    """The trial of a program that does not compile."""
+
+    def __init__(self, error: CompileError) -> None:
+        self.compile_error: str | None = error.message
+
+    def judge(self, index: int) -> Judgement:
+        raise SandboxFault(f"test {index}: a program that compiled before does not compile now")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing to end."""
+
+
+def start_in_one_cell(
+    environment: Environment,
+    sandbox: Sandbox,
+    program: Program,
+    limits: Limits,
+    judge: JudgeTest,
+    special: SpecialJudge | None = None,
+) -> Trial:
+    """Build `program` and put it into a cell of its own.
+
+    Raises:
+        HostError: a requirement of the environment is missing on this host.
+        SandboxFault: no cell could be made.
+    """
+    built = environment.build(sandbox, program)
+    if isinstance(built, CompileError):
+        return RefusedTrial(built)
+    return OneCellTrial(sandbox.open(built.content, built.profile, limits, built.runner), program, judge, special)

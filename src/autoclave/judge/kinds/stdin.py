@@ -6,8 +6,7 @@ from functools import partial
 
 from autoclave.core import CustomChecker, Problem, Program, Status, StdinTests
 from autoclave.judge.checkers import Rule
-from autoclave.judge.kinds.interface import Judgement, Trial
-from autoclave.judge.kinds.one_cell import start_in_one_cell
+from autoclave.judge.kinds.interface import Judgement, Trial, start_in_one_cell
 from autoclave.judge.languages import Environment
 from autoclave.judge.messages import failure_of
 from autoclave.judge.special import SpecialJudge
@@ -15,7 +14,7 @@ from autoclave.sandbox import Cell, Limits, Sandbox
 
 _SMALL_BYTES = 1 << 20
 _SPELLING_FACTOR = 64
-"""An output above the small size and so many times longer than what is expected is refused unread: text takes up to
+"""An output above the small size and that many times longer than the expected one is refused unread: text takes up to
 four times the memory of its bytes, and comparing it some more."""
 
 

@@ -1,8 +1,8 @@
 r"""Compare an answer with the expected one, by the comparator that the content names: `math` or `value`.
 
-The expected answer comes first and is read; then this side says `ready`, and only then the answer arrives, so whatever
-fails afterwards failed on that. One word goes back: `true` or `false`; none when something is raised. Both texts are
-data: where sympy would run what it made of a text, only arithmetic with plain numbers passes. The texts of `frames`,
+The expected answer comes first and is parsed; then this side sends `ready`, and only then the answer arrives, so a
+later failure comes from the answer. One word goes back, `true` or `false`; nothing after an exception. Both texts are
+data: where sympy would compile code made of a text, only arithmetic with plain numbers passes. The texts of `frames`,
 `python_program`, `failure` and `answer_text` stand before this text; this `prepare` and `run` take the place of theirs.
 """
 # Everything here is about values of unknown type.
@@ -57,15 +57,15 @@ def run(test: Any) -> None:
         expected = comparator.expected(receive_frame().decode("utf-8", "surrogatepass"))
         send_frame(b"ready")
         passed = comparator.matches(expected, receive_frame().decode("utf-8", "replace"))
-    except BaseException as error:  # noqa: BLE001  whatever it is, it is how the comparison ended
-        test.tell(account_of(error))
+    except BaseException as error:  # noqa: BLE001  any exception ends the comparison
+        test.report(account_of(error))
         os._exit(1)
     send_frame(b"true" if passed is True else b"false")
     os._exit(0)
 
 
 class Mathematics:
-    """Equal as math-verify says, with numbers compared by value, and written in one form.
+    """Equality by math-verify, with numbers compared by value, in one written form.
 
     What its parser drops or bends is compared before it. Time limits are those of the cell, enforced from outside.
     """
@@ -82,7 +82,7 @@ class Mathematics:
         sys.addaudithook(_refuse_code)
 
     def expected(self, text: str) -> str:
-        """The tidy text, which has been read; raises ValueError if there is none."""
+        """Return the tidy text after parsing it; raises ValueError if it is empty."""
         tidied = tidy(text)
         if not tidied:
             raise ValueError(text)
@@ -121,7 +121,7 @@ class Mathematics:
             ]
             is_omitted = bare != expected or bare.lstrip("-").isdigit()  # 50 may be 50%, but 0.5 is not 0.5%
             return (is_omitted and self._is_same(bare, other_bare)) or self._is_same(*shares)
-        if LETTERS.fullmatch(expected) and not PRODUCT.fullmatch(expected):  # words are no products of their letters
+        if LETTERS.fullmatch(expected) and not PRODUCT.fullmatch(expected):  # words are not products of their letters
             return compact(" ".join(words(expected))) == compact(" ".join(words(answer)))
         gold, read = self._read(expected), self._read(answer)
         if gold is None or read is None:
@@ -150,7 +150,7 @@ class Mathematics:
         return self._parsed[text]
 
     def _is_same_number(self, gold: Any, read: Any, *_precision: int) -> bool:
-        """Rationals by value, others to 40 digits."""
+        """Compare rationals by value, other numbers to 40 digits."""
         if hasattr(gold, "flat") and hasattr(read, "flat"):
             is_alike = partial(self._grader.sympy_expr_eq, float_rounding=6, numeric_precision=15)
             return gold.shape == read.shape and all(map(is_alike, gold.flat(), read.flat()))
@@ -189,17 +189,17 @@ class PythonValue:
             value = ast.literal_eval(text.strip())
         except (ValueError, TypeError, SyntaxError):
             return False
-        return _spelt(value) == _spelt(expected)
+        return _canonical(value) == _canonical(expected)
 
 
-def _spelt(value: Any) -> str:
-    """The one spelling of a value: sets and dicts in one order, and every type told."""
+def _canonical(value: Any) -> str:
+    """Return a canonical form of a value: sets and dicts in one order, and the type of every part."""
     if isinstance(value, dict):
-        items = sorted(f"{_spelt(key)}:{_spelt(part)}" for key, part in value.items())
+        items = sorted(f"{_canonical(key)}:{_canonical(part)}" for key, part in value.items())
     elif isinstance(value, set):
-        items = sorted(map(_spelt, value))
+        items = sorted(map(_canonical, value))
     elif isinstance(value, list | tuple):
-        items = list(map(_spelt, value))
+        items = list(map(_canonical, value))
     else:
         return repr(value)
     return f"{type(value).__name__}({','.join(items)})"

@@ -122,7 +122,7 @@ def without_variable(text: str) -> "str | None":
 def marks(text: str) -> "Counter[str]":
     """Count each relation (both directions are one), of dots, primes and bases, and brackets around lists."""
     counts: Counter[str] = Counter(f"base {base.strip('{}')}" for base in _BASE.findall(text))
-    text = re.sub(r"_\s?\{[^{}]*\}", "", text)  # the range of a sum is no equation
+    text = re.sub(r"_\s?\{[^{}]*\}", "", text)  # the range of a sum is not an equation
     for pattern, mark in _MARKS:
         text, number = pattern.subn(" ", text)
         counts[mark] += number

@@ -35,9 +35,9 @@ def run(test: Any) -> None:
     request = decode(receive_frame())
     try:
         result = _call(test, request)
-    except BaseException as error:  # noqa: BLE001  whatever it is, it is how the call ended
+    except BaseException as error:  # noqa: BLE001  any exception ends the call
         account = account_of(error)
-        test.tell(account)
+        test.report(account)
         send_frame(encode(["error", account]))
         os._exit(1)
     try:
@@ -45,7 +45,7 @@ def run(test: Any) -> None:
     except NotPlainError as error:
         answer = encode(["not plain", str(error)])
     except BaseException as error:  # noqa: BLE001
-        test.tell(account_of(error))
+        test.report(account_of(error))
         os._exit(1)
     send_frame(answer)
     os._exit(0)

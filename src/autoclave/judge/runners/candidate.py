@@ -1,8 +1,8 @@
-"""The cell of a program that a check examines: run the program, then do what the check asks of it, until it is ended.
+"""The cell of a program under a check: run the program, then serve the requests of the check until the judge ends it.
 
-The content is the JSON object `{"preamble", "program"}`. Nothing of the check is ever here but the arguments that it
-hands over and the names that it uses. The texts of `crossing`, `python_program`, `failure`, `entry_point` and `peer`
-stand before this text.
+The content is the JSON object `{"preamble", "program"}`. Of the check, this cell receives only the arguments of calls
+and the names that the check uses. The texts of the marshalling modules, `python_program`, `failure`, `peer` and
+`entry_point` stand before this text.
 """
 # pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 
@@ -13,9 +13,10 @@ import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autoclave.judge.runners.crossing import Reader, Writer
+    from autoclave.judge.runners.decoder import Decoder
     from autoclave.judge.runners.entry_point import entry_point
     from autoclave.judge.runners.failure import account_of
+    from autoclave.judge.runners.marshalling import PartEncoder
     from autoclave.judge.runners.peer import CALL, REQUEST, Peer, framed, remade
     from autoclave.judge.runners.python_program import PythonProgram
 
@@ -40,7 +41,7 @@ class CandidateProgram:
 
 
 def warm_up() -> "tuple[bytes, bytes, bytes]":
-    """A program and what a check asks of it."""
+    """Return a program and the requests of a check."""
     begin = [["begin", "scaled", [], False], [], []]
     calls = [[["call", 0, []], arguments, []] for arguments in _SAMPLE_ARGUMENTS * _NUM_SAMPLE_ROUNDS]
     frames = [framed(REQUEST, json.dumps(begin).encode()), *(framed(CALL, json.dumps(call).encode()) for call in calls)]
@@ -48,12 +49,12 @@ def warm_up() -> "tuple[bytes, bytes, bytes]":
 
 
 def prepare(content: bytes, _place: Any) -> CandidateProgram:
-    """The program; raises what `compile` raises."""
+    """Return the program; raises what `compile` raises."""
     return CandidateProgram(**json.loads(content))
 
 
 def run(test: Any) -> None:
-    """Serve the check until the judge has heard enough. Does not return."""
+    """Serve the check until the judge ends the cell. Does not return."""
     Candidate(test).converse()
 
 
@@ -61,8 +62,8 @@ def _is_immutable(value: Any) -> bool:
     return type(value) in _IMMUTABLE or (type(value) is tuple and all(map(_is_immutable, value)))
 
 
-class _Lent:
-    """An object that is lent to the check whatever it is: using a builtin type, too, must be a call of the program."""
+class _Exported:
+    """Exports an object of any type, so that the check uses even a builtin type by calls of the program."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -77,36 +78,36 @@ class Candidate(Peer):
         self._late_errors: dict[int, Exception] = {}
 
     def converse(self) -> None:
-        with self._turn:
+        with self._channel_lock:
             while True:
                 self.answer(*self.channel.receive())
 
-    def serve(self, kind: bytes, request: "Reader") -> "tuple[list[Any], Reader | None]":
-        what, *head = request.head
+    def serve(self, kind: bytes, request: "Decoder") -> "tuple[list[Any], Decoder | None]":
+        request_name, *head = request.head
         if kind == CALL:
             number, names = head
             num_args = len(request.values) - len(names)
             kwargs = dict(zip(names, request.values[num_args:], strict=True))
-            result = self.borrowed(number)(*request.values[:num_args], **kwargs)
+            result = self.exported_object(number)(*request.values[:num_args], **kwargs)
             return [result], request if self.copies_back else None
-        return [getattr(self, f"_{what}")(*head, *request.values)], None
+        return [getattr(self, f"_{request_name}")(*head, *request.values)], None
 
     def _begin(self, path: str, names: "list[str]", copies_back: bool) -> "list[Any]":
-        """Run the program; the entry point, and what it defined of the names that the check uses."""
+        """Run the program; return the entry point and those names of the check that the program defines."""
         namespace = self._test.main.__dict__
         namespace["__name__"] = _MODULE
         sys.modules[_MODULE] = self._test.main
         exec(self._test.program.preamble, namespace)
-        self.learn_classes(namespace, self._test.program.preamble)
+        self.register_classes(namespace, self._test.program.preamble)
         exec(self._test.program.program.code, namespace)
-        self._learn_new_versions(namespace)
+        self._register_redefinitions(namespace)
         self.copies_back = copies_back
         found = {name: namespace[name] for name in names if name in namespace}
-        lent = {name: _Lent(value) if callable(value) else value for name, value in found.items()}
-        return [_Lent(entry_point(namespace, path)), lent]
+        exported = {name: _Exported(value) if callable(value) else value for name, value in found.items()}
+        return [_Exported(entry_point(namespace, path)), exported]
 
-    def _learn_new_versions(self, namespace: "dict[str, Any]") -> None:
-        """A program may define a class of the preamble again."""
+    def _register_redefinitions(self, namespace: "dict[str, Any]") -> None:
+        """Register classes of the preamble that the program defines again."""
         for name in self.classes:
             kind = namespace.get(name)
             if isinstance(kind, type):
@@ -116,20 +117,20 @@ class Candidate(Peer):
                     self.exceptions[kind.__name__] = kind
 
     def _get(self, number: int, name: str) -> Any:
-        return getattr(self.borrowed(number), name)
+        return getattr(self.exported_object(number), name)
 
     def _set(self, number: int, name: str, value: Any) -> None:
-        setattr(self.borrowed(number), name, value)
+        setattr(self.exported_object(number), name, value)
 
     def _next(self, number: int, count: int) -> "tuple[Any, ...]":
-        """Return whether the iterator is at its end, the value of that, and the next items.
+        """Return whether the iterator is exhausted, its return value, and the next items.
 
-        None comes after one that can change: it goes as it is before the iterator goes on.
+        Stops at a mutable item, which is marshalled before the iterator goes on.
         """
         if number in self._late_errors:
             raise self._late_errors.pop(number)
         items: list[Any] = []
-        iterator = self.borrowed(number)
+        iterator = self.exported_object(number)
         try:
             while len(items) < count:
                 items.append(next(iterator))
@@ -143,8 +144,8 @@ class Candidate(Peer):
             self._late_errors[number] = error
         return (False, None, *items)
 
-    def exported(self, value: Any, writer: "Writer", depth: int) -> Any:
-        return super().exported(value.value if type(value) is _Lent else value, writer, depth)
+    def exported(self, value: Any, encoder: "PartEncoder", depth: int) -> Any:
+        return super().exported(value.value if type(value) is _Exported else value, encoder, depth)
 
     def kind_of_export(self, value: Any) -> str:
         if type(value) is types.GeneratorType:
@@ -153,12 +154,12 @@ class Candidate(Peer):
             return "iterator"
         return "function" if callable(value) else "object"
 
-    def rebuilt(self, error: "Reader") -> BaseException:
+    def rebuilt(self, error: "Decoder") -> BaseException:
         return remade(self.exceptions[error.head[1]], error)
 
     def abort(self, reason: str) -> Any:
         os._exit(1)
 
     def fail(self, error: BaseException) -> Any:
-        self._test.tell(account_of(error))
+        self._test.report(account_of(error))
         os._exit(1)

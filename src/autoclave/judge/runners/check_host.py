@@ -1,10 +1,10 @@
-"""The cell of a check: the test code of a problem runs here, and the program is reached over the channel only.
+"""The cell of a check: runs the test code of a problem, which reaches the program over the channel only.
 
 The content is the JSON object `{"preamble", "source", "invocation", "entry_point", "unknown_names",
-"mutates_arguments", "own_fields"}`. Those of the unknown names that neither Python nor the preamble defines, and that
-are not modules, are asked of the program. The last frame, `END`, says how the check ended:
+"mutates_arguments", "own_fields"}`. The program is asked for those of the unknown names that
+neither Python nor the preamble defines, and that are not modules. The last frame, `END`, reports how the check ended:
 `["passed" | "failed" | "program" | "violation" | "refused", account]`.
-The texts of `crossing`, `python_program`, `failure` and `peer` stand before this text.
+The texts of the marshalling modules, `python_program`, `failure` and `peer` stand before this text.
 """
 # pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 
@@ -18,14 +18,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autoclave.judge.runners.crossing import NotPlainError, Reader, Writer
+    from autoclave.judge.runners.decoder import Decoder
     from autoclave.judge.runners.failure import account_of
+    from autoclave.judge.runners.marshalling import NotPlainError, PartEncoder
     from autoclave.judge.runners.peer import ANSWER, CALL, END, Handle, Peer, framed, remade
 
 _MAX_ITEMS = 100_000
 _USUAL_NAMES = {"np": "numpy"}
 _NO_STOP = {"StopIteration": RuntimeError, "StopAsyncIteration": RuntimeError}
-"""As they leave a generator: raised through `map` in a check they would end a loop over cases, not fail it."""
+"""The classes that replace these, as in a generator: raised through `map`, these would end a loop over cases."""
 _SAMPLE = """
 def check(candidate):
     assert candidate([1, 2], 3) == [3, 6]
@@ -64,12 +65,12 @@ class Check:
 
     @property
     def own_names(self) -> "tuple[str, ...]":
-        """The names that mean the entry point itself."""
+        """The names of the entry point itself."""
         return ("candidate", self.entry_point.rpartition(".")[2])
 
 
 def warm_up() -> "tuple[bytes, bytes, bytes]":
-    """A check and what a program answers."""
+    """Return a check and the answers of a program."""
     content = {"preamble": "", "source": _SAMPLE, "invocation": "check(scaled)", "entry_point": "scaled"}
     answers = [[["value"], [[{"handle": ["mine", 0, "function"]}, {"dict": []}]], []]]
     answers += [[["value"], [value], []] for value in _SAMPLE_ANSWERS]
@@ -82,24 +83,24 @@ def warm_up() -> "tuple[bytes, bytes, bytes]":
 
 
 def prepare(content: bytes, _place: Any) -> Check:
-    """The check; raises what `compile` raises."""
+    """Return the check; raises what `compile` raises."""
     return Check(**json.loads(content))
 
 
 def run(test: Any) -> None:
-    """Run the check to its end, tell how it ended and leave the process. Does not return."""
+    """Run the check, report how it ended and leave the process. Does not return."""
     host = CheckHost()
     try:
         host.check(test.program, test.main.__dict__)
     except SystemExit as stop:
         host.end("failed" if stop.code else "passed", "- SystemExit 0")
-    except BaseException as error:  # noqa: BLE001  whatever it is, it is how the check ended
+    except BaseException as error:  # noqa: BLE001  any exception ends the check
         host.end_with(error)
     host.end("passed", "")
 
 
 def _module_of(name: str) -> str:
-    """The module that a check means which forgets the import; empty if the name is not that of one."""
+    """Return the module of a name that a check uses without importing it; empty if there is no such module."""
     module = _USUAL_NAMES.get(name, name)
     return module if name in _USUAL_NAMES or module in sys.stdlib_module_names or module in sys.modules else ""
 
@@ -116,7 +117,7 @@ class CheckHost(Peer):
         """Run preamble, source and invocation; raises what they raise."""
         namespace["__name__"] = "__main__"
         exec(check.preamble, namespace)
-        self.learn_classes(namespace, check.preamble)
+        self.register_classes(namespace, check.preamble)
         self.own_fields = check.own_fields
         unknown = [name for name in check.unknown_names if name not in namespace and not hasattr(builtins, name)]
         modules = {name: module for name in unknown if (module := _module_of(name))}
@@ -129,35 +130,35 @@ class CheckHost(Peer):
             self.abort("no entry point")
         candidate, found = answer
         self.copies_back = check.mutates_arguments
-        namespace |= {name: found[name] for name in unknown if name in found}  # and none that was not asked for
+        namespace |= {name: found[name] for name in unknown if name in found}  # no other names
         namespace |= dict.fromkeys(check.own_names, candidate)
         for code in check.codes:
             exec(code, namespace)
 
     def end_with(self, error: BaseException) -> None:
-        """Tell of the exception that ended the check."""
+        """Report the exception that ended the check."""
         raised, account = self._last_error
         if error is raised:
             self.end("program", account)
         self.end("failed", account_of(error))
 
-    def end(self, how: str, account: str) -> None:
-        """Tell the judge, and nobody else, how the check ended, and leave the process."""
-        if how == "passed" and self._has_failed:
-            how = "failed"
-        self.channel.send(END, json.dumps([how, account]).encode("ascii"))
+    def end(self, outcome: str, account: str) -> None:
+        """Report to the judge alone how the check ended, and leave the process."""
+        if outcome == "passed" and self._has_failed:
+            outcome = "failed"
+        self.channel.send(END, json.dumps([outcome, account]).encode("ascii"))
         os._exit(0)
 
-    def serve(self, kind: bytes, request: "Reader") -> "tuple[list[Any], Reader | None]":
+    def serve(self, kind: bytes, request: "Decoder") -> "tuple[list[Any], Decoder | None]":
         if kind != CALL or request.head[0] != "call":
             self.abort("only functions can be used")
         _, number, names = request.head
         num_args = len(request.values) - len(names)
         kwargs = dict(zip(names, request.values[num_args:], strict=True))
         try:
-            return [self.borrowed(number)(*request.values[:num_args], **kwargs)], None
+            return [self.exported_object(number)(*request.values[:num_args], **kwargs)], None
         except AssertionError:
-            self._has_failed = True  # the program may catch it, and it counts all the same
+            self._has_failed = True  # also if the program catches it
             raise
 
     def kind_of_export(self, value: Any) -> str:
@@ -165,20 +166,20 @@ class CheckHost(Peer):
             raise NotPlainError(type(value).__name__)
         return "function"
 
-    def exported(self, value: Any, writer: "Writer", depth: int) -> Any:
+    def exported(self, value: Any, encoder: "PartEncoder", depth: int) -> Any:
         if hasattr(type(value), "__next__") and not isinstance(value, Handle):
             items = list(itertools.islice(value, _MAX_ITEMS + 1))
             if len(items) > _MAX_ITEMS:
                 raise NotPlainError("an iterator without end")
-            return {"iterator": writer.parts(items, depth)}
-        return super().exported(value, writer, depth)
+            return {"iterator": encoder.parts(items, depth)}
+        return super().exported(value, encoder, depth)
 
-    def rebuilt(self, error: "Reader") -> BaseException:
-        """By name from the list of those known here; `_last_error` tells later that it was the program's."""
+    def rebuilt(self, error: "Decoder") -> BaseException:
+        """Return an exception of a class known here by name; `_last_error` marks it as the program's."""
         try:
             _, name, account, *_ = error.head
             made = remade(_NO_STOP.get(name) or self.exceptions.get(name, Exception), error)
-        except Exception:  # noqa: BLE001  arguments that its class does not take
+        except Exception:  # noqa: BLE001  arguments that its class rejects
             made, account = Exception(), "-"
         self._last_error = (made, str(account))
         return made

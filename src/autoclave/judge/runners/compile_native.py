@@ -1,8 +1,8 @@
 """Compile a program in a cell of its own: the source goes in, an executable file comes out on standard output.
 
-What is prepared is an order of the judge: `file` and `source` of the program, `commands` to run one after the other in
-the scratch folder, their `environment`, and the `result` file that they leave. When a command fails, the beginning of
-what it printed is standard error, and the exit code is 1.
+The content is an order of the judge: `file` and `source` of the program, `commands` to run one after the other in the
+scratch folder, their `environment`, and the `result` file that they write. When a command fails, the beginning of its
+output goes to standard error, and the exit code is 1.
 """
 
 import json
@@ -14,7 +14,7 @@ _MESSAGE_BYTES = 1 << 16
 
 
 def prepare(content: bytes, _place: Any) -> Any:
-    """The order."""
+    """Return the order."""
     return json.loads(content)
 
 

@@ -1,7 +1,7 @@
-"""Run the checker of a problem on one result. It sees what the program must not: this cell is not the program's.
+"""Run the checker of a problem on one result. It sees the expected answer: this cell is not the program's.
 
-The checker's source runs first and defines `check`; then this side says `ready`, and only then what the program
-printed or returned arrives, so whatever fails afterwards failed on that. Two frames come: the question, plain data
+The checker's source runs first and defines `check`; then this side sends `ready`, and only then the output or result of
+the program arrives, so a later failure comes from that. Two frames come: the question, plain data
 `{"kind", "input", "expected"}`, and the answer as it left the program's cell. One goes back: `true`, `false` or
 `neither`; none when the checker raises. The texts of `plain_data`, `frames`, `python_program` and `failure` stand
 before this text, which adds `run`.
@@ -26,8 +26,8 @@ def run(test: Any) -> None:
         send_frame(b"ready")
         question = decode(receive_frame())
         passed = check(question["input"], _result_in(receive_frame(), question["kind"]), question["expected"])
-    except BaseException as error:  # noqa: BLE001  whatever it is, it is how the check ended
-        test.tell(account_of(error))
+    except BaseException as error:  # noqa: BLE001  any exception ends the check
+        test.report(account_of(error))
         os._exit(1)
     send_frame({True: b"true", False: b"false"}[passed] if type(passed) is bool else b"neither")
     os._exit(0)

@@ -1,4 +1,4 @@
-"""The account of an exception, for messages: which limit it speaks of, its type, and the line of the program.
+"""The account of an exception, for messages: the limit behind it, its type, and the line of the program.
 
 `LIMIT_OF_ERRNO` and the text of `python_program` stand before this text, and this text before the text of the runners
 that use it.
@@ -16,7 +16,7 @@ _NAME_LENGTH = 100
 
 
 def account_of(error: BaseException) -> str:
-    """`<limit or -> <exception> <line>`, and which module is missing; a line of 0 is none of the program."""
+    """Return `<limit or -> <exception> <line>`, and the missing module if any; line 0 is outside of the program."""
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == PROGRAM_FILE]
     missing = f" {error.name}"[:_NAME_LENGTH] if isinstance(error, ModuleNotFoundError) else ""
     return f"{_limit_behind(error)} {type(error).__name__} {lines[-1] if lines else 0}{missing}"

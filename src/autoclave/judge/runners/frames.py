@@ -9,7 +9,7 @@ _CHANNEL = 3
 
 
 def receive_frame() -> bytes:
-    """The content of the frame that comes next. Leaves the process if none comes any more."""
+    """Return the content of the next frame. Leaves the process if the channel is closed."""
     return _receive_exactly(int.from_bytes(_receive_exactly(4), "big"))
 
 

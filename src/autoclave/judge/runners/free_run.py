@@ -1,8 +1,8 @@
-"""Run a program as `script` does, with files around it; afterwards tell files and the value of its last expression.
+"""Run a program as `script` does, with files; afterwards report files and the value of its last expression.
 
 One frame comes in, `{"files": {path: bytes}, "fetch": [path], "wants_value": bool, "limit": bytes}`, and one goes out,
-`{"value": text or None, "value_length": int, "files": {path: bytes}}`. A program that leaves in its own way tells
-nothing. All of it is the cell's own account.
+`{"value": text or None, "value_length": int, "files": {path: bytes}}`. A program that exits the
+process itself sends nothing. The program can forge all of it.
 
 The texts of `plain_data`, `frames`, `python_program`, `failure` and `script` stand before this text, whose `run`
 replaces that of `script`.
@@ -25,7 +25,7 @@ _VALUE_CHARS = 10_000
 
 
 def run(test: Any) -> None:
-    """Run the program to its end, tell what was asked for, and leave the process. Does not return."""
+    """Run the program, report what the order requests, and leave the process. Does not return."""
     order = receive_order()
     write_files(order["files"])
     if order["wants_value"]:
@@ -55,7 +55,7 @@ def with_value_kept(source: str, file: str) -> Any:
 
 
 def text_of(value: Any) -> "str | None":
-    """As Python shows the value; None if it cannot be shown."""
+    """Return the repr of the value; None if it raises."""
     try:
         return repr(value)
     except BaseException:  # noqa: BLE001  a class of the program's own
@@ -63,7 +63,7 @@ def text_of(value: Any) -> "str | None":
 
 
 def write_files(files: "dict[str, bytes]") -> None:
-    """Put files into the scratch folder. Their paths were found to stay inside of it."""
+    """Write files into the scratch folder. The judge has validated their paths."""
     for path, content in files.items():
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         with open(path, "wb") as file:
@@ -89,7 +89,7 @@ def read_files(paths: "list[str]", limit: int) -> "dict[str, bytes]":
 
 
 def receive_order() -> Any:
-    """The frame that came."""
+    """Receive and decode the order."""
     return decode(receive_frame())
 
 

@@ -18,7 +18,7 @@ class NativeProgram(NamedTuple):
 
 
 def prepare(content: bytes, place: Any) -> NativeProgram:
-    """The program in its place; raises ValueError when this is no executable file."""
+    """Place the program; raises ValueError when the content is not an executable file."""
     return NativeProgram(place("program", content), _static_bytes(content))
 
 
@@ -26,7 +26,7 @@ def run(test: Any) -> None:
     """Become the program. Does not return."""
     space = resource.getrlimit(resource.RLIMIT_AS)[0]
     if space != resource.RLIM_INFINITY and test.program.num_bytes > space:
-        test.tell("memory - 0")  # the kernel would kill it without a reason
+        test.report("memory - 0")  # the kernel would kill it without a reason
         os._exit(1)
     hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
     stack = _STACK_BYTES if hard == resource.RLIM_INFINITY else min(_STACK_BYTES, hard)

@@ -1,6 +1,6 @@
-"""Run pieces of Python one after the other in one namespace, as the cells of a notebook, and tell what each did.
+"""Run pieces of Python one after the other in one namespace, as the cells of a notebook, and report on each.
 
-What comes in is the frame of `free_run`; what goes out is `{"cells": [...], "files": {path: bytes}}`, where a cell is
+The order is the frame of `free_run`; the answer is `{"cells": [...], "files": {path: bytes}}`, where a cell is
 `{"stdout", "stderr", "value", "error": [name, text, traceback] or None}`. A cell that fails does not keep the others
 from running. What is written to the descriptors themselves stays with the streams of the process.
 
@@ -41,7 +41,7 @@ class Notebook:
 
 
 class CellStream(io.StringIO):
-    """Keeps the beginning of what is printed, and says how much more there was."""
+    """Keeps the beginning of its output and counts the rest."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ def prepare(content: bytes, _place: Any) -> Notebook:
 
 
 def run(test: Any) -> None:
-    """Run all cells, tell, and leave the process. Does not return."""
+    """Run all cells, report, and leave the process. Does not return."""
     order = receive_order()
     write_files(order["files"])
     namespace = test.main.__dict__
@@ -85,7 +85,7 @@ def _run_cell(source: str, file: str, namespace: "dict[str, Any]") -> "dict[str,
     failure: Any = None
     try:
         exec(with_value_kept(source, file), namespace)
-    except BaseException as error:  # noqa: BLE001  whatever it is, it is how the cell ended
+    except BaseException as error:  # noqa: BLE001  any exception ends the cell
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         failure = _result(error, file)
     value = namespace.pop(_VALUE, None)

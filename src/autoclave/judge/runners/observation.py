@@ -4,7 +4,7 @@ A profile function is set only from the moment a function is called until its fr
 event. From then on nothing watches: the frame object is held, and a frame that is held keeps its variables when the
 function returns or raises. No line and no inner call is ever traced, and the program's functions stay as they are.
 
-A trace is the cell's own account, so nothing here resists a program that wants it wrong.
+The program can forge a trace; this code does not prevent that.
 The texts of `plain_data`, `frames` and `traced_values` stand before this text.
 """
 
@@ -21,9 +21,9 @@ _MAX_WRAPPERS = 100
 
 
 class Observation:
-    """Knows the variables of the last call looked at as they were at its end.
+    """Holds the variables of the last observed call as they were at its end.
 
-    It stands in no frame between the caller and the function, so that both see the frames of any other run.
+    It adds no frame between the caller and the function, so that both see the frames of any other run.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Observation:
         self._values: dict[str, Any] = {}
 
     def await_call(self, function: Any, /) -> "dict[str, Any]":
-        """Look at the next call of `function`, from its first event on. Returns no options, to stand in the call."""
+        """Observe the next call of `function`, from its first event on. Returns empty options for use in the call."""
         if function is not self._function:
             self._function, self._code = function, _code_of(function)
         self._values, self._frame = {}, None
@@ -42,21 +42,21 @@ class Observation:
         return {}
 
     def returned(self, result: Any, /) -> Any:
-        """`result`, which the call has returned. Calls that it made, also of itself, were not looked at."""
+        """Return `result`, the result of the observed call. Its inner calls, also of itself, are not observed."""
         if self._frame is None:
             setprofile(None)
         else:
             self._values = with_lists(self._frame.f_locals)
-            self._frame = None  # objects of the function must not live longer than they would
+            self._frame = None  # objects of the function must not live longer than in other runs
         if type(result) is types.GeneratorType and result.gi_code is self._code:
             self._frame = result.gi_frame  # its body runs later; see `variables`
         return result  # pyright: ignore[reportUnknownVariableType]
 
     def variables(self) -> "dict[str, Any]":
-        """The parameters and locals that a trace tells, with those that inner functions use; of a generator as of now,
-        and of a call that raised as it ended.
+        """Return the parameters and locals of the call, with those that inner functions use; of a generator as of now,
+        of a call that raised as of its end.
 
-        Not the names of enclosing functions, and not what was put into `locals()`.
+        Without names of enclosing functions and names put into `locals()`.
         """
         setprofile(None)  # a call that raised before it began
         if self._code is None:
@@ -77,7 +77,7 @@ def is_dunder(name: str) -> bool:
 
 
 def _code_of(function: Any) -> "types.CodeType | None":
-    """The code of a function or method, below the decorators that say what they wrap."""
+    """Return the code of a function or method, below decorators with `__wrapped__`."""
     for _ in range(_MAX_WRAPPERS):
         function = getattr(function, "__func__", function)
         inner = getattr(function, "__wrapped__", None)
@@ -88,7 +88,7 @@ def _code_of(function: Any) -> "types.CodeType | None":
 
 
 def report_trace(variables: "dict[str, Any]", *result: Any) -> None:
-    """Send the account on the channel: variables, and the result if there is one and it is plain data of some size."""
+    """Send the account on the channel: variables, and the result if it is plain data within its limit."""
     pairs = [[name, value] for name, value in variables.items()]
     reported = [pair for pair in pairs if type(pair[1]) is not list]
     small = [pair for pair in reported if is_small(pair[1])][:MAX_VARIABLES]
@@ -102,5 +102,5 @@ def report_trace(variables: "dict[str, Any]", *result: Any) -> None:
 def _is_short_plain_data(value: Any) -> bool:
     try:
         return len(encode(value)) <= MAX_RESULT_BYTES
-    except Exception:  # noqa: BLE001  not plain data, or a class of the program's own that objects
+    except Exception:  # noqa: BLE001  not plain data, or a class of the program that raises
         return False

@@ -1,11 +1,11 @@
 """One end of the conversation between the cell of a check and the cell of a program. The judge carries the frames.
 
-A frame is one byte, its kind, and a message. Who sends a call or a question waits for the answer, and serves what the
-other side asks meanwhile, so at any moment one side runs and the other waits. Objects that cannot cross stay where
-they are and have a number; the far side holds a handle for it. On a handle `==` is identity, `bool` and `hash` are
-local, names without leading `__` are forwarded, and nothing else works.
+A frame is one byte, its kind, and a message. The side that sends a call or another request waits for the answer, and
+serves requests of the other side meanwhile, so at any moment one side runs and the other waits. An object that cannot
+be marshalled stays on its side under a number; the far side holds a handle, a proxy for it. On a handle `==` is
+identity, `bool` and `hash` are local, names without leading `__` are forwarded, and no other operation works.
 
-The texts of `crossing`, `python_program` and `failure` stand before this text.
+The texts of the marshalling modules, `python_program` and `failure` stand before this text.
 """
 # Everything here is about values of unknown type.
 # pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
@@ -18,8 +18,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autoclave.judge.runners.crossing import NotPlainError, Reader, Writer, fields_of, set_fields
+    from autoclave.judge.runners.decoder import Decoder
+    from autoclave.judge.runners.encoder import Encoder
     from autoclave.judge.runners.failure import account_of
+    from autoclave.judge.runners.marshalling import NotPlainError, PartEncoder, fields_of, set_fields
 
 CALL, REQUEST, ANSWER, END = b"C", b"Q", b"A", b"E"
 _CHANNEL = 3
@@ -30,7 +32,7 @@ _NUM_SINGLE_ITEMS = 32
 
 
 def framed(kind: bytes, message: bytes) -> bytes:
-    """A frame as it stands on the channel."""
+    """Return a frame as it stands on the channel."""
     return (len(message) + 1).to_bytes(4, "big") + kind + message
 
 
@@ -46,7 +48,7 @@ class Channel:
             left = left[os.write(_CHANNEL, left) :]
 
     def receive(self) -> "tuple[bytes, bytes]":
-        """The next frame, its kind and its message. Ends the process when there will be none."""
+        """Return kind and message of the next frame. Ends the process when the channel is closed."""
         received = self._received
         while len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4], "big"):
             content = os.read(_CHANNEL, _READ_BYTES)
@@ -98,7 +100,7 @@ class FunctionHandle(Handle):
 class IteratorHandle(Handle):
     """An iterator of the other side.
 
-    After some items it is read ahead, twice as far each time, as long as nothing else passes between the two sides.
+    After some items it prefetches, twice as many each time, as long as no other request passes between the sides.
     """
 
     __slots__ = ("__ahead", "__end", "__num_requests", "__num_single", "__step")
@@ -137,7 +139,7 @@ class IteratorHandle(Handle):
 
 
 class GeneratorHandle(IteratorHandle):
-    """A generator of the other side, which `isinstance` takes for one of this side."""
+    """A generator of the other side; `isinstance` reports a generator."""
 
     __slots__ = ()
     __class__ = types.GeneratorType  # type: ignore[assignment]
@@ -154,8 +156,8 @@ _EXCEPTIONS: "dict[str, type[Exception]]" = {
 }
 
 
-def remade(kind: "type[BaseException]", error: "Reader") -> BaseException:
-    """The exception of this class, with the arguments and fields of one that was raised on the other side."""
+def remade(kind: "type[BaseException]", error: "Decoder") -> BaseException:
+    """Return an exception of this class with the arguments and fields of one that the other side raised."""
     names = error.head[3:]
     args = error.values[: len(error.values) - len(names)]
     made = kind(*args) if kind.__module__ == "builtins" else kind.__new__(kind, *args)
@@ -164,7 +166,7 @@ def remade(kind: "type[BaseException]", error: "Reader") -> BaseException:
 
 
 class Peer:
-    """One side: what it lent to the other, what it holds of the other, and whose turn it is."""
+    """One side: its exported objects, its handles for objects of the other side, and the lock of the channel."""
 
     def __init__(self) -> None:
         self.channel = Channel()
@@ -174,70 +176,70 @@ class Peer:
         self.copies_back = False
         self.own_fields: Mapping[str, Iterable[str]] | None = None
         self.num_requests = 0
-        """Requests of either side, but for those that an iterator makes."""
-        self._lent: list[Any] = []
+        """Requests of both sides, without those of iterators."""
+        self._exports: list[Any] = []
         self._numbers: dict[Any, int] = {}
-        self._held: dict[int, Handle] = {}
-        self._turn = _thread.allocate_lock()
+        self._handles: dict[int, Handle] = {}
+        self._channel_lock = _thread.allocate_lock()
 
-    # What a side must define.
+    # A side defines these.
 
-    def serve(self, kind: bytes, request: "Reader") -> "tuple[list[Any], Reader | None]":
-        """Do what is asked: the values of the answer, and the request if its arguments' state goes with them."""
+    def serve(self, kind: bytes, request: "Decoder") -> "tuple[list[Any], Decoder | None]":
+        """Serve a request: the values of the answer, and the request if the states of its arguments go with them."""
         raise NotImplementedError
 
     def kind_of_export(self, value: Any) -> str:
-        """Return how the other side may use an object of this side; raises NotPlainError when not at all."""
+        """Return the kind of handle for an object of this side; raises NotPlainError when it must not be exported."""
         raise NotImplementedError
 
-    def rebuilt(self, error: "Reader") -> BaseException:
-        """The exception to raise for one that was raised on the other side."""
+    def rebuilt(self, error: "Decoder") -> BaseException:
+        """Return the exception to raise for one that the other side raised."""
         raise NotImplementedError
 
     def abort(self, reason: str) -> Any:
-        """End this process: the other side does not keep to the rules."""
+        """End this process: the other side violates the protocol."""
         raise NotImplementedError
 
     def refuse(self, reason: str) -> Any:
-        """End this process: the other side has sent what cannot be read."""
+        """End this process: the other side has sent a message that cannot be decoded."""
         return self.abort(reason)
 
     def fail(self, error: BaseException) -> Any:
-        """End this process: `error` is none that is told to the other side."""
+        """End this process: `error` is not reported to the other side."""
         raise NotImplementedError
 
-    # Asking.
+    # Requests to the other side.
 
     def call(self, number: int, args: "tuple[Any, ...]", kwargs: "dict[str, Any]") -> Any:
         """Call a function of the other side."""
         return self._send_request(CALL, ["call", number, list(kwargs)], [*args, *kwargs.values()])
 
     def request(self, head: "list[Any]", *values: Any) -> Any:
-        """Ask the other side for something else."""
+        """Send any other request to the other side."""
         return self._send_request(REQUEST, head, values)
 
     def _send_request(self, kind: bytes, head: "list[Any]", values: Any) -> Any:
-        writer = Writer(self)
+        encoder = Encoder(self)
         try:
-            message = writer.message(head, values)
+            message = encoder.message(head, values)
         except NotPlainError as error:
             raise TypeError(f"this cannot be handed over: {error}") from None
-        answer = self._answer_to(kind, message, writer)
+        answer = self._answer_to(kind, message, encoder)
         if answer.head[0] == "raise":
             raise self.rebuilt(answer)
         if answer.head[0] == "states":
-            self._change(writer, answer.values[1:])
+            self._change(encoder, answer.values[1:])
         return answer.values[0]
 
-    def _is_answer(self, kind: bytes, answer: "Reader") -> bool:
-        """Return whether a request of this kind may be answered so. Arguments change only where that was agreed on."""
-        how, num_values = answer.head[0], len(answer.values)
-        if how == "states":
+    def _is_answer(self, kind: bytes, answer: "Decoder") -> bool:
+        """Return whether the answer fits a request of this kind. Arguments change only with `copies_back`."""
+        outcome, num_values = answer.head[0], len(answer.values)
+        if outcome == "states":
             return kind == CALL and self.copies_back and num_values > 0
-        return how == "raise" or (how == "value" and num_values == 1)
+        return outcome == "raise" or (outcome == "value" and num_values == 1)
 
-    def _answer_to(self, requested: bytes, message: bytes, writer: "Writer") -> "Reader":
-        with self._turn:
+    def _answer_to(self, requested: bytes, message: bytes, encoder: "Encoder") -> "Decoder":
+        with self._channel_lock:
             self.num_requests += 1
             self.channel.send(requested, message)
             while True:
@@ -245,47 +247,47 @@ class Peer:
                 if kind != ANSWER:
                     self.answer(kind, message)
                     continue
-                answer = self._read(message, writer if self.copies_back else None)
+                answer = self._read(message, encoder if self.copies_back else None)
                 return answer if self._is_answer(requested, answer) else self.abort("not an answer")
 
-    def _read(self, message: bytes, writer: "Writer | None" = None) -> "Reader":
+    def _read(self, message: bytes, encoder: "Encoder | None" = None) -> "Decoder":
         try:
-            reader = Reader(self, message, writer, self.own_fields)
+            decoder = Decoder(self, message, encoder, self.own_fields)
         except NotPlainError as error:
             return self.refuse(str(error))
-        return reader if type(reader.head) is list and reader.head else self.abort("no head")
+        return decoder if type(decoder.head) is list and decoder.head else self.abort("no head")
 
-    def _change(self, writer: "Writer", states: "list[Any]") -> None:
+    def _change(self, encoder: "Encoder", states: "list[Any]") -> None:
         try:
-            writer.put(states, self.own_fields)
+            encoder.apply_states(states, self.own_fields)
         except NotPlainError as error:
             self.refuse(str(error))
 
-    # Answering.
+    # Requests of the other side.
 
     def answer(self, kind: bytes, message: bytes) -> None:
-        """Serve one request. This thread has the turn; while the request is served, others may take it."""
+        """Serve one request. This thread holds the channel; other threads may take it while the request is served."""
         self.num_requests += 1
         request = self._read(message)
-        self._turn.release()
+        self._channel_lock.release()
         try:
             answer = self._served(kind, request)
         except BaseException as error:  # noqa: BLE001  such as SystemExit
             answer = self.fail(error)
         finally:
-            self._turn.acquire()
+            self._channel_lock.acquire()
         self.channel.send(ANSWER, answer)
 
-    def _served(self, kind: bytes, request: "Reader") -> bytes:
+    def _served(self, kind: bytes, request: "Decoder") -> bytes:
         try:
             values, states_of = self.serve(kind, request)
             head = ["states" if states_of else "value"]
-            return Writer(self, states_of).message(head, values, states_of)
+            return Encoder(self, states_of).message(head, values, states_of)
         except NotPlainError as error:
-            return Writer(self).message(["raise", "TypeError", "- TypeError 0"], [f"this cannot be returned: {error}"])
+            return Encoder(self).message(["raise", "TypeError", "- TypeError 0"], [f"this cannot be returned: {error}"])
         except MemoryError:
             raise
-        except Exception as error:  # noqa: BLE001  whatever it is, it is the other side's to handle
+        except Exception as error:  # noqa: BLE001  the other side handles any exception
             return self._encoded_error(error)
 
     def _encoded_error(self, error: Exception) -> bytes:
@@ -294,48 +296,48 @@ class Peer:
         fields = dict(fields_of(error)) if kind.__module__ != "builtins" else {}
         try:
             if kind is AssertionError:
-                return Writer(self).message(head)
-            return Writer(self).message([*head, *fields], [*error.args, *fields.values()])
-        except Exception:  # noqa: BLE001  arguments that cannot cross; the name can
-            return Writer(self).message(head)
+                return Encoder(self).message(head)
+            return Encoder(self).message([*head, *fields], [*error.args, *fields.values()])
+        except Exception:  # noqa: BLE001  arguments that cannot be marshalled; the name is enough
+            return Encoder(self).message(head)
 
-    def borrowed(self, number: Any) -> Any:
-        """The object of this side that the other means."""
-        if type(number) is not int or not 0 <= number < len(self._lent):
+    def exported_object(self, number: Any) -> Any:
+        """Return the object of this side with that number."""
+        if type(number) is not int or not 0 <= number < len(self._exports):
             return self.abort("an unknown object")
-        return self._lent[number]
+        return self._exports[number]
 
-    # What a Border must offer.
+    # The methods of a ProxyProtocol.
 
-    def exported(self, value: Any, writer: "Writer", depth: int) -> Any:
+    def exported(self, value: Any, encoder: "PartEncoder", depth: int) -> Any:
         if type(value) in _HANDLES.values():
             return {"handle": ["yours", value._Handle__number]}
         kind = self.kind_of_export(value)
         key = (id(value.__self__), value.__func__) if type(value) is types.MethodType else id(value)
         number = self._numbers.get(key)
         if number is None:
-            if len(self._lent) == _MAX_EXPORTS:
+            if len(self._exports) == _MAX_EXPORTS:
                 raise NotPlainError("too many objects")
-            number = self._numbers[key] = len(self._lent)
-            self._lent.append(value)
+            number = self._numbers[key] = len(self._exports)
+            self._exports.append(value)
         return {"handle": ["mine", number, kind]}
 
     def imported(self, content: Any) -> Any:
         owner, number, *kind = content
         if owner == "yours":
-            return self.borrowed(number)
+            return self.exported_object(number)
         if type(number) is not int:
             raise NotPlainError("malformed data")
-        if number not in self._held:
-            if len(self._held) == _MAX_EXPORTS:
+        if number not in self._handles:
+            if len(self._handles) == _MAX_EXPORTS:
                 raise NotPlainError("too many objects")
-            self._held[number] = _HANDLES[kind[0]](self, number, kind[0])
-        return self._held[number]
+            self._handles[number] = _HANDLES[kind[0]](self, number, kind[0])
+        return self._handles[number]
 
-    def learn_classes(self, namespace: "dict[str, Any]", preamble: types.CodeType) -> None:
-        """The classes that the preamble has defined in `namespace` cross as fields.
+    def register_classes(self, namespace: "dict[str, Any]", preamble: types.CodeType) -> None:
+        """Marshal objects of the classes that the preamble has defined in `namespace` as their fields.
 
-        Only its own names are looked at: to touch the thousand that a profile defines would copy their pages.
+        Inspects only the names of the preamble: reading the thousand that a profile defines would copy their pages.
         """
         for name in preamble.co_names:
             kind = namespace.get(name)

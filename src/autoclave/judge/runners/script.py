@@ -1,7 +1,7 @@
 """Run the program as a script: `__main__`, real standard streams, exit code as Python gives it.
 
-`test` is what the cell hands over: `main` (the module, where the profile's preamble has run), `program`, and `tell`
-(leave an account for messages). The texts of `python_program` and `failure` stand before this text.
+`test` is what the cell hands over: `main` (the module, where the profile's preamble has run), `program`, and
+`report` (leave an account for messages). The texts of `python_program` and `failure` stand before this text.
 """
 
 import atexit
@@ -54,9 +54,7 @@ def run(test: Any) -> None:
 
 
 def _has_nothing_to_do() -> bool:
-    """Return whether the streams are as they were and no exit handler waits: then there is nothing to wind down but
-    them.
-    """
+    """Return whether the streams are unchanged and no exit handler is registered: then flushing them is enough."""
     return sys.stdout is _STDOUT and sys.stderr is _STDERR and _num_exit_handlers() == 0
 
 
@@ -71,7 +69,7 @@ def _execute(test: Any) -> int:
         code = 0
     except SystemExit as stop:
         code = _exit_code(stop)
-    except BaseException as error:  # noqa: BLE001  whatever it is, it is how the program ended
+    except BaseException as error:  # noqa: BLE001  any exception ends the program
         _report(test, error)
     return code
 
@@ -86,8 +84,8 @@ def _exit_code(stop: SystemExit) -> int:
 
 
 def _report(test: Any, error: BaseException) -> None:
-    """Say on standard error what Python would, and in the account what kind of failure it was."""
-    test.tell(account_of(error))
+    """Print the traceback as Python would, and leave an account of the failure."""
+    test.report(account_of(error))
     source = test.program.source
     linecache.cache[PROGRAM_FILE] = (len(source), None, source.splitlines(keepends=True), PROGRAM_FILE)
     trace = error.__traceback__
@@ -97,9 +95,9 @@ def _report(test: Any, error: BaseException) -> None:
 
 
 def _wind_down(test: Any, code: int) -> int:
-    """Do what Python does at its end, as far as a program can tell: threads, exit handlers, finalizers, flushing.
+    """Finalize as Python does, as far as a program can observe: threads, exit handlers, finalizers, flushing.
 
-    Waiting and collecting touch a hundred pages of memory; a program that names nothing of the kind is spared that.
+    Waiting and collecting touch a hundred pages of memory; a program without finalizers skips them.
     """
     end_threads: Any = getattr(threading, "_shutdown", None)
     run_exit_handlers: Any = getattr(atexit, "_run_exitfuncs", None)
@@ -109,12 +107,12 @@ def _wind_down(test: Any, code: int) -> int:
         if is_thorough:
             end_threads()
         run_exit_handlers()
-        is_flushed = _flush(sys.stdout, sys.stderr)  # a stream of the program's own may need the program's names
+        is_flushed = _flush(sys.stdout, sys.stderr)  # a stream of the program may need the program's names
         if is_thorough:
             sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
             test.forget_program()
             gc.collect()
-    except BaseException:  # noqa: BLE001  as the interpreter does: said on standard error, the exit code stays
+    except BaseException:  # noqa: BLE001  as the interpreter: a traceback, and the same exit code
         traceback.print_exc()
     if is_thorough:
         writers = [o for o in gc.get_objects() if issubclass(type(o), io.TextIOWrapper | io.BufferedWriter)]
@@ -125,12 +123,12 @@ def _wind_down(test: Any, code: int) -> int:
 
 
 def _flush(*streams: Any) -> bool:
-    """Return whether all that are open could be flushed; one that cannot is a program's own, or its reader is gone."""
+    """Flush the open streams; return False if one raises: a stream of the program, or one without a reader."""
     succeeded = True
     for stream in streams:
         try:
             if stream is not None and not stream.closed:
                 stream.flush()
-        except BaseException:  # noqa: BLE001  whatever a stream of the program's own raises
+        except BaseException:  # noqa: BLE001  streams of the program raise anything
             succeeded = False
     return succeeded

@@ -18,7 +18,7 @@ _load_program, _observation = _load, Observation()
 
 
 def _load(test: Any, request: Any) -> Any:
-    """Run preamble and program; the function to call, which is looked at from its next call on."""
+    """Run preamble and program; return the function to call, observed from its next call on."""
     function = _load_program(test, request)
     _observation.await_call(function)
     return function
@@ -29,8 +29,8 @@ def run(test: Any) -> None:
     request = decode(receive_frame())
     try:
         result = _observation.returned(_call(test, request))
-    except BaseException as error:  # noqa: BLE001  whatever it is, it is how the call ended
-        test.tell(account_of(error))
+    except BaseException as error:  # noqa: BLE001  any exception ends the call
+        test.report(account_of(error))
         report_trace(_observation.variables())
         os._exit(1)
     report_trace(_observation.variables(), result)

@@ -2,8 +2,8 @@
 
 The main program's variables are the names that its text assigns at the level of the module, or in a function under
 `global`. Its main function is the one that its last statement calls. Only that call is changed: `f(x)` becomes
-`.returned(f(x, **.await_call(f)))`, where what is added last is evaluated last and gives no options: the program calls
-`f` itself, from the same frame.
+`.returned(f(x, **.await_call(f)))`, whose added part is evaluated last and adds no options: the program calls `f`
+itself, from the same frame.
 
 The texts of `traced_values`, `plain_data`, `frames`, `python_program`, `failure`, `script` and `observation` stand
 before this text, whose `prepare` and `run` replace those of `python_program` and `script`.
@@ -45,7 +45,7 @@ def prepare(content: bytes, _place: Any) -> ObservedProgram:
 
 
 def run(test: Any) -> None:
-    """Run the program to its end, tell its variables, and leave the process. Does not return."""
+    """Run the program, report its variables, and leave the process. Does not return."""
     observation = Observation()
     setattr(builtins, _AWAIT_CALL, observation.await_call)
     setattr(builtins, _RETURNED, observation.returned)
@@ -60,7 +60,7 @@ def run(test: Any) -> None:
 
 
 def _main_variables(test: Any) -> "dict[str, Any]":
-    """Those that a trace tells, in the order of the text."""
+    """Return the variables of a trace, in the order of the text."""
     namespace = test.main.__dict__
     return with_lists({name: namespace[name] for name in test.program.names if name in namespace})
 
@@ -88,7 +88,7 @@ def _main_function(tree: ast.Module) -> str:
 
 
 class _Observer(ast.NodeTransformer):
-    """Has calls of one function looked at."""
+    """Rewrites calls of one function so that they are observed."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""The files of a control group, under the names of both versions. To read one that is open costs a microsecond."""
+"""The files of a control group, under the names of both versions. Reading an open one takes a microsecond."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from autoclave.core import SandboxFault
 _Given = TypeVar("_Given")
 _Got = TypeVar("_Got")
 _SWAP_BYTES = 1 << 20
-"""Swap limit of version 1: the kernel counts hits of the plain limit only, so that one comes first."""
+"""Added to the swap limit of version 1: the kernel counts hits of the plain limit only, so that one comes first."""
 
 
 class ControlFile:
-    """One file of a group. What every test reads is kept open, the rest is opened for each access."""
+    """One file of a group: kept open if every test reads it, else opened for each access."""
 
     def __init__(self, path: Path, *, is_kept_open: bool) -> None:
         """Open it, for writing too where that is allowed.
@@ -26,7 +26,7 @@ class ControlFile:
             OSError: it does not exist or may not be read.
         """
         self._path = path
-        self._lock = threading.Lock()  # closed by another thread: its number may be another file by then
+        self._lock = threading.Lock()  # after a close by another thread the number may be another file
         self._is_kept_open = is_kept_open
         self._descriptor = _open(path)
         if not is_kept_open:
@@ -38,7 +38,7 @@ class ControlFile:
         return -1 if text.startswith(b"max") else int(text)
 
     def entry(self, name: bytes) -> int:
-        """The number after `name` at the start of a line; 0 when it is not there."""
+        """Return the number after `name` at the start of a line; 0 if there is no such line."""
         for line in self._read().splitlines():
             key, _, value = line.partition(b" ")
             if key == name:
@@ -115,7 +115,7 @@ class OpenFolder:
         return (self._path / name).exists()
 
     def close(self) -> None:
-        """Close all. Whoever reads one later gets a fault."""
+        """Close all files; later reads raise a fault."""
         for file in self._kept:
             file.close()
 
@@ -132,19 +132,19 @@ class Memory(Protocol):
         ...
 
     def restart_peak(self) -> None:
-        """Have `peak` begin anew, where the kernel can."""
+        """Reset `peak`, where the kernel can."""
         ...
 
     def peak(self) -> int | None:
-        """Most bytes in use since `restart_peak`; None where that cannot be told."""
+        """Most bytes in use since `restart_peak`; None if unknown."""
         ...
 
     def num_kills(self) -> int:
-        """Number of processes that were killed for want of memory, here or on the host."""
+        """Number of processes that were killed because memory ran out, here or on the host."""
         ...
 
     def num_hits(self) -> int:
-        """Number of times that the limit of this very group was met."""
+        """Number of times that this group met its limit."""
         ...
 
 
@@ -191,7 +191,7 @@ class MemoryV1:
 
 
 class MemoryV2:
-    """Version 2. The peak can be begun anew from Linux 6.12 on; before, only a new peak can be told."""
+    """Version 2. The peak can be reset from Linux 6.12 on; before, only a new peak is known."""
 
     def __init__(self, folder: OpenFolder) -> None:
         self._now = folder.keep("memory.current")
@@ -233,7 +233,7 @@ class MemoryV2:
 
 
 class CpuTime:
-    """CPU seconds of all processes that were ever in the group, those that nobody waited for too."""
+    """CPU seconds of all processes that were ever in the group, also of those that no process waited for."""
 
     def __init__(self, folder: OpenFolder, version: int) -> None:
         self._version = version
@@ -262,13 +262,11 @@ class Processes:
         return self._events.entry(b"max")
 
     def refusal_of_host(self, num_known: int) -> str:
-        """Reason for which a group above refused forks, `num_known` of which are known; empty if none did or it was
-        this group.
-        """
+        """Return why a group above refused forks, beyond `num_known` refusals; empty if none did, or this group did."""
         if self.num_refusals() == num_known or self._is_own_limit_met():
             return ""
         return "a control group above allows no more processes: raise its pids.max, or have fewer judge.workers"
 
     def _is_own_limit_met(self) -> bool:
-        """Return whether as many as allowed ever ran; True also where that is unknown."""
+        """Return whether the limit was ever reached; True also if unknown."""
         return self._peak is None or 0 <= self._limit_now <= self._peak.number()

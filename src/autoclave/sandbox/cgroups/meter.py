@@ -1,7 +1,7 @@
 """Measures and bounds the tests of one cell by the control group that its zygote is in.
 
-What the group held when the cell was made does not count: the zygote, and the first process as it was born. The limit
-is on what comes on top, so the kernel refuses a burst that no sample would see.
+The content of the group when the cell was made does not count: the zygote and the first process. The limit bounds the
+rest, so the kernel refuses a burst that no sample would see.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from autoclave.sandbox.watch import RunDelays, cpu_seconds, descendants
 _OWN_PROCESSES = 2
 """The zygote and the first process; they count against the limit of the group."""
 _LIMIT_STEP = 1 << 20
-"""Limits are rounded up to this, or a few pages would have it written anew for each cell."""
+"""Limits are rounded up to this; else a few pages would cause a write for each cell."""
 _OWN_CPU_S = 0.01
-"""Most memory that the first process itself needs for a test: one fork, then killing, reaping and cleaning."""
+"""Most CPU time of the first process itself for a test: one fork, then killing, reaping and cleaning."""
 
 
 class GroupMeter:
-    """Counts from `begin_test` on; what the host refused, from the start of the cell on."""
+    """Counts usage since `begin_test`, and refusals of the host since the start of the cell."""
 
     def __init__(self, group: Group, first_process: Callable[[], int]) -> None:
         self._group = group
@@ -50,14 +50,14 @@ class GroupMeter:
         self._delays = RunDelays()
         group.memory.restart_peak()
         self._start_bytes = group.memory.now()
-        # Between two tests nothing runs: what was read at the end of one holds at the start of the next.
+        # Between two tests nothing runs: the value at the end of one holds at the start of the next.
         self._start_cpu_s = group.cpu.seconds() if self._last_cpu_s is None else self._last_cpu_s
-        # Not so of these: what one left may have met the limit while it was being cleared away.
+        # Not so these: leftovers of a test may meet the limit while they are removed.
         self._start_kills = group.memory.num_kills()
         self._start_hits = group.memory.num_hits()
 
     def usage(self) -> Usage:
-        num_processes = self._look_at_processes()
+        num_processes = self._sample_processes()
         return Usage(self._cpu_s(), self._own_mb(self._group.memory.now()), num_processes, self._delays.seconds)
 
     def end_test(self, reaped_cpu_s: float) -> TestUsage:
@@ -80,16 +80,16 @@ class GroupMeter:
     def preparing_cpu_s(self) -> float:
         return cpu_seconds(self._first_process())
 
-    def _look_at_processes(self) -> int:
+    def _sample_processes(self) -> int:
         num_processes = 0
         for pid in descendants(self._first_process()):
             with contextlib.suppress(OSError):  # it ended meanwhile
-                self._delays.look_at(pid)
+                self._delays.sample(pid)
                 num_processes += 1
         return num_processes
 
     def _own_mb(self, group_bytes: int | None) -> float:
-        """Return the test's part of it. Page cache can bring it a little above the limit; the kernel would take it."""
+        """Return the part of the test, at most its limit: the kernel would reclaim page cache above it."""
         own_bytes = 0 if group_bytes is None else max(0, group_bytes - self._start_bytes)
         return min(own_bytes / 2**20, self._limit_mb)
 

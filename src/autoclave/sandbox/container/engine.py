@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import io
 import logging
 import os
 import shutil
 import signal
 import subprocess
+import tarfile
 import tempfile
 from collections.abc import Generator
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from autoclave.core import HostError, SandboxFault
+from autoclave.sandbox.namespace.root import RootPlan
 
 _log = logging.getLogger(__name__)
 EngineName = Literal["podman", "docker"]
@@ -62,25 +67,25 @@ class Engine:
         """The engine with another installed runtime, after its default one failed to start a container with `fault`.
 
         Raises:
-            SandboxFault: the fault, where it has another cause, the runtime was chosen, or no other one is installed.
+            SandboxFault: `fault`, if it has another cause, the runtime is configured, or no other is installed.
         """
-        words = str(fault)
-        if self.name != "podman" or self.runtime or "runtime" not in words.lower():
+        reason = str(fault)
+        if self.name != "podman" or self.runtime or "runtime" not in reason.lower():
             raise fault
         path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
         for runtime in ("runc", "crun"):
-            if f"{runtime}:" not in words and shutil.which(runtime, path=path):
-                _log.warning("podman's default runtime fails (%s): containers are started with %s", words, runtime)
+            if f"{runtime}:" not in reason and shutil.which(runtime, path=path):
+                _log.warning("podman's default runtime fails (%s): containers are started with %s", reason, runtime)
                 return Engine(self.name, (*self.command, "--runtime", runtime), runtime)
-        raise SandboxFault(f"{words}. Fix: as root: apt-get install runc, or set sandbox.container_runtime") from fault
+        raise SandboxFault(f"{reason}. Fix: as root: apt-get install runc, or set sandbox.container_runtime") from fault
 
     def remove(self, name: str) -> None:
-        """Kill and remove a container, if it is there."""
+        """Kill and remove a container, if it exists."""
         patience = ("--time", "0") if self.name == "podman" else ()
         self.attempt("rm", "--force", *patience, name)
 
     def remove_strays(self) -> None:
-        """Remove containers and folders of judging processes that are gone."""
+        """Remove containers and folders of judging processes that have ended."""
         listed = self.run("ps", "--all", "--filter", "name=autoclave-", "--format", "{{.Names}}")
         for name in listed.split():
             if _is_stray(name):
@@ -91,7 +96,7 @@ class Engine:
 
 
 def find_engine(wanted: Literal["auto", "podman", "docker"], runtime: str) -> Engine:
-    """The engine to use: podman before docker where both are there and answer.
+    """Return the engine to use: podman before docker if both answer.
 
     Raises:
         HostError: none answers.
@@ -114,7 +119,7 @@ def find_engine(wanted: Literal["auto", "podman", "docker"], runtime: str) -> En
 
 @contextlib.contextmanager
 def without_pause_process() -> Generator[None]:
-    """End the pause process that an ordinary user's podman starts in the block and keeps; not one that was running."""
+    """End the pause process that an ordinary user's podman starts in the block; not one that ran before."""
     before = pause_processes()
     try:
         yield
@@ -125,7 +130,7 @@ def without_pause_process() -> Generator[None]:
 
 
 def pause_processes() -> set[int]:
-    """The processes of this user that files of podman name, in folders that others cannot have made."""
+    """Return the processes of this user that files of podman name, in folders of this user."""
     user = os.geteuid()
     folders = {os.environ.get("XDG_RUNTIME_DIR") or "/run/user", f"/run/user/{user}", f"/tmp/podman-run-{user}"}
     found: set[int] = set()
@@ -141,13 +146,13 @@ def pause_processes() -> set[int]:
 
 
 def new_name(number: int) -> str:
-    """A name for a container of this process, from which others see whether the process still lives."""
+    """Return a name for a container, from which other processes see whether this process has ended."""
     namespace = Path("/proc/self/ns/pid").stat().st_ino
     return f"autoclave-{namespace}-{os.getpid()}-{_start_time(os.getpid())}-{number}"
 
 
 def _is_stray(name: str) -> bool:
-    """Return whether its judging process was one of those visible here, and is gone."""
+    """Return whether its judging process was visible here and has ended."""
     with contextlib.suppress(ValueError):
         _, namespace, pid, start, _ = name.split("-")
         return int(namespace) == Path("/proc/self/ns/pid").stat().st_ino and _start_time(int(pid)) != int(start)
@@ -160,3 +165,47 @@ def _start_time(pid: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19])
     except OSError:
         return 0
+
+
+_REPOSITORY = "localhost/autoclave-cell"
+OWN_FOLDERS = ("/tmp", "/program", "/judge", "/proc", "/sys", "/dev")
+"""Paths at which the engine or the sandbox mounts something."""
+
+
+@cache
+def image_for(engine: Engine, plan: RootPlan) -> str:
+    """Return the name of the image for `plan`. The engine makes it if it is missing.
+
+    Raises:
+        SandboxFault: the engine rejects it.
+    """
+    content = image_content(plan)
+    name = f"{_REPOSITORY}:{hashlib.sha256(content).hexdigest()[:16]}"
+    if engine.attempt("image", "inspect", name).returncode != 0:
+        _log.info("making the container image %s", name)
+        engine.run("import", "-", name, stdin=content)
+    return name
+
+
+def image_content(plan: RootPlan) -> bytes:
+    """A tar archive; the same for the same plan."""
+    links = {link: target for link, target in plan.links if not link.startswith("/dev/")}
+    shown = [(path, path) for path in plan.binds] + list(plan.placed)
+    files = {target for source, target in shown if os.path.isfile(source)}
+    folders = {target for source, target in shown if os.path.isdir(source)} | set(OWN_FOLDERS)
+    folders |= {str(parent) for path in [*links, *files, *folders] for parent in PurePosixPath(path).parents} - {"/"}
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for path in sorted(folders):
+            _add(archive, path, tarfile.DIRTYPE)
+        for path in sorted(files):
+            _add(archive, path, tarfile.REGTYPE)
+        for link, target in sorted(links.items()):
+            _add(archive, link, tarfile.SYMTYPE, target)
+    return buffer.getvalue()
+
+
+def _add(archive: tarfile.TarFile, path: str, kind: bytes, target: str = "") -> None:
+    entry = tarfile.TarInfo(path.lstrip("/"))
+    entry.type, entry.linkname, entry.mode = kind, target, 0o755
+    archive.addfile(entry)

@@ -1,4 +1,4 @@
-"""Start zygotes in containers, and make sure from outside that each is shut in as its flags say."""
+"""Start zygotes in containers, and verify from outside that each is confined as its flags require."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from autoclave.config.levels import Level
 from autoclave.config.sandbox import SandboxConfig
 from autoclave.core import SandboxFault
 from autoclave.sandbox.bootstrap import FOLDER, guest_command, guest_environment
-from autoclave.sandbox.container.engine import Engine, find_engine, new_name
-from autoclave.sandbox.container.image import image_for
+from autoclave.sandbox.container.engine import Engine, find_engine, image_for, new_name
 from autoclave.sandbox.interface import Profile
 from autoclave.sandbox.launch import TestUsage, Usage
 from autoclave.sandbox.namespace.root import PACKAGES_FOLDER, RootPlan, base_interpreter, root_plan
@@ -40,7 +39,7 @@ _OWN_MEMORY_MB = 192
 """For the zygote with its imports, and the first process."""
 _OWN_PROCESSES = 16
 _OWN_CPU_S = 0.02
-"""Most memory that zygote and first process themselves need for a test."""
+"""Most CPU time of the zygote and the first process themselves for a test."""
 _MAX_FILES = 4096
 _START_TIMEOUT_S = 60.0
 _numbers = itertools.count()
@@ -52,10 +51,10 @@ class ContainerLauncher:
     level: Level = "sealed"
 
     def __init__(self, config: SandboxConfig) -> None:
-        """Find the engine and remove what dead judging processes left.
+        """Find the engine and remove leftovers of ended judging processes.
 
         Raises:
-            HostError: there is no engine that answers, or the interpreter does not start.
+            HostError: no engine answers, or the interpreter does not start.
             SandboxFault: the engine fails.
         """
         self._config = config
@@ -108,7 +107,7 @@ class ContainerZygote:
         """Start it and take its connection.
 
         Raises:
-            SandboxFault: the engine fails, the zygote does not connect, or the container is not what was asked for.
+            SandboxFault: the engine fails, the zygote does not connect, or the container is not sealed.
         """
         self._engine = engine
         self._name = name
@@ -123,7 +122,7 @@ class ContainerZygote:
             raise
 
     def map_ids(self) -> None:
-        raise SandboxFault("a zygote in a container asked for ids")
+        raise SandboxFault("a zygote in a container requested ids")
 
     def meter(self, first_process: Callable[[], int]) -> ContainerMeter:
         return ContainerMeter(cache(lambda: _seen_from_outside(self.pid, first_process())), self.pid)
@@ -136,7 +135,7 @@ class ContainerZygote:
         self._remove()
 
     def _start(self, flags: list[str], image: str, root: RootPlan) -> socket.socket:
-        shown = self._folder / "judge"  # its parent is private, so its modes are for the container alone
+        shown = self._folder / "judge"  # its parent is private, so its modes matter in the container alone
         shutil.copytree(FOLDER, shown / "guest", ignore=shutil.ignore_patterns("__pycache__"))
         (empty := self._folder / "empty").mkdir()
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -172,11 +171,11 @@ class ContainerZygote:
             if not self._engine.run("ps", "--quiet", "--filter", f"name={self._name}").strip():
                 break
         self._engine.remove(self._name)
-        self._engine.run(*command)  # once more, to hear why
+        self._engine.run(*command)  # once more, in the foreground: raises with the reason
         raise SandboxFault(f"the container {self._name} does not connect")
 
     def _identify(self, control: socket.socket) -> None:
-        """Learn which process of the host connected, and look at it from here."""
+        """Find the process of the host that connected, and check its confinement."""
         credentials = control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         self.pid = int.from_bytes(credentials[:4], "little")
         if self.pid == 0:
@@ -196,7 +195,7 @@ class ContainerZygote:
 
 
 class ContainerMeter(ProcessMeter):
-    """Measures a test's processes, CPU time by the container's group, and scratch where the judge may look into it."""
+    """Measures a test's processes, CPU time by the container's group, and scratch where the judge can read it."""
 
     def __init__(self, first_process: Callable[[], int], main_process: int) -> None:
         super().__init__(first_process)
@@ -228,7 +227,7 @@ class ContainerMeter(ProcessMeter):
         return self._num_kills() > self._start_kills
 
     def _num_kills(self) -> int:
-        """Number of processes of the container that were killed for want of memory; 0 if it cannot be read."""
+        """Number of processes of the container that were killed because memory ran out; 0 if unknown."""
         if self._kills_file is not None:
             with contextlib.suppress(OSError):
                 words = self._kills_file.read_text().split()
@@ -236,9 +235,7 @@ class ContainerMeter(ProcessMeter):
         return 0
 
     def _group_cpu_s(self) -> float:
-        """CPU time of all processes of the container, also of those that no process waited for; 0 if it cannot be
-        read.
-        """
+        """CPU time of all processes of the container, also of those that no process waited for; 0 if unknown."""
         if self._cpu_file is None:
             return 0.0
         with contextlib.suppress(OSError):
@@ -284,7 +281,7 @@ def _plan_of(root: RootPlan) -> dict[str, Any]:
 
 
 def _missing(pid: int) -> list[str]:
-    """Reason for which the main process is not confined, as the host's kernel sees it."""
+    """Return the reasons for which the main process is not confined, as the host's kernel reports."""
     judge_namespaces, container_namespaces = Path("/proc/self/ns"), Path(f"/proc/{pid}/ns")
     shared = [name for name in _NAMESPACES if (container_namespaces / name).samefile(judge_namespaces / name)]
     missing = [f"it shares the {name} namespace of this process" for name in shared]
@@ -302,10 +299,10 @@ def _missing(pid: int) -> list[str]:
 
 
 def _seen_from_outside(main_process: int, pid: int) -> int:
-    """The number on the host of the process `pid` of the container.
+    """Return the number on the host of process `pid` of the container.
 
     Raises:
-        SandboxFault: it is gone.
+        SandboxFault: it has ended.
     """
     for child in descendants(main_process):
         with contextlib.suppress(OSError):

@@ -1,9 +1,9 @@
-"""Confinement of the processes of a cell: one class per way, chosen by the judge's plan.
+"""Confinement of the processes of a cell: one class per kind, chosen by the judge's plan.
 
 zygote          enter()                 once, before any program
 zygote          start_cell()            a fork that becomes the first process of a cell
-zygote          end_cell(pid)           kills it and all it started, and restores what they changed
-zygote          leave()                 when the judge is gone
+zygote          end_cell(pid)           kills it with its descendants, and undoes their changes
+zygote          leave()                 when the judge has ended
 first process   begin_cell(limits)      before the program is prepared
 first process   kill_all()              after each test, until nothing is left to reap
 first process   renew_scratch()         after each test
@@ -26,50 +26,50 @@ PROGRAM_FOLDER = "/program"
 
 
 class Confinement(Protocol):
-    """One way. See above for when each is called, and by which process."""
+    """One kind of confinement. The module documents when and by which process each method is called."""
 
     test_id: "int | None"
     """User and group of tests inside of the cell; None when all processes have the same."""
 
     @property
     def own_descriptor(self) -> int:
-        """Descriptor that a test still needs when it closes all it was not given; -1 for none."""
+        """Descriptor that a test keeps besides its own; -1 for none."""
         ...
 
     @property
     def num_own_processes(self) -> int:
-        """Processes of ours that the kernel counts against the limit of tests."""
+        """Processes besides the test's that the kernel counts against its limit."""
         ...
 
     def enter(self, request_ids: Callable[[], None]) -> None:
-        """Confine the zygote for good. `request_ids` has the judge write the id maps."""
+        """Confine the zygote irrevocably. `request_ids` has the judge write the id maps."""
 
     def start_cell(self) -> int:
         """Fork the first process of a cell; 0 in it."""
         ...
 
     def end_cell(self, pid: int) -> int:
-        """Kill all processes of a cell, and restore what they changed. The wait status of the first, `pid`."""
+        """Kill all processes of a cell and undo their changes. Return the wait status of the first, `pid`."""
         ...
 
     def leave(self) -> None:
-        """Remove what the end of the zygote alone does not."""
+        """Remove all that outlives the zygote."""
 
     def begin_cell(self, disk_bytes: int, num_files: int) -> None:
-        """Ready the first process and the file system of the cell."""
+        """Prepare the first process and the file system of the cell."""
 
     def place(self, name: str, content: bytes) -> str:
-        """Put an executable file into the cell, out of reach of tests for anything but reading and running."""
+        """Put an executable file into the cell, which tests can only read and run."""
         ...
 
     def kill_all(self) -> None:
         """Kill every process of the cell but the first, which is the caller."""
 
     def renew_scratch(self) -> None:
-        """A new scratch file system for the next test."""
+        """Make a new scratch file system for the next test."""
 
     def enter_test(self) -> None:
-        """Give up what only the first process needs, and go to the scratch folder."""
+        """Give up the privileges of the first process, and change to the scratch folder."""
 
 
 class Sealed:
@@ -86,7 +86,7 @@ class Sealed:
     def enter(self, request_ids: Callable[[], None]) -> None:
         enter(self._plan, request_ids)
 
-    clone_flags = linux.CLONE_NEWPID | linux.CLONE_NEWNS  # of an ipc namespace nothing could be used: see filter.py
+    clone_flags = linux.CLONE_NEWPID | linux.CLONE_NEWNS  # the filter refuses System V calls, so no ipc namespace
 
     def start_cell(self) -> int:
         return linux.clone(self.clone_flags)
@@ -124,7 +124,7 @@ class Sealed:
 
     def enter_test(self) -> None:
         if self.test_id is None:
-            linux.set_dumpable(True)  # or the judge, an ordinary user, could not read its memory use
+            linux.set_dumpable(True)  # else the judge, an ordinary user, could not read its memory use
         else:
             os.setresgid(self.test_id, self.test_id, self.test_id)
             os.setresuid(self.test_id, self.test_id, self.test_id)
@@ -135,7 +135,7 @@ class Sealed:
         linux.mount("scratch", "/tmp", "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, self._scratch)
 
 
-_WAYS: "dict[str, Callable[[dict[str, Any]], Confinement]]" = {
+_KINDS: "dict[str, Callable[[dict[str, Any]], Confinement]]" = {
     "sealed": Sealed,
     "contained": Contained,
     "restricted": Restricted,
@@ -144,5 +144,5 @@ _WAYS: "dict[str, Callable[[dict[str, Any]], Confinement]]" = {
 
 
 def confinement_of(plan: "dict[str, Any]") -> Confinement:
-    """The way that the plan names."""
-    return _WAYS[plan["confinement"]](plan)
+    """Return the confinement of the plan."""
+    return _KINDS[plan["confinement"]](plan)

@@ -1,8 +1,8 @@
-"""The way of a container: the engine has made namespaces, a read-only root and a tmpfs; the rest is done here.
+"""Confinement in a container, whose engine has made namespaces, a read-only root and a tmpfs.
 
 The zygote is the container's main process and gives up root at once. It keeps three capabilities, to give tests a user
-of their own and to kill what they leave; a test holds none. Only one cell is open at a time, so all processes but the
-zygote and the first process of that cell are the test's.
+of their own and to kill their processes; a test holds none. Only one cell is open at a time, so all processes but the
+zygote and the first process of that cell belong to the test.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class Contained:
         for folder in self._plan["scratch"]:
             os.chmod(folder, 0o1777)  # podman gives its tmpfs the modes of the folder below
         os.setgroups([self._own_id])
-        os.chown(_PROGRAM_FOLDER, -1, self._own_id)  # to a group of one's own no capability is needed
+        os.chown(_PROGRAM_FOLDER, -1, self._own_id)  # needs no capability for a group of one's own
         os.chmod(_PROGRAM_FOLDER, 0o775)
         linux.keep_capabilities_over_users()
         os.setgroups([])
@@ -49,11 +49,9 @@ class Contained:
         linux.load_filter(filter_program(linux.MACHINE, may_mount=False))
 
     def start_cell(self) -> int:
-        """Fork the first process of a cell; 0 in it."""
         return linux.clone()
 
     def end_cell(self, pid: int) -> int:
-        """Kill the cell and restore what it could change. The wait status of its first process."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)
         status = os.waitpid(pid, 0)[1]
@@ -63,37 +61,33 @@ class Contained:
         return status
 
     def leave(self) -> None:
-        """Nothing to do: when the main process of a container ends, all others do."""
+        pass  # a container ends with its main process
 
     def begin_cell(self, disk_bytes: int, num_files: int) -> None:
-        """Adopt what tests leave."""
         linux.die_with_parent()
         linux.set_dumpable(False)
         linux.adopt_orphans()
 
     def place(self, name: str, content: bytes) -> str:
-        """Put an executable file into the cell, where tests may not write."""
         return executable(_PROGRAM_FOLDER, name, content)
 
     def kill_all(self) -> None:
-        """Kill every process of the container but this one and its main process."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)
 
     def renew_scratch(self) -> None:
-        """Empty what tests can write, as their user. Raises OSError when something stays."""
+        """Empty the folders that tests can write, as their user. Raises OSError if a file stays."""
         os.setresuid(-1, self._test_id, -1)
         try:
             for folder in self._plan["scratch"]:
                 leftovers.empty_folder(folder)
                 os.utime(folder)
             for device in self._plan["devices"]:
-                os.utime(device)  # else its times would tell the next test of this one
+                os.utime(device)  # else the next test could read the times that this one set
         finally:
             os.setresuid(-1, self._own_id, -1)
 
     def enter_test(self) -> None:
-        """Give up all that the first process needs."""
         os.setresgid(self._test_id, self._test_id, self._test_id)
         os.setresuid(self._test_id, self._test_id, self._test_id)
         linux.drop_capabilities()
@@ -103,16 +97,14 @@ class Contained:
 
     @property
     def own_descriptor(self) -> int:
-        """Descriptor that a test still needs when it closes all it was not given; -1 for none."""
         return self._ruleset.descriptor if self._ruleset else -1
 
     @property
     def num_own_processes(self) -> int:
-        """Tests have a user of their own."""
         return 0
 
     def _allow_files(self) -> None:
-        """Hide, where Landlock is available, /proc and /sys from tests, too."""
+        """Hide /proc and /sys from tests, where Landlock is available."""
         if landlock.version() < landlock.FIRST_WITH_TRUNCATE:
             return
         ruleset = landlock.Ruleset()
@@ -127,7 +119,7 @@ class Contained:
 
 
 def _id_pair(number: int) -> int:
-    """Two user ids that other containers do not use: limits on processes are counted per user."""
+    """Return the first of two user ids that no other container uses: process limits are counted per user."""
     with open("/proc/self/uid_map") as file:
         ranges = [[int(field) for field in line.split()] for line in file]
     wanted = _FIRST_ID + 2 * (number % _PAIRS)

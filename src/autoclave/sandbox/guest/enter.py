@@ -1,4 +1,4 @@
-"""Leave the host behind: namespaces, a read-only root of chosen parts, ids, privileges. Runs once, in the zygote.
+"""Confine the zygote, once: namespaces, a read-only root of chosen parts, ids, privileges.
 
 As root the mounts come before the user namespace, because a mapped root cannot pass private folders on the way to the
 interpreter; the judge then writes the id map. As an ordinary user the user namespace comes first and maps one id.
@@ -17,7 +17,7 @@ LOCKED_FLAGS = linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOE
 
 
 def enter(plan: "dict[str, Any]", request_ids: Callable[[], None]) -> None:
-    """Confine this process for good, as `plan` says. `request_ids` has the judge write the id maps."""
+    """Confine this process irrevocably, as `plan` requires. `request_ids` has the judge write the id maps."""
     if plan["ids"] == "range":
         linux.unshare(_ALL_BUT_USER)
         _build_root(plan)
@@ -77,5 +77,5 @@ def bind(source: str, target: str) -> None:
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
     linux.mount(source, target, None, linux.MS_BIND)
     flags = linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | linux.MS_NOSUID
-    flags |= os.statvfs(target).f_flag & LOCKED_FLAGS  # what the host's mount forbids cannot be allowed again
+    flags |= os.statvfs(target).f_flag & LOCKED_FLAGS  # flags of the host's mount cannot be removed
     linux.mount(None, target, None, flags if stat.S_ISCHR(mode) else flags | linux.MS_NODEV)

@@ -1,12 +1,12 @@
 """The seccomp program of a cell: which system calls are refused, as bytes for the kernel.
 
-Pure; loading it is in `linux.py`. It is loaded once, in the zygote, and inherited. The first process of a cell still
+Pure functions; `linux.py` loads it, once, in the zygote, and processes inherit it. The first process of a cell still
 has to mount, so `mount` and `umount2` pass here: a test holds no capability and is refused by the kernel itself.
 
-Refused is what namespaces do not confine (the kernel's keyrings, vsock and other sockets), what reaches into other
-processes, memory that no limit counts (memfd, System V, pages given to pipes), what is counted per user of the host
-(inotify), what tells of files that all cells share (page cache, leases, notices, who holds a lock), clocks of other
-processes, leaving the core that the judge chose, and wide kernel interfaces that no honest program needs.
+It refuses calls that namespaces do not confine (keyrings, vsock and other sockets), access to other processes, memory
+that no limit counts (memfd, System V, pages given to pipes), resources counted per user of the host (inotify), queries
+about files that all cells share (page cache, leases, notices, lock holders), clocks of other processes, leaving the
+core that the judge chose, and wide kernel interfaces that honest programs do not need.
 `socketpair` stays; `clone3` reports "not implemented", so that libc falls back to `clone`, whose flags can be read.
 """
 
@@ -21,7 +21,7 @@ _ABSENT = _ERRNO | errno.ENOSYS
 
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32_BIT = 0x40000000
-# A cell is made with new pid and mount namespaces; nothing below the zygote may ask for the others.
+# A cell is made with new pid and mount namespaces; processes below the zygote may not make others.
 _FORBIDDEN_CLONE_FLAGS = 0x10000000 | 0x40000000 | 0x04000000 | 0x02000000 | 0x00000080
 
 _LOAD_NUMBER = (0x20, 0, 0, 0)
@@ -74,7 +74,7 @@ _ONLY_WITH = {
 # Refused as well where the first process of a cell does not mount.
 _MOUNTING = {"mount": (165, 40), "umount2": (166, 39)}
 
-# What Landlock does not rule. Where tests share a user with others, it would reach their files.
+# Landlock does not cover these. A test that shares its user could change other files of that user.
 _CHANGING_METADATA = {
     "chmod": (90, -1), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
     "chown": (92, -1), "lchown": (94, -1), "fchown": (93, 55), "fchownat": (260, 54),
@@ -113,7 +113,7 @@ def _give(verdict: int) -> "tuple[int, int, int, int]":
 
 
 def filter_program(machine: str, *, may_mount: bool = True) -> bytes:
-    """The filter for the processor `machine`, as an array of `struct sock_filter`."""
+    """Return the filter for the processor `machine`, as an array of `struct sock_filter`."""
     column, program = _opening(machine)
     program += [_jump_if_equal(_CLONE3[column], 1), _give(_ABSENT)]
     any_forbidden_flag = (0x45, 0, 1, _FORBIDDEN_CLONE_FLAGS)
@@ -135,10 +135,10 @@ def filter_program(machine: str, *, may_mount: bool = True) -> bytes:
 
 
 def command_filter(machine: str, *, has_network: bool) -> bytes:
-    """The filter for commands that a person would run on the host: more is allowed than to a judged program.
+    """Return the filter for commands that a user would run on the host: it allows more than that of a judged program.
 
-    What they do to files that only they see, to their own memory and cores stays. Sockets can be made for streams over
-    the network of the cell alone, and only where it has one: those in the file system could lead to the host.
+    Calls on files of the cell, on own memory and on cores are allowed. Sockets can be made only for streams over the
+    network of the cell, if it has one: those in the file system could lead to the host.
     """
     column, program = _opening(machine)
     program += [_jump_if_equal(_CLONE3[column], 1), _give(_ABSENT)]
@@ -157,13 +157,13 @@ def command_filter(machine: str, *, has_network: bool) -> bytes:
 
 
 def metadata_filter(machine: str) -> bytes:
-    """A second filter, for tests only: nobody's modes, owners, times and attributes of files can be changed."""
+    """Return a second filter, for tests only: it refuses changes of modes, owners, times and attributes of files."""
     column, program = _opening(machine)
     return _packed(program + _refusals(_CHANGING_METADATA, column))
 
 
 def _opening(machine: str) -> "tuple[int, list[tuple[int, int, int, int]]]":
-    """The column of the tables for this processor, and the instructions that end what claims to be another."""
+    """Return the column of the tables for this processor, and instructions that kill calls of another."""
     column = list(_ARCHITECTURES).index(machine)
     program = [_LOAD_ARCHITECTURE, (0x15, 1, 0, _ARCHITECTURES[machine]), _give(_KILL_PROCESS), _LOAD_NUMBER]
     if machine == "x86_64":
@@ -180,7 +180,7 @@ def _refusals(table: "dict[str, tuple[int, int]]", column: int) -> "list[tuple[i
 
 
 def _packed(program: "list[tuple[int, int, int, int]]") -> bytes:
-    """An array of `struct sock_filter`."""
+    """Return an array of `struct sock_filter`."""
     return b"".join(
         code.to_bytes(2, sys.byteorder) + bytes((skip_if, skip_if_not)) + value.to_bytes(4, sys.byteorder)
         for code, skip_if, skip_if_not, value in [*program, _give(_ALLOW)]

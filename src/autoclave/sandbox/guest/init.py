@@ -1,7 +1,7 @@
-"""The first process of a cell: has the program prepared, and then starts one process per test and cleans up after each.
+"""The first process of a cell: prepares the program, starts one process per test and cleans up after each.
 
-It is the init of the cell's process namespace: what a test leaves behind becomes its child, and when it ends, the
-kernel kills all others. Nothing in the cell may signal, trace or read it. It never sees test data: standard input and
+It is the init of the cell's process namespace: orphans of a test become its children, and when it ends, the kernel
+kills all others. No process in the cell may signal, trace or read it. It never sees test data: standard input and
 frames go from the judge to the test by descriptor. The loop over tests is in `loops.py`.
 """
 
@@ -24,13 +24,13 @@ def be_first_process(socket: int, runner: Any, main: types.ModuleType, confineme
         except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
             _report_error(socket, error)
         loops.serve_tests()
-        be_test(runner, main, program, loops.tell)  # only the process of a test comes here
+        be_test(runner, main, program, loops.report)  # only the process of a test comes here
     finally:
         os._exit(70)
 
 
 def _report_error(socket: int, error: Exception) -> NoReturn:
-    """Say why there is nothing to run, and wait for the judge to end the cell."""
+    """Report the compile error, and wait for the judge to end the cell."""
     text = type(error).__name__
     line = None
     if isinstance(error, SyntaxError):

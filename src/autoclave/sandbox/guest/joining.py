@@ -1,4 +1,4 @@
-"""The start of a zygote that is no child of the judge: it connects to a socket that the judge has put before it."""
+"""The start of a zygote in a container, which is not a child of the judge: it connects to a socket of the judge."""
 
 import json
 import os
@@ -9,13 +9,13 @@ from . import zygote
 
 
 def main(path: str) -> None:
-    """Connect and run the zygote. Ends the process; what went wrong before it was ready is told to the judge."""
+    """Connect and run the zygote. Ends the process; reports errors before it is ready to the judge."""
     connection = socket(AF_UNIX, SOCK_SEQPACKET)
     connection.connect(path)
     control = connection.detach()
-    nobody, _ = os.pipe()  # the judge cannot be watched from here; at its end the connection closes
+    silent, _ = os.pipe()  # the judge cannot be watched from here; when it ends, the connection closes
     try:
-        zygote.serve(control, nobody)
+        zygote.serve(control, silent)
     except Exception:
         os.write(control, json.dumps({"failed": traceback.format_exc().splitlines()[-1]}).encode())
         raise

@@ -1,6 +1,6 @@
-"""Landlock: which files a process and its children may open, for hosts that give no mount namespace.
+"""Landlock: restrict the files that a process and its children may open, on hosts that refuse mount namespaces.
 
-Needs no privilege. It rules opening, making, moving, linking and truncating. It does not rule `stat`, `chdir`, nor
+Needs no privilege. It covers opening, making, moving, linking and truncating. It does not cover `stat`, `chdir`, nor
 changes of mode, owner, times and extended attributes; `filter.py` refuses the latter where users are shared.
 """
 
@@ -29,7 +29,7 @@ READ_WRITE = _WRITE | _READ
 EVERYTHING = (1 << 15) - 1
 """All but controlling devices."""
 
-# By version: the rights that it knows first. Truncating came with 3, TCP with 4, devices with 5, scopes with 6.
+# Rights by version. Truncating came with 3, TCP with 4, devices with 5, scopes with 6.
 _KNOWN = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
 FIRST_WITH_TRUNCATE = 3
 _FIRST_WITH_TCP = 4
@@ -45,7 +45,7 @@ def version() -> int:
 
 
 class Ruleset:
-    """Rules of what may be opened. All that is not allowed is refused from `restrict` on, for good."""
+    """Rules of files that may be opened. After `restrict` all others are refused, irrevocably."""
 
     def __init__(self) -> None:
         """Raises OSError where the kernel has no Landlock."""
@@ -71,6 +71,6 @@ class Ruleset:
             os.close(parent)
 
     def restrict(self) -> None:
-        """Bind this process and its future children. It must have renounced privileges before. Can be called once."""
+        """Restrict this process and its future children, once. It must have renounced privileges before."""
         linux.landlock_restrict_self(self.descriptor)
         os.close(self.descriptor)

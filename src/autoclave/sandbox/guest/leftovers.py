@@ -1,4 +1,4 @@
-"""Remove what a test left behind, where no namespace does it: processes below this one, and files in a folder."""
+"""Remove the leftovers of a test without namespaces: processes below this one, and files in a folder."""
 
 import contextlib
 import os
@@ -8,8 +8,8 @@ import signal
 def kill_below() -> None:
     """Kill all descendants of this process, which adopts orphans, and leave them to be reaped.
 
-    A process whose parent ends becomes a child of this one before the parent can be seen as ended. So two looks in a
-    row that find the same ended processes, and no living one, prove that there is none.
+    A process whose parent ends becomes a child of this one before the parent shows as ended. So two scans in a row that
+    find the same ended processes, and no living one, prove that none is left.
     """
     before: set[int] = set()
     while True:
@@ -66,16 +66,16 @@ def count_processes(user: int) -> int:
 
 
 def reap_all() -> None:
-    """Wait for every child. Call it when all are dying."""
+    """Wait for every child, after all were killed."""
     with contextlib.suppress(ChildProcessError):
         while True:
             os.waitpid(-1, 0)
 
 
 def empty_folder(folder: str) -> None:
-    """Remove all in `folder`, however deep it is nested and whatever its modes, without following any link.
+    """Remove the content of `folder`, of any depth and modes, without following links.
 
-    What lies in a subfolder is moved up first, so no path gets long and nothing recurses.
+    The content of a subfolder is moved up first, so no path gets long and nothing recurses.
     """
     number = 0
     while names := os.listdir(folder):
@@ -91,7 +91,7 @@ def empty_folder(folder: str) -> None:
 
 
 def _move_up(path: str, inner: str, folder: str, number: int) -> int:
-    """Remove `inner`, or move it to `folder` under a name that is free. The next number to try."""
+    """Remove `inner`, or move it to `folder` under a free name. Return the next number to try."""
     try:
         os.unlink(f"{path}/{inner}")
         return number

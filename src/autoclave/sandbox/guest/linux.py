@@ -1,6 +1,6 @@
 """The system calls that Python does not offer. Each raises OSError with the name of the call.
 
-Only mechanism; who enters which namespace when is in `enter.py`, `zygote.py` and `init.py`. All go through one
+Only mechanism; `enter.py`, `zygote.py` and `init.py` decide when a process enters a namespace. All go through one
 primitive: a compiled module where there is one (`_cell.c`), else ctypes.
 """
 
@@ -53,7 +53,7 @@ _CAPABILITY_HEADER = (0x20080522).to_bytes(8, sys.byteorder)  # version, and 0 f
 
 
 def _load_compiled(path: str) -> Any:
-    """The compiled module at `path`, or None when there is none that this interpreter can load."""
+    """Return the compiled module at `path`, or None if this interpreter cannot load it."""
     from _frozen_importlib_external import ExtensionFileLoader  # importlib's own, without importing importlib
     from _imp import create_dynamic, exec_dynamic
 
@@ -65,7 +65,7 @@ def _load_compiled(path: str) -> Any:
         exec_dynamic(module)
     except ImportError:
         return None
-    module.__file__ = "_cell"  # a program need not know where on the host we are installed
+    module.__file__ = "_cell"  # hides the path of autoclave on the host
     return module
 
 
@@ -110,13 +110,13 @@ def _encoded(text: "str | None") -> "bytes | None":
 
 
 def mount(source: "str | None", target: str, kind: "str | None" = None, flags: int = 0, data: str = "") -> None:
-    """Do what the system call of this name does: mount, bind or remount."""
+    """Mount, bind or remount."""
     arguments = (_encoded(source), _encoded(target), _encoded(kind), flags, _encoded(data or None))
     _call("mount", *arguments, what=f"{kind or source or ''} on {target}")
 
 
 def unmount(target: str) -> None:
-    """Detach the mount at `target`; what still uses it keeps it until then."""
+    """Detach the mount at `target`; processes that still use it keep it."""
     _call("umount2", _encoded(target), MNT_DETACH, what=target)
 
 
@@ -133,9 +133,9 @@ def unshare(flags: int) -> None:
 
 
 def clone(flags: int = 0) -> int:
-    """A child, in new namespaces if asked; returns 0 in it.
+    """Fork, in new namespaces if `flags` name some; returns 0 in the child.
 
-    Skips the fork hooks of Python and libc, so have no threads; `random` is not seeded anew.
+    Skips the fork hooks of Python and libc, so there must be no threads; `random` is not reseeded.
     """
     return _call("clone", flags | _SIGCHLD, 0, 0, 0, 0)
 
@@ -151,9 +151,9 @@ def set_dumpable(is_dumpable: bool) -> None:
 
 
 def renounce_privileges(keep: "tuple[int, ...] | list[int]" = ()) -> None:
-    """No program started from here on gains any privilege: no set-user-id, no capability beyond those held.
+    """Keep programs started from now on from gaining privileges by set-user-id or capabilities.
 
-    Of those held a program of root has those in `keep`.
+    A program of root keeps the held capabilities in `keep`.
     """
     _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     for capability in range(64):
@@ -161,7 +161,7 @@ def renounce_privileges(keep: "tuple[int, ...] | list[int]" = ()) -> None:
             continue
         try:
             _call("prctl", _PR_CAPBSET_DROP, capability, 0, 0, 0)
-        except OSError:  # beyond the last that this kernel knows
+        except OSError:  # beyond the last of this kernel
             break
 
 
@@ -176,7 +176,7 @@ def keep_capabilities_over_users() -> None:
 
 
 def hold_capabilities(*capabilities: int) -> None:
-    """Give up every capability but these, of which all must be held."""
+    """Give up every capability but these, all of which must be held."""
     bits = sum(1 << capability for capability in capabilities).to_bytes(4, sys.byteorder)
     _call("capset", _CAPABILITY_HEADER, bits + bits + bytes(16))  # effective, permitted; none inheritable
 

@@ -1,4 +1,4 @@
-"""The two loops of the far side: the zygote's over cells, and a first process's over tests, with what they measure.
+"""The two loops inside the sandbox: the zygote's over cells, and a first process's over tests, with measurements.
 
 `CompiledLoops` is `_cell.c`; `PythonLoops` does the same for hosts without it and for every other confinement.
 
@@ -25,37 +25,37 @@ REPORT = "<idddq"
 """Wait status, user, system and wall seconds, peak memory in KiB. The account of the test follows."""
 ACCOUNT_BYTES = 256
 SETTING_UP = b"setting up"
-"""The account until the runner takes over: a test that ends with it failed through no fault of the program."""
+"""The account before the runner starts: a test that ends with it is a fault, not a failure of the program."""
 _MAX_DESCRIPTORS = 4
 _MESSAGE_BYTES = 1 << 18
 
 
 class CompiledLoops:
-    """Functions of `_cell.c`."""
+    """The loops of `_cell.c`."""
 
     def __init__(self, confinement: Sealed) -> None:
         self._confinement = confinement
 
     def next_cell(self, control: int, judge: int) -> "tuple[int, int] | bytes":
-        """In the first process of a new cell its socket and runner; in the zygote a message of another kind."""
+        """Return, in the first process of a new cell, its socket and runner; in the zygote, any other message."""
         return linux.compiled.serve_cells(control, judge, self._confinement.clone_flags)
 
     def begin_cell(self, socket: int) -> bytes:
-        """Confine this first process and take the content."""
+        """Confine this first process and receive the content."""
         test_id = self._confinement.test_id
         return linux.compiled.begin_cell(socket, -1 if test_id is None else test_id)
 
     def serve_tests(self) -> None:
-        """Run tests until the judge is gone. Returns in the process of each test, and only there."""
+        """Run tests until the judge has ended. Returns only in the process of a test."""
         linux.compiled.serve_tests()
 
-    def tell(self, account: bytes) -> None:
+    def report(self, account: bytes) -> None:
         """Leave an account of how the test ended."""
         linux.compiled.tell(account)
 
 
 class PythonLoops:
-    """The same in Python."""
+    """The same loops in Python."""
 
     def __init__(self, confinement: Confinement) -> None:
         import mmap
@@ -75,7 +75,6 @@ class PythonLoops:
         self._socket: Any = None
 
     def next_cell(self, control: int, judge: int) -> "tuple[int, int] | bytes":
-        """In the first process of a new cell its socket and runner; in the zygote a message of another kind."""
         socket = self._socket_class(fileno=control)
         try:
             while True:
@@ -93,29 +92,27 @@ class PythonLoops:
             socket.detach()
 
     def begin_cell(self, socket: int) -> bytes:
-        """Confine this first process and take the content."""
         self._socket = self._socket_class(fileno=socket)
         disk_bytes, num_files, num_limits = self._scratch.unpack(self._receive_exactly(self._scratch.size))
         kernel_limits = self._receive_exactly(num_limits * self._kernel_limit.size)
         self._confinement.begin_cell(disk_bytes, num_files)
-        own = {self._resource.RLIMIT_NPROC: self._confinement.num_own_processes}
         for kind, value in self._kernel_limit.iter_unpack(kernel_limits):
             if kind == self._resource.RLIMIT_CPU:
                 self._cpu_s = value
+            elif kind == self._resource.RLIMIT_NPROC:
+                self._lower_limit(kind, value + self._confinement.num_own_processes)
             else:
-                self._lower_limit(kind, value + own.get(kind, 0))
+                self._lower_limit(kind, value)
         return self._receive_exactly(int.from_bytes(self._receive_exactly(4), "big"))
 
     def serve_tests(self) -> None:
-        """Run tests until the judge is gone. Returns in the process of each test, and only there."""
         self._socket.sendall(bytes(4))
         while True:
             order, descriptors = self._receive(self._socket, 1)
             if order == b"T" and self._run_test(descriptors):
                 return
 
-    def tell(self, account: bytes) -> None:
-        """Leave an account of how the test ended."""
+    def report(self, account: bytes) -> None:
         content = account[:ACCOUNT_BYTES]
         self._account[: len(content)] = content
 
@@ -142,10 +139,10 @@ class PythonLoops:
         return status
 
     def _run_test(self, descriptors: "list[int]") -> bool:
-        """Return whether this is the process of the test. In the first process: False, after it is over and
-        reported.
-        """
-        self._account[:] = SETTING_UP.ljust(len(self._account), b"\0")  # all of it: a test may write anywhere
+        """Return True in the process of the test; False in the first process, after the report."""
+        self._account[:] = SETTING_UP.ljust(
+            len(self._account), b"\0"
+        )  # all of it: a test may write anywhere in the page
         started = time.monotonic()
         pid = linux.clone()
         if pid == 0:
@@ -162,7 +159,7 @@ class PythonLoops:
         return False
 
     def _enter_test(self, descriptors: "list[int]") -> None:
-        """Become the test: own session, given descriptors and no others, a limit on time, no privilege."""
+        """Become the test: own session, only the given descriptors, a limit on time, no privilege."""
         is_ready = False
         try:
             os.setsid()
@@ -190,10 +187,10 @@ class PythonLoops:
         ready = self._await_either(handle, self._socket.fileno())
         os.close(handle)
         if self._socket.fileno() in ready:
-            self._receive(self._socket, 1)  # whatever it says, the test is over
+            self._receive(self._socket, 1)  # any message ends the test
 
     def _kill_and_reap(self, pid: int) -> "tuple[int, float, float, int]":
-        """Leave no process but this one. Wait status of `pid`; seconds and peak memory of all that ran."""
+        """Kill and reap all other processes. Return the wait status of `pid`, and seconds and peak memory of all."""
         self._confinement.kill_all()
         status, user_s, system_s, peak_kib = 0, 0.0, 0.0, 0
         while True:
@@ -214,20 +211,20 @@ class PythonLoops:
         return {descriptor for descriptor, _ in poll.poll()}
 
     def _receive(self, socket: Any, size: int) -> "tuple[bytes, list[int]]":
-        """A message and the descriptors that came along."""
+        """Return a message and its descriptors."""
         try:
             message, ancillary, flags, _ = socket.recvmsg(size, self._cmsg_space)
-        except ConnectionError:  # the judge is gone, and had not read all that we said
+        except ConnectionError:  # the judge has ended with unread reports
             self._leave()
         if not message:
             self._leave()
-        if flags & self._is_cut:  # a descriptor is missing: a test without its streams would be misjudged
+        if flags & self._is_cut:  # a descriptor is missing: the test would run without a stream
             os._exit(71)
         packed = b"".join(data for _, _, data in ancillary)
         return message, [int.from_bytes(packed[i : i + 4], sys.byteorder) for i in range(0, len(packed), 4)]
 
     def _leave(self) -> NoReturn:
-        """End, since the judge is gone."""
+        """End after the judge has ended."""
         try:
             if self._socket is None:  # in the zygote
                 self._confinement.leave()
@@ -248,7 +245,7 @@ Loops = CompiledLoops | PythonLoops
 
 
 def loops_for(confinement: Confinement) -> Loops:
-    """The compiled ones where there are any for this confinement."""
+    """Return the compiled loops if there are any for this confinement."""
     if linux.compiled and isinstance(confinement, Sealed):
         return CompiledLoops(confinement)
     return PythonLoops(confinement)

@@ -1,4 +1,4 @@
-"""The process of a test from the moment it is confined, and what its runner is handed."""
+"""The process of a test after its confinement, and the interface of its runner."""
 
 import gc
 import types
@@ -12,24 +12,24 @@ LAST_NAME = "__name__"
 class TestProcess:
     """Interface for a runner: the prepared program, the module it runs in, and a place for a short account.
 
-    An account says what happened, for messages; it can only explain a failure, never excuse one.
+    An account explains a failure, for messages; it cannot turn a failure into a success.
     """
 
     __test__ = False  # not a test class of pytest
 
-    def __init__(self, main: types.ModuleType, program: Any, tell: Callable[[bytes], None]) -> None:
+    def __init__(self, main: types.ModuleType, program: Any, report: Callable[[bytes], None]) -> None:
         self.main = main
         self.program = program
-        self._tell = tell
+        self._report = report
 
-    def tell(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Leave an account of how the test ended."""
-        self._tell(text.encode("ascii", "replace"))
+        self._report(text.encode("ascii", "replace"))
 
     def forget_program(self) -> None:
-        """Drop what the program defined, so that its finalizers run.
+        """Drop the definitions of the program, so that their finalizers run.
 
-        Not the preamble's names: touching a thousand objects would copy their pages, for nothing.
+        Keeps the preamble's names: touching a thousand objects would copy their pages.
         """
         namespace = self.main.__dict__
         own: list[str] = []
@@ -41,7 +41,7 @@ class TestProcess:
             namespace.pop(own.pop(), None)
 
 
-def be_test(runner: Any, main: types.ModuleType, program: Any, tell: Callable[[bytes], None]) -> None:
-    """Hand the process to the runner, which does not come back."""
+def be_test(runner: Any, main: types.ModuleType, program: Any, report: Callable[[bytes], None]) -> None:
+    """Run the runner, which ends the process."""
     gc.enable()
-    runner.run(TestProcess(main, program, tell))
+    runner.run(TestProcess(main, program, report))

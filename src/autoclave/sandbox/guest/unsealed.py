@@ -1,6 +1,6 @@
-"""The ways without namespaces. `Open` only tidies up after tests; `Restricted` also shuts them in, by Landlock.
+"""Confinement without namespaces. `Open` only cleans up after tests; `Restricted` also confines them, by Landlock.
 
-Both give a test a fresh folder, kill what it started by walking down from processes that adopt orphans, and have the
+Both give a test a fresh folder, kill its processes by walking down from processes that adopt orphans, and set the
 kernel's limits per process. As root, tests have a user of their own, which also makes their processes countable.
 """
 
@@ -17,8 +17,7 @@ from .program_file import executable
 _SEARCH_EVERYWHERE = 2  # the capability CAP_DAC_READ_SEARCH
 _OF_THE_ZYGOTE = (0, 1, 3, 5, 6, 7)  # over owners and modes of files, to kill, to change group and user
 _SLACK = 256
-"""Processes that the user of the judge may start meanwhile. Up to it, only the judge's looks bound the processes of a
-test."""
+"""Processes that the user of the judge may start meanwhile. Only the judge's samples bound a test below it."""
 
 
 class Open:
@@ -32,17 +31,14 @@ class Open:
         self._programs = f"{plan['folder']}/program"
 
     def enter(self, request_ids: Callable[[], None]) -> None:
-        """Adopt orphans."""
         linux.adopt_orphans()
         os.mkdir(self._area, 0o711)
         os.mkdir(self._programs, 0o755)
 
     def start_cell(self) -> int:
-        """Fork the first process of a cell; 0 in it."""
         return linux.clone()
 
     def end_cell(self, pid: int) -> int:
-        """Kill the cell and remove its files. The wait status of its first process."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         status = os.waitpid(pid, 0)[1]
@@ -53,45 +49,38 @@ class Open:
         return status
 
     def leave(self) -> None:
-        """End the open cell, if there is one, and remove all files."""
         leftovers.kill_below()
         leftovers.reap_all()
         leftovers.empty_folder(self._plan["folder"])
         os.rmdir(self._plan["folder"])
 
     def begin_cell(self, disk_bytes: int, num_files: int) -> None:
-        """Adopt what tests leave, and ready the first scratch folder."""
         linux.die_with_parent()
         linux.adopt_orphans()
         self._make_scratch()
 
     def place(self, name: str, content: bytes) -> str:
-        """Put an executable file beside the scratch folder."""
         return executable(self._programs, name, content)
 
     def kill_all(self) -> None:
-        """Kill every process below this one."""
         leftovers.kill_below()
 
     def renew_scratch(self) -> None:
-        """A fresh folder for the next test."""
         leftovers.empty_folder(self._area)
         self._make_scratch()
 
     def enter_test(self) -> None:
-        """Change to the user of tests, if there is one, work in the scratch folder, and end with the first process."""
         self._change_user()
         self._go_to_scratch()
         linux.die_with_parent()
 
     @property
     def own_descriptor(self) -> int:
-        """Descriptor that a test still needs when it closes all it was not given; -1 for none."""
         return -1
 
     @property
     def num_own_processes(self) -> int:
-        """Processes that the kernel counts besides those of the test: all of the judge's user, if tests share it."""
+        """All processes of the judge's user, if tests share it."""
         return 0 if self.test_id is not None else leftovers.count_processes(os.getuid()) + _SLACK
 
     @property
@@ -118,14 +107,14 @@ class Open:
 
 
 class Restricted(Open):
-    """Files by Landlock, system calls by seccomp, no capability to speak of; as root a user of its own for tests."""
+    """Confines files by Landlock and system calls by seccomp; as root with a user of its own for tests."""
 
     def __init__(self, plan: "dict[str, Any]") -> None:
         super().__init__(plan)
         self._ruleset: landlock.Ruleset | None = None
 
     def enter(self, request_ids: Callable[[], None]) -> None:
-        """Shut in the zygote as well, though less: it must see processes, and tidy up."""
+        """Confine the zygote as well, though less: it must see processes, and clean up."""
         super().enter(request_ids)
         linux.renounce_privileges()
         linux.hold_capabilities(*(() if self.test_id is None else (*_OF_THE_ZYGOTE, *self._kept_by_tests)))
@@ -138,23 +127,20 @@ class Restricted(Open):
         linux.load_filter(filter_program(linux.MACHINE, may_mount=False))
 
     def begin_cell(self, disk_bytes: int, num_files: int) -> None:
-        """As without restrictions; and nobody looks into the first process."""
         super().begin_cell(disk_bytes, num_files)
         linux.set_dumpable(False)
 
     def enter_test(self) -> None:
-        """Give up what only the first process needs."""
         self._change_user()
-        linux.set_dumpable(self.test_id is None)  # or the judge, an ordinary user, could not read its memory use
+        linux.set_dumpable(self.test_id is None)  # else the judge, an ordinary user, could not read its memory use
         self._go_to_scratch()
         assert self._ruleset
-        self._ruleset.restrict()  # capabilities that are left search folders, but open nothing that is not allowed
+        self._ruleset.restrict()  # the remaining capabilities search folders, but open no other file
         linux.load_filter(metadata_filter(linux.MACHINE))
         linux.die_with_parent()
 
     @property
     def own_descriptor(self) -> int:
-        """The rules on files."""
         return self._ruleset.descriptor if self._ruleset else -1
 
     def _allowed_files(self) -> landlock.Ruleset:

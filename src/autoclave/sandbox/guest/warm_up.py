@@ -1,9 +1,9 @@
 """Run a runner in the zygote a few times, on a sample of its own, before there is any program.
 
-Python remembers what it looked up, and specialises code that has run often. What a test had to write for that, it
-would have to copy first, page by page; after a warm-up it finds it done. The runner's `warm_up` gives the sample:
-content, standard input, and what comes on the channel. It cannot tell a warm-up from a test, and nothing of one stays
-but what Python remembers: the sample runs in a module of its own, without the names of the preamble.
+Python caches lookups and specialises code that has run often. Each test would repeat that work in pages copied from the
+zygote; after a warm-up it is done. The runner's `warm_up` returns the sample: content, standard input, and frames of
+the channel. A runner cannot distinguish a warm-up from a test. Only caches of Python stay: the sample runs in a module
+of its own, without the names of the preamble.
 """
 
 import builtins
@@ -21,14 +21,14 @@ _STDIN, _CHANNEL = 0, 3
 
 
 class _LeftError(BaseException):
-    """The runner has left the process, as it thinks."""
+    """Raised in place of `os._exit`."""
 
 
 def warm_up(runner: Any) -> None:
     """Have `runner` run its sample, each time in a fresh module.
 
     Raises:
-        RuntimeError: it ends otherwise than by leaving the process with status 0.
+        RuntimeError: it does not leave the process with status 0.
     """
     content, stdin, frames = runner.namespace["warm_up"]()
     leave, modules, program_input = os._exit, dict(sys.modules), sys.stdin
@@ -36,7 +36,7 @@ def warm_up(runner: Any) -> None:
     os._exit = _leave  # type: ignore[assignment]
     try:
         for _ in range(_NUM_RUNS):
-            far_end = _give(stdin, frames)  # held until the end, or the runner could not answer
+            far_end = _give(stdin, frames)  # kept open, or the runner could not answer
             with open(_STDIN, encoding="utf-8", closefd=False) as sys.stdin:
                 _run(runner, runner.prepare(content, _place))
             del far_end
@@ -69,7 +69,7 @@ def _run(runner: Any, program: Any) -> None:
 
 
 def _give(stdin: bytes, frames: bytes) -> Any:
-    """Have the sample's input wait where a test finds its own. The far end of the channel, if there is one."""
+    """Place the sample's input at the descriptors of a test. Return the far end of the channel, if there is one."""
     reader, writer = os.pipe()
     os.write(writer, stdin)
     os.close(writer)
@@ -77,7 +77,7 @@ def _give(stdin: bytes, frames: bytes) -> Any:
     os.close(reader)
     if not frames:
         return None
-    from _socket import SHUT_WR, socketpair  # not for runners that need no channel: each fork has its maps to copy
+    from _socket import SHUT_WR, socketpair  # only for runners with a channel: each fork copies its maps
 
     ours, theirs = socketpair()
     ours.send(frames)

@@ -1,9 +1,9 @@
-"""The zygote: a warm interpreter that has left the host behind and makes a cell for each program.
+"""The zygote: a warm, confined interpreter that makes a cell for each program.
 
-It is started afresh (exec, never a fork of the judge), so nothing the judge holds is in its memory. It never sees a
-program either: the source goes straight to the cell. Its control socket carries messages: first the plan, then a runner
-each (`R`, `1` if it is to be warmed, else `0`, its source), and what `loops.py` says of
-cells. When the judge is gone it ends, and its cells with it.
+It is exec'ed, never a fork of the judge, so none of the judge's data are in its memory. It never sees a program either:
+the source goes straight to the cell. Its control socket carries messages: first the plan, then a runner each (`R`, `1`
+if it is to be warmed, else `0`, its source), and the messages about cells in `loops.py`. When the judge ends, the
+zygote ends, and its cells with it.
 """
 
 import builtins
@@ -34,7 +34,7 @@ class Runner:
     """Runner of a program in its cell: the names that a runner's source defines."""
 
     def __init__(self, source: str) -> None:
-        self.namespace: dict[str, Any] = {"__name__": "runner"}  # of whatever kind it is
+        self.namespace: dict[str, Any] = {"__name__": "runner"}
         exec(compile(source, "<runner>", "exec", dont_inherit=True), self.namespace)
 
     def prepare(self, content: bytes, place: "Callable[[str, bytes], str]") -> Any:
@@ -64,14 +64,14 @@ class Zygote:
         try:
             self._warm_up(plan["profile"], plan.get("search_path", []))
             _refuse_threads(tasks)
-        except Exception as error:  # noqa: BLE001  whatever a package or preamble raises
+        except Exception as error:  # noqa: BLE001  packages and preambles raise anything
             self._answer({"unfit": f"{type(error).__name__}: {error}"[:500]})
             os._exit(1)
         os.close(tasks)
         self._answer({"ready": True})
 
     def serve(self) -> None:
-        """Make cells until the judge is gone."""
+        """Make cells until the judge has ended."""
         while True:
             event = self._loops.next_cell(self._control, self._judge)
             if isinstance(event, bytes):
@@ -87,7 +87,7 @@ class Zygote:
         if content.startswith(b"1"):
             try:
                 warm_up(runner)
-            except BaseException as error:  # noqa: BLE001  whatever the sample meets: tests are slower, and no different
+            except BaseException as error:  # noqa: BLE001  without a warm-up tests are only slower
                 failure = f"{type(error).__name__}: {error}"[:500]
         gc.freeze()
         self._answer({"error": failure})
@@ -131,14 +131,14 @@ class Zygote:
 
 
 def _refuse_threads(tasks: int) -> None:
-    """A fork copies one thread only: a lock that another one holds would stay locked in every test."""
+    """Refuse packages that start threads: a fork copies one thread, and locks of others would stay locked."""
     num_threads = len(os.listdir(tasks))
     if num_threads > 1:
         raise RuntimeError(f"importing its packages left {num_threads - 1} threads running")
 
 
 def _raise_badness() -> None:
-    """Should the host run out of memory, let it take the cells before anything else."""
+    """Let the kernel kill cells first when the host runs out of memory."""
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("800")
@@ -154,12 +154,12 @@ def _limit_self() -> None:
 
 
 def main(control: str) -> None:
-    """Run the zygote on a socket that it has inherited. Ends the process."""
+    """Run the zygote on an inherited socket. Ends the process."""
     serve(int(control), os.pidfd_open(os.getppid()))
 
 
 def serve(control: int, judge: int) -> None:
-    """Run the zygote until there is something to read from `judge`."""
+    """Run the zygote until `judge` is readable."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     zygote = Zygote(control, judge)
     quiet = os.open("/dev/null", os.O_RDWR)

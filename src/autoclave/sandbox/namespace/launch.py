@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 from autoclave.config.levels import Level
 from autoclave.core import SandboxFault
@@ -11,9 +15,50 @@ from autoclave.sandbox.cgroups import Place, find_place, remove_stale_groups
 from autoclave.sandbox.exhaustion import named_faults
 from autoclave.sandbox.interface import Profile
 from autoclave.sandbox.launch import Meter
-from autoclave.sandbox.namespace.identity import TEST_ID, Identity, new_identity, write_id_maps
 from autoclave.sandbox.namespace.root import PACKAGES_FOLDER, base_interpreter, root_plan
 from autoclave.sandbox.zygote_process import ZygoteProcess
+
+TEST_ID = 1000
+"""User and group of a program inside of its cell."""
+_FIRST = 0x70000000
+_PAIRS = 1 << 20
+_counter = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """`range`: the judge maps two ids from `base`; `single`: the zygote maps the id it runs under."""
+
+    kind: Literal["range", "single"]
+    base: int = 0
+
+    @property
+    def id_map(self) -> str:
+        return f"0 {self.base} 1\n{TEST_ID} {self.base + 1} 1\n"
+
+
+def new_identity() -> Identity:
+    """Return ids that no other zygote of this host uses, as far as this process may choose them."""
+    if os.geteuid() != 0:
+        return Identity("single")
+    pair = (os.getpid() * 64 + next(_counter) % 64) % _PAIRS
+    for line in Path("/proc/self/uid_map").read_text().splitlines():
+        inside, _, length = (int(number) for number in line.split())
+        if inside <= _FIRST and inside + length >= _FIRST + 2 * _PAIRS:
+            return Identity("range", _FIRST + 2 * pair)
+        if length >= 65536:  # a container: take ids from the far end of its range
+            return Identity("range", inside + length - 2 * (pair % 8192) - 2)
+    return Identity("single")
+
+
+def write_id_maps(pid: int, identity: Identity) -> None:
+    """Give the user namespace of process `pid` its ids.
+
+    Raises:
+        OSError: the kernel refuses the map.
+    """
+    for name in ("uid_map", "gid_map"):
+        Path(f"/proc/{pid}/{name}").write_text(identity.id_map)
 
 
 class NamespaceLauncher:

@@ -1,8 +1,8 @@
 """Part of the host that a cell sees: the interpreter, its standard library and the shared libraries these load.
 
-The loader itself is asked: a bare interpreter opens its extension modules and lists what got mapped. Beyond that a
-profile may name packages, which appear in a folder of their own, and paths. Nothing else is shown, in particular no
-site-packages, no home folder, nothing of ours.
+The loader itself decides: a bare interpreter opens its extension modules and lists the mapped files. A profile may add
+packages, which appear in a folder of their own, and paths. Nothing else is shown, in particular no site-packages, no
+home folder and nothing of Autoclave.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PACKAGES_FOLDER = "/packages"
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 _LOCALE = "/usr/lib/locale/C.utf8"
-"""Of the environment of tests, for programs that call `locale.setlocale(locale.LC_ALL, "")`."""
+"""For programs that call `locale.setlocale(locale.LC_ALL, "")`."""
 _TIME_ZONES = "/usr/share/zoneinfo"
 """For `zoneinfo`, where the host has them."""
 _SCRATCH_CANDIDATES = ("/tmp", "/mnt", "/run", "/media", "/sys", "/proc")
@@ -67,7 +67,7 @@ def root_plan(executable: str, packages: tuple[str, ...] = (), paths: tuple[str,
     """The plan for `executable`, with `packages` of this process's environment and `paths` of the host.
 
     Raises:
-        HostError: the interpreter does not start, or the host lacks a package or path.
+        HostError: the interpreter does not start, or a package or path is missing on the host.
     """
     found = _probe(executable)
     extra = find_packages(packages, executable)
@@ -124,7 +124,7 @@ def _probe(executable: str) -> dict[str, list[str]]:
 
 
 def _names_of(library: Path) -> list[tuple[str, str]]:
-    """The other names in its folder under which a shared library is asked for: libz.so.1 for libz.so.1.3."""
+    """Return the symbolic links to a shared library in its folder, such as libz.so.1 for libz.so.1.3."""
     stem = library.name.split(".so")[0]
     return [
         (str(link), library.name)

@@ -1,8 +1,8 @@
 """Run one command over a folder, sealed: the far side of `workspaces/command.py`, where the theory of operation is.
 
-keeper          unshares all namespaces, has its ids written, forks, waits for
+keeper          unshares all namespaces, requests its id maps, forks, waits for
   first process   builds the root, mounts, pivots, forks, reaps and kills all, reports
-    command         gives up what is left of privileges, loads the filter, is replaced by the command
+    command         gives up the rest of its privileges, loads the filter, is replaced by the command
 """
 
 import contextlib
@@ -13,6 +13,7 @@ import os
 import resource
 import signal
 import socket
+import stat
 import struct
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from autoclave.sandbox.guest import linux
     from autoclave.sandbox.guest.enter import LOCKED_FLAGS, bind
     from autoclave.sandbox.guest.filter import command_filter
-else:  # what the package is called in a bare interpreter, which must not learn our name
+else:  # the name of the package in a bare interpreter, which does not know ours
     from guest import linux
     from guest.enter import LOCKED_FLAGS, bind
     from guest.filter import command_filter
@@ -36,7 +37,7 @@ _ALL = (
 )
 _QUIET = linux.MS_NOSUID | linux.MS_NODEV
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
-_LOWER, _LAYERS = "/.lower", "/.layers"
+_LOWER, _LAYERS, _HIDDEN = "/.lower", "/.layers", "/.hidden"
 _FAULT = 70
 
 
@@ -54,8 +55,8 @@ def main(control: str) -> None:
             _be_first_process(plan, link)
         _send(link, {"first": pid})
         link.close()
-        os.waitpid(pid, 0)  # comes back when all others of the process namespace are gone, too
-    except BaseException as error:  # noqa: BLE001  whatever it is, the other side is told
+        os.waitpid(pid, 0)  # returns when all other processes of the namespace are gone, too
+    except BaseException as error:  # noqa: BLE001  reported to the other side
         _fail(link, error)
     os._exit(0)
 
@@ -75,7 +76,7 @@ def _be_first_process(plan: "dict[str, Any]", link: socket.socket) -> NoReturn:
             os.close(descriptor)
         refused = os.read(reported, 1 << 12)
         _send(link, _ended(pid) | {"refused": refused.decode(), "notes": notes})
-    except BaseException as error:  # noqa: BLE001  whatever it is, the other side is told
+    except BaseException as error:  # noqa: BLE001  reported to the other side
         _fail(link, error)
     os._exit(0)
 
@@ -88,7 +89,7 @@ def _fail(link: socket.socket, error: BaseException) -> NoReturn:
 
 
 def _ended(command: int) -> "dict[str, Any]":
-    """Wait for the command; kill and reap whatever it left."""
+    """Wait for the command; kill and reap its remaining processes."""
     status = 0
     while True:
         pid, found, _ = os.wait4(-1, 0)
@@ -110,7 +111,7 @@ def _ended(command: int) -> "dict[str, Any]":
 
 
 def _build_root(plan: "dict[str, Any]") -> "list[str]":
-    """Assemble the root on a tmpfs, pivot into it. What the host would not let us have is returned."""
+    """Assemble the root on a tmpfs and pivot into it. Return the parts that the host refused."""
     root, notes = plan["scratch"], list[str]()
     linux.set_host_name("cell")
     linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
@@ -127,12 +128,12 @@ def _build_root(plan: "dict[str, Any]") -> "list[str]":
         os.makedirs(os.path.dirname(root + path), exist_ok=True)
         with open(root + path, "w") as file:
             file.write(content)
-    for mount_point in ("/tmp", "/proc", "/dev/shm", plan["place"], _LOWER, _LAYERS):
+    for mount_point in ("/proc", _LOWER, _LAYERS, *plan["scratch_folders"]):
         os.makedirs(root + mount_point, exist_ok=True)
-    for mount_point in ("/tmp", "/dev/shm"):
+    for mount_point in plan["scratch_folders"]:
         options = f"mode=1777,size={plan['scratch_bytes']},nr_inodes={plan['scratch_files']}"
         linux.mount("scratch", root + mount_point, "tmpfs", _QUIET, options)
-    try:  # only what it says of processes: settings of the host would belong to the root of this cell, too
+    try:  # only its process part: root of this cell could write settings of the host
         linux.mount("proc", root + "/proc", "proc", _QUIET | linux.MS_NOEXEC, "subset=pid")
     except OSError as error:
         notes.append(f"no /proc: {error.strerror}")
@@ -145,6 +146,7 @@ def _build_root(plan: "dict[str, Any]") -> "list[str]":
 
 def _mount_tree(plan: "dict[str, Any]", root: str) -> None:
     place = root + plan["place"]
+    os.makedirs(place, exist_ok=True)
     if plan["method"] == "overlay":
         linux.mount(plan["lower"], root + _LOWER, None, linux.MS_BIND | linux.MS_REC)
         about = os.stat(root + _LOWER)
@@ -159,10 +161,15 @@ def _mount_tree(plan: "dict[str, Any]", root: str) -> None:
         linux.mount(f"{plan['layers']}/upper", place, None, linux.MS_BIND)
         flags = linux.MS_REMOUNT | linux.MS_BIND | _QUIET | (os.statvfs(place).f_flag & LOCKED_FLAGS)
         linux.mount(None, place, None, flags)
-    for path in plan["read_only"]:
-        within = _within(place, path)
-        linux.mount(within, within, None, linux.MS_BIND)
-        linux.mount(None, within, None, linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | _QUIET)
+    if plan["hidden"]:
+        _hide(place, plan["hidden"], root)
+
+
+def _hide(place: str, paths: "list[str]", root: str) -> None:
+    """Mount a socket that nothing listens at over files, so that opening them fails, also for root."""
+    os.mknod(root + _HIDDEN, stat.S_IFSOCK)
+    for path in paths:
+        linux.mount(root + _HIDDEN, _within(place, path), None, linux.MS_BIND)
 
 
 def _within(place: str, path: str) -> str:
@@ -173,14 +180,14 @@ def _within(place: str, path: str) -> str:
 
 
 def _listen(plan: "dict[str, Any]", link: socket.socket) -> None:
-    """Hand out a socket that listens in this network, where there is nothing else."""
+    """Send the other side a socket that listens in this otherwise empty network."""
     if not plan["listens"]:
         return
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as door:
-        fcntl.ioctl(door, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
-        door.bind(("127.0.0.1", plan["port"]))
-        door.listen(128)
-        socket.send_fds(link, [b"\0\0\0\2{}"], [door.fileno()])
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        fcntl.ioctl(listener, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
+        listener.bind(("127.0.0.1", plan["port"]))
+        listener.listen(128)
+        socket.send_fds(link, [b"\0\0\0\2{}"], [listener.fileno()])
     _receive(link)
 
 
@@ -198,12 +205,12 @@ def _be_command(plan: "dict[str, Any]", reporter: int) -> NoReturn:
         os.dup2(reporter, 3)
         os.closerange(4, 1 << 16)
         os.set_inheritable(3, False)
-        os.chdir(plan["folder"])
+        os.chdir(plan["place"])
         linux.renounce_privileges(keep=plan["capabilities"])
         linux.hold_capabilities(*plan["capabilities"])
         linux.load_filter(command_filter(linux.MACHINE, has_network=plan["listens"]))
         os.execvpe(plan["argv"][0], plan["argv"], plan["environment"])
-    except BaseException as error:  # noqa: BLE001  whatever it is, the other side is told
+    except BaseException as error:  # noqa: BLE001  reported to the other side
         os.write(3, f"{plan['argv'][0]}: {getattr(error, 'strerror', None) or error}".encode()[:4000])
     finally:
         os._exit(127)

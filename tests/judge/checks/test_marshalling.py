@@ -1,4 +1,4 @@
-"""The form that values have between two cells: what is kept, and what a liar cannot put into it."""
+"""Marshalling between two cells: values survive it, and malformed messages are refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.judge.runners.crossing import NotPlainError, Reader, Writer
+from autoclave.judge.profiles import CANDIDATE
+
+_runner: dict[str, Any] = {"__name__": "runner"}
+exec(compile(CANDIDATE.source, "<runner>", "exec", dont_inherit=True), _runner)  # the text that a cell gets
+Decoder, Encoder, NotPlainError = (_runner[name] for name in ("Decoder", "Encoder", "NotPlainError"))
 
 
 class Node:
@@ -26,26 +30,26 @@ class Slotted:
 
 
 class OnlyData:
-    """A border that nothing passes but data and two classes."""
+    """A protocol for data and objects of two classes."""
 
     classes: dict[str, type] = {"Node": Node, "Slotted": Slotted}
     names_of_classes: dict[type, str] = {Node: "Node", Slotted: "Slotted"}
 
-    def exported(self, value: Any, writer: Writer, depth: int) -> Any:
+    def exported(self, value: Any, encoder: Any, depth: int) -> Any:
         raise NotPlainError(type(value).__name__)
 
     def imported(self, content: Any) -> Any:
         raise NotPlainError("a handle")
 
 
-def carried(value: Any) -> Any:
-    border = OnlyData()
-    (result,) = Reader(border, Writer(border).message([], [value])).values
+def marshalled(value: Any) -> Any:
+    protocol = OnlyData()
+    (result,) = Decoder(protocol, Encoder(protocol).message([], [value])).values
     return result
 
 
 def read(body: Any, structures: Any = ()) -> Any:
-    return Reader(OnlyData(), json.dumps([[], [body], structures]).encode()).values[0]
+    return Decoder(OnlyData(), json.dumps([[], [body], structures]).encode()).values[0]
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
@@ -58,28 +62,28 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_what_is_carried_is_spelt_the_same(value: Any):
-    assert repr(carried(value)) == repr(value)
+def test_a_marshalled_value_has_the_same_repr(value: Any):
+    assert repr(marshalled(value)) == repr(value)
 
 
 @given(st.sets(KEYS) | st.frozensets(KEYS))
-def test_sets_are_carried(value: Any):
-    result = carried(value)
+def test_sets_are_marshalled(value: Any):
+    result = marshalled(value)
     assert (result, type(result)) == (value, type(value))
 
 
 @given(st.lists(st.sampled_from([[], {}, set(), bytearray(), Node(1)]), max_size=9))
-def test_objects_are_the_same_where_they_were_the_same(values: list[Any]):
-    result = carried(values)
+def test_marshalling_keeps_identity(values: list[Any]):
+    result = marshalled(values)
     assert [[a is b for a in result] for b in result] == [[a is b for a in values] for b in values]
 
 
-def test_a_long_cycle_of_objects_is_carried():
+def test_a_long_cycle_of_objects_is_marshalled():
     first = node = Node(0)
     for number in range(1, 5000):
         node.next = node = Node(number)
     node.next = first
-    result = carried(first)
+    result = marshalled(first)
     for _ in range(5000):
         result = result.next
     assert (result.val, type(result)) == (0, Node)
@@ -88,22 +92,22 @@ def test_a_long_cycle_of_objects_is_carried():
 def test_slots_are_fields():
     slotted = Slotted()
     slotted.val = [1]
-    assert carried(slotted).val == [1]
+    assert marshalled(slotted).val == [1]
 
 
 @pytest.mark.parametrize("kind", ["int8", "float64", "complex128", "bool", "datetime64[s]", "<U3"])
-def test_arrays_are_carried_as_data(kind: str):
+def test_arrays_are_marshalled_as_data(kind: str):
     numpy = pytest.importorskip("numpy")
     array = numpy.zeros((2, 3), kind)
-    result = carried(array)
+    result = marshalled(array)
     assert (result.dtype, result.shape, result.tolist()) == (array.dtype, array.shape, array.tolist())
-    assert type(carried(array[0, 0])) is type(array[0, 0])
+    assert type(marshalled(array[0, 0])) is type(array[0, 0])
 
 
-def test_an_array_of_objects_is_not_carried():
+def test_an_array_of_objects_is_refused():
     numpy = pytest.importorskip("numpy")
     with pytest.raises(NotPlainError):
-        carried(numpy.array([object()]))
+        marshalled(numpy.array([object()]))
     with pytest.raises(NotPlainError):
         read({"array": ["O", [1], "AAAAAAAAAAA="]})
 
@@ -150,7 +154,7 @@ def test_a_field_that_would_change_behaviour_is_refused(fields: dict[str, Any]):
         read({"object": 0}, [["Node", fields]])
 
 
-def test_data_that_grows_when_it_is_read_is_refused():
+def test_data_that_grows_when_it_is_decoded_is_refused():
     body: Any = [1] * 100
     for number in range(40):
         body = [body, {"again": 40 - number}]
@@ -162,7 +166,7 @@ def test_data_that_grows_when_it_is_read_is_refused():
     with pytest.raises(NotPlainError, match="nested too deep"):
         read(deep)
     with pytest.raises(NotPlainError, match="nested too deep"):
-        carried(deep)
+        marshalled(deep)
 
 
 @pytest.mark.parametrize("kind", ["set", "frozenset", "keys"])

@@ -1,4 +1,4 @@
-"""What a check can hand to a program and get back, and that it is what it was."""
+"""Arguments and results keep their value and type between a check and a program."""
 # ruff: noqa: E501  the programs are easier to compare when each stays on one line
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ def test_a_value_comes_back_equal_and_of_the_same_type(checked, value: str):
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_a_program_is_given_the_value_itself(checked, value: str):
+def test_a_program_receives_an_equal_value_of_the_same_type(checked, value: str):
     program = (
         f"{IMPORTS}given = {value}\ndef f(x): return type(x) is type(given) and x == given and repr(x) == repr(given)"
     )
     assert checked(f"{IMPORTS}assert candidate({value}) is True", program).status == "accepted"
 
 
-def test_nan_and_default_dicts_cross(checked):
+def test_nan_and_default_dicts_are_marshalled(checked):
     source = f"{IMPORTS}assert math.isnan(candidate(math.nan))\nd = candidate(collections.defaultdict(list, a=[1]))\nassert d['b'] == [] and d['a'] == [1]"
     assert checked(source, SAME).status == "accepted"
 
@@ -164,12 +164,12 @@ def as_nodes(values):
         ("loop = candidate()\nassert loop[0] is loop", "def f():\n    a = []\n    a.append(a)\n    return a"),
     ],
 )  # fmt: skip
-def test_objects_of_classes_in_the_preamble_cross_as_their_fields(checked, source: str, program: str):
+def test_objects_of_classes_in_the_preamble_are_marshalled_as_their_fields(checked, source: str, program: str):
     verdict = checked(source, program, preamble=NODES)
     assert (verdict.status, verdict.message) == ("accepted", "")
 
 
-def test_arguments_are_copies_unless_the_problem_asks_for_changes(checked):
+def test_arguments_are_copies_without_mutates_arguments(checked):
     program = "def f(v):\n    v.sort()\n    v.append([9])"
     source = "v = [3, 1, 2]\ncandidate(v)\nassert v == {}"
     assert checked(source.format("[3, 1, 2]"), program).status == "accepted"
@@ -188,6 +188,6 @@ def test_arguments_are_copies_unless_the_problem_asks_for_changes(checked):
         ("v = [1]\nassert candidate(v, lambda: v.append(5)) is None and v == [2]", "def f(v, g): v[0] = 2; g()"),
     ],
 )  # fmt: skip
-def test_changes_of_arguments_are_seen_where_the_problem_asks(checked, source: str, program: str):
+def test_changes_of_arguments_reach_the_check_with_mutates_arguments(checked, source: str, program: str):
     verdict = checked(source, program, preamble=NODES, mutates_arguments=True)
     assert (verdict.status, verdict.message) == ("accepted", "")

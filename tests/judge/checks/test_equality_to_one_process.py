@@ -1,4 +1,4 @@
-"""What a check decides of a program in another cell is what it would decide with both in one process."""
+"""A check in another cell than the program decides as in one process with it."""
 # ruff: noqa: E501  the programs are easier to compare when each stays on one line
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.judge.checks.test_crossing import carried
+from tests.judge.checks.test_marshalling import marshalled
 
 
 def refused(verdict: Any) -> bool:
@@ -57,7 +57,7 @@ def test_numbers_and_arrays_of_numpy_have_the_same_values(checked, source: str, 
     assert (verdict.status, verdict.message) == ("accepted", "")
 
 
-def test_an_array_that_was_changed_in_place_is_changed_where_the_problem_asks(checked):
+def test_an_array_changed_in_place_is_changed_in_the_check_with_mutates_arguments(checked):
     source = "import numpy as np\na = np.array([1, 2], 'int16')\ncandidate(a)\nassert a.tolist() == [2, 3] and a.dtype == 'int16'"
     program = "def f(a): a += 1"
     assert checked(source, program, profile="plain_numpy", mutates_arguments=True).is_accepted
@@ -140,7 +140,7 @@ def test_an_object_that_was_handed_over_cannot_hide_a_constant_either(checked):
         ("assert candidate().extra == 3", "def f():\n    p = Point(1)\n    p.extra = 3\n    return p"),
     ],
 )  # fmt: skip
-def test_fields_that_have_a_default_in_the_class_cross(checked, source: str, program: str):
+def test_fields_that_have_a_default_in_the_class_are_marshalled(checked, source: str, program: str):
     verdict = checked(source, program, preamble=CONSTANTS)
     assert (verdict.status, verdict.message) == ("accepted", "")
 
@@ -181,7 +181,7 @@ def with_history(random: Random) -> set[Any]:
 def test_sets_with_a_history_keep_their_order():
     random = Random(1)
     sets = [with_history(random) for _ in range(1000)]
-    kept = [list(carried(members)) == list(members) for members in sets]
+    kept = [list(marshalled(members)) == list(members) for members in sets]
     rebuilt = [list(set(members)) == list(members) for members in sets]
     assert sum(kept) >= 999
     assert sum(rebuilt) < 900
@@ -230,7 +230,7 @@ PERMUTED = "def f(n):\n    a = list(range(n))\n    for _ in range(n):\n        y
         ("g = candidate()\nassert [next(g), g.send(5), g.send(6)] == [0, 5, 6]", "def f():\n    x = 0\n    while True: x = yield x"),
     ],
 )  # fmt: skip
-def test_an_iterator_goes_on_when_the_check_asks(checked, source: str, program: str):
+def test_an_iterator_runs_when_the_check_advances_it(checked, source: str, program: str):
     verdict = checked(source, program)
     assert (verdict.status, verdict.message) == ("accepted", "")
 
@@ -261,7 +261,7 @@ class Key:
         ("from fractions import Fraction\nassert candidate() == {Key(Fraction(1, 3)), Key((b'a', frozenset('b')))}", "from fractions import Fraction\ndef f(): return {Key(Fraction(1, 3)), Key((b'a', frozenset('b')))}"),
     ],
 )  # fmt: skip
-def test_exceptions_and_members_bring_what_they_hold(checked, source: str, program: str):
+def test_exceptions_and_enum_members_keep_their_fields(checked, source: str, program: str):
     verdict = checked(source, program, preamble=ERRORS)
     assert (verdict.status, verdict.message) == ("accepted", "")
 

@@ -1,4 +1,4 @@
-"""Random values of every kind that may cross, as source text, and random expressions of them."""
+"""Random values of every kind that marshalling supports, as source text, and random expressions of them."""
 # ruff: noqa: E501  the values are easier to compare when each stays on one line
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Real servers, in this process and in processes of their own."""
+"""Real servers, in this process and in other processes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class LiveServer:
         self.client = httpx.Client(base_url=self.url, timeout=60.0, trust_env=False)
 
     def client_with(self, *scopes: Scope, lifetime_s: float | None = None) -> httpx.Client:
-        """A client with a new token of these scopes."""
+        """Return a client with a new token of these scopes."""
         text, record = create_token("", frozenset(scopes), time.time(), lifetime_s)
         self.parts.store.add_token(record)
         return httpx.Client(
@@ -74,7 +74,7 @@ class LiveServer:
         )
 
     def break_cells(self, failures: int | None = None) -> None:
-        """From now on programs get no verdict, for want of a cell; or the next so many."""
+        """Give the next programs a fault in place of a verdict, by default all."""
         judge, left = self.parts.judge, itertools.repeat(0) if failures is None else iter(range(failures))
         whole = judge.submit
 
@@ -90,7 +90,7 @@ class LiveServer:
             self.parts.runner._sandbox.close()
 
     def end(self) -> None:
-        """As after SIGTERM."""
+        """Shut down as after SIGTERM."""
         self.client.close()
         self._server.drain()
         self._thread.join(DEADLINE_S)
@@ -104,7 +104,7 @@ class LiveServer:
 
 @pytest.fixture
 def start_server(tmp_path: Path) -> Iterator[Callable[..., LiveServer]]:
-    """start_server(...settings): a server with a store of its own, unless `store` is given."""
+    """start_server(...settings): a server with its own store, unless `store` is given."""
     servers: list[LiveServer] = []
 
     def start(**settings: Any) -> LiveServer:
@@ -127,7 +127,7 @@ def start_server(tmp_path: Path) -> Iterator[Callable[..., LiveServer]]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    """One server for all tests of a file that leave it as it was."""
+    """One server for all tests of a file that do not change it."""
     store = tmp_path_factory.mktemp("server") / "store.sqlite"
     config = ServeConfig(
         port=0,
@@ -146,7 +146,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 
 @pytest.fixture(scope="module")
 def compatible(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    """A server that speaks the protocols of other sandboxes too."""
+    """A server with the protocols of other sandboxes."""
     config = ServeConfig(
         port=0,
         store=str(tmp_path_factory.mktemp("compatible") / "store.sqlite"),
@@ -164,7 +164,7 @@ def compatible(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]
 
 
 class ServerProcess:
-    """`autoclave serve` in a process of its own, that can be killed and started again on the same port."""
+    """`autoclave serve` in its own process, which can be killed and restarted on the same port."""
 
     def __init__(self, folder: Path, *settings: str) -> None:
         self._folder = folder
@@ -211,7 +211,7 @@ class ServerProcess:
 
 @pytest.fixture
 def start_process(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
-    """start_process(...settings): a server in a process of its own."""
+    """start_process(...settings): a server in its own process."""
     processes: list[ServerProcess] = []
 
     def start(*settings: str) -> ServerProcess:
@@ -227,19 +227,19 @@ def start_process(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
 
 @pytest.fixture
 def postgres_url(postgres: Postgres) -> str:
-    """The address of an empty database."""
+    """Address of an empty database."""
     return postgres.new_database()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a store can be made."""
+    """Setting `store` of an empty store."""
     return str(tmp_path / "store.sqlite") if request.param == "sqlite" else request.getfixturevalue("postgres_url")
 
 
 @pytest.fixture
 def open_node(place: str) -> Iterator[Callable[[], Store]]:
-    """open_node(): one more node on the same store."""
+    """open_node(): another node on the same store."""
     with contextlib.ExitStack() as opened:
         yield lambda: opened.enter_context(contextlib.closing(open_store(place)))
 
@@ -267,6 +267,12 @@ def remote_judge() -> Iterator[Callable[..., RemoteJudge]]:
         yield lambda *urls, **settings: opened.enter_context(RemoteJudge(RemoteJudgeConfig(urls=urls, **settings)))
 
 
+def unfinished(store: Store) -> list[str]:
+    """Return the ids of all jobs without a verdict, in the order of acceptance."""
+    rows = store._rows("SELECT id FROM jobs WHERE state IN ('accepted', 'running') ORDER BY number")
+    return [row[0] for row in rows]
+
+
 def problem(*cases: tuple[str, str], **fields: Any) -> Problem:
     tests = StdinTests("stdin", [StdinCase(*case) for case in cases or (("3 4\n", "7\n"),)])
     return Problem("Add.", tests, **{"id": "add", "profile": "plain"} | fields)
@@ -276,7 +282,7 @@ RIGHT = "print(sum(map(int, input().split())))"
 
 
 def upload(client: httpx.Client, *problems: Problem) -> list[str]:
-    """Upload problems; their digests."""
+    """Upload problems and return their digests."""
     body = "\n".join(json.dumps(one.to_json()) for one in problems)
     reply = client.post("/v1/problems", content=body)
     assert reply.status_code == 200, reply.text
@@ -284,16 +290,16 @@ def upload(client: httpx.Client, *problems: Problem) -> list[str]:
 
 
 def until(condition: Callable[[], Any]) -> Any:
-    """Wait for a condition; what it gives."""
+    """Wait for a condition and return its value."""
     deadline = time.monotonic() + DEADLINE_S
     while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not come about"
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.01)
     return found
 
 
 def run_together(*works: Callable[[], object]) -> None:
-    """Do things at once; what one raises is raised."""
+    """Run functions at once and raise the first error."""
     with ThreadPoolExecutor(len(works)) as pool:
         for future in [pool.submit(work) for work in works]:
             future.result(DEADLINE_S)
@@ -301,6 +307,6 @@ def run_together(*works: Callable[[], object]) -> None:
 
 @pytest.fixture
 def unused_port() -> Iterator[int]:
-    """A port of this machine that nobody listens on."""
+    """A free port of this machine."""
     with contextlib.closing(reserved_port()) as seat:
         yield seat.getsockname()[1]

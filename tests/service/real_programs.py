@@ -24,7 +24,7 @@ HOSTILE = {
     "a sleep": "import time; time.sleep(100)",
     "a flood": "while True: print('x' * 10000)",
     "a flood of errors": "import sys\nwhile True: sys.stderr.write('x' * 10000)",
-    "a hunger": "x = []\nwhile True: x.append(bytearray(1 << 20))",
+    "a hunger": "x = []\nwhile True: x.append(bytearray(1 << 26))",
     "a fork": "import os\nwhile True: os.fork()",
 }
 LIMIT_S = 1.0

@@ -30,26 +30,26 @@ def status_of(number: int) -> str:
 
 def main() -> None:
     url, digest, first, last, file = sys.argv[1:]
-    told = Path(file)
+    reported = Path(file)
     for begin in range(int(first), int(last), BATCH):
         numbers = range(begin, min(begin + BATCH, int(last)))
-        while not set(numbers) <= known(told):
+        while not set(numbers) <= known(reported):
             try:
-                fetch(url, digest, numbers, told)
+                fetch(url, digest, numbers, reported)
             except (httpx.HTTPError, Refused):
                 time.sleep(0.05)  # killed, draining, or full: ask again under the same key
 
 
 class Refused(Exception):
-    """The server said something else than yes."""
+    """The server refused a request."""
 
 
-def known(told: Path) -> set[int]:
-    lines = told.read_text().splitlines() if told.exists() else []  # each was one write: there are no halves
+def known(reported: Path) -> set[int]:
+    lines = reported.read_text().splitlines() if reported.exists() else []  # each line was one write
     return {json.loads(line)["number"] for line in lines}
 
 
-def fetch(url: str, digest: str, numbers: range, told: Path) -> None:
+def fetch(url: str, digest: str, numbers: range, reported: Path) -> None:
     """Send a batch, or find it, and write down the verdicts that come."""
     jobs = [
         {"problem": digest, "source": f"{KINDS[number % len(KINDS)][1]}  # {number}", "id": str(number)}
@@ -60,7 +60,10 @@ def fetch(url: str, digest: str, numbers: range, told: Path) -> None:
         body = {"jobs": jobs, "keep_s": None}
         batch = accepted(client.post("/v1/batches", json=body, headers=headers)).json()
         stream = f"/v1/batches/{batch['batch']}/stream"
-        with client.stream("GET", stream, headers={"Accept": "application/x-ndjson"}) as reply, told.open("a") as out:
+        with (
+            client.stream("GET", stream, headers={"Accept": "application/x-ndjson"}) as reply,
+            reported.open("a") as out,
+        ):
             for line in accepted(reply).iter_lines():
                 event: dict[str, Any] = json.loads(line or "{}")
                 if event.get("event") == "job":

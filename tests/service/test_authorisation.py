@@ -1,4 +1,4 @@
-"""Who may do what, and that nobody learns of what is not theirs."""
+"""Scopes of all routes, and what responses reveal to other clients."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_token_may_be_the_password_of_the_address(guarded: LiveServer):
     assert reply.status_code == 401
 
 
-def test_a_revoked_token_is_useless_at_once(guarded: LiveServer):
+def test_a_revoked_token_is_refused_at_once(guarded: LiveServer):
     with guarded.client_with(Scope.JUDGE) as client:
         assert client.get("/v1/server").status_code == 200
         name = client.headers["Authorization"].split("_")[1]
@@ -114,7 +114,7 @@ def test_a_revoked_token_is_useless_at_once(guarded: LiveServer):
         assert client.get("/v1/server").status_code == 401
 
 
-def test_jobs_of_others_and_jobs_that_are_not_there_cannot_be_told_apart(guarded: LiveServer):
+def test_jobs_of_other_clients_and_unknown_jobs_get_the_same_response(guarded: LiveServer):
     with guarded.client_with(Scope.JUDGE) as mine, guarded.client_with(*Scope) as other:
         job = mine.post("/v1/jobs", json=JOB, headers={"Idempotency-Key": "mine"}).json()
         assert job["verdict"]["status"] == "accepted"
@@ -133,12 +133,12 @@ def test_jobs_of_others_and_jobs_that_are_not_there_cannot_be_told_apart(guarded
         assert mine.get(f"/v1/jobs/{job['job']}").json()["verdict"]["status"] == "accepted"
 
 
-def test_health_needs_no_token_and_says_nothing_else(guarded: LiveServer):
+def test_health_needs_no_token_and_returns_only_a_status(guarded: LiveServer):
     for path in OPEN:
         assert guarded.client.get(path).json() == {"status": "ok"}
 
 
-def test_answers_are_in_nothing_but_the_answers(guarded: LiveServer):
+def test_expected_answers_appear_only_in_the_answers_route(guarded: LiveServer):
     secret = "4815162342"
     given = problem(("1\n", secret))
     with guarded.client_with(*Scope) as client:
@@ -159,7 +159,7 @@ def test_answers_are_in_nothing_but_the_answers(guarded: LiveServer):
     assert not any(secret in reply.text for reply in replies)
 
 
-def test_without_tokens_a_web_page_or_a_strange_name_is_refused(server: LiveServer):
+def test_without_tokens_web_pages_and_foreign_host_names_are_refused(server: LiveServer):
     for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}, {"Host": "127.0.0.1.evil.example"}):
         reply = server.client.get("/v1/server", headers=headers)
         assert reply.status_code == 403
@@ -167,20 +167,20 @@ def test_without_tokens_a_web_page_or_a_strange_name_is_refused(server: LiveServ
     assert server.client.get("/v1/server", headers={"Host": f"localhost:{server.port}"}).status_code == 200
 
 
-def test_other_machines_are_not_listened_to_without_tokens():
+def test_without_tokens_the_server_listens_only_on_this_machine():
     with pytest.raises(ValidationError, match="require_token=true"):
         ServeConfig(host="0.0.0.0")
     ServeConfig(host="0.0.0.0", require_token=True)
     ServeConfig(host="::1")
 
 
-def test_a_server_that_nobody_could_use_does_not_start(tmp_path):
+def test_a_server_that_requires_tokens_does_not_start_without_one(tmp_path):
     config = ServeConfig(store=str(tmp_path / "s"), require_token=True)
     with pytest.raises(ConfigError, match="token create"), open_parts(config):
         pass
 
 
-def test_too_many_requests_are_told_when_to_come_back(start_server):
+def test_too_many_requests_get_retry_after(start_server):
     limited = start_server(admission=AdmissionConfig(requests_per_s=0.01, request_burst=3))
     replies = [limited.client.get("/v1/server") for _ in range(4)]
     assert [reply.status_code for reply in replies] == [200, 200, 200, 429]
@@ -189,7 +189,7 @@ def test_too_many_requests_are_told_when_to_come_back(start_server):
 
 
 @pytest.mark.parametrize("sources", [False, True])
-def test_the_record_says_who_ran_what_and_shows_no_program_unless_asked(start_server, tmp_path, sources: bool):
+def test_the_audit_log_has_clients_and_hashes_and_programs_only_if_set(start_server, tmp_path, sources: bool):
     import hashlib
     import json
 
@@ -268,9 +268,7 @@ def test_a_route_of_another_protocol_takes_a_token_in_its_url(guarded_compatible
 
 @pytest.mark.parametrize("shown", ["", "Authorization: Bearer nonsense\r\n"])
 @pytest.mark.parametrize("path", ["/v1/problems", "/v1/batches", "/run_code", "/api/v2/execute"])
-def test_who_shows_no_valid_token_is_refused_before_anything_is_read(
-    guarded_compatible: LiveServer, path: str, shown: str
-):
+def test_without_a_valid_token_no_body_is_read(guarded_compatible: LiveServer, path: str, shown: str):
     with socket.create_connection(("127.0.0.1", guarded_compatible.port), timeout=30) as connection:
         connection.sendall(
             f"POST {path} HTTP/1.1\r\nHost: x\r\n{shown}Content-Type: application/json\r\n"
@@ -279,7 +277,7 @@ def test_who_shows_no_valid_token_is_refused_before_anything_is_read(
         assert connection.recv(4096).startswith(b"HTTP/1.1 401 ")
 
 
-def test_problems_that_come_along_need_the_scope_of_uploads(guarded_compatible: LiveServer):
+def test_problems_in_requests_need_the_scope_of_uploads(guarded_compatible: LiveServer):
     row = {"test": [{"input": {"stdin": ""}, "output": {"stdout": "1"}}]}
     config = {"dataset_type": "CommonOJDataset", "provided_data": row}
     submission = {"dataset": "d", "id": 1, "completion": "```\nprint(1)\n```", "config": config}

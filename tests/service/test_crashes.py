@@ -1,4 +1,4 @@
-"""What is accepted is judged, once for its client, whatever happens to the server."""
+"""What is accepted is judged, once for its client, whatever wait_or_disconnect to the server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import httpx
 import pytest
 
-from .conftest import DEADLINE_S, RIGHT, problem, until, upload
+from .conftest import DEADLINE_S, RIGHT, problem, unfinished, until, upload
 
 
 def connected(url: str) -> httpx.Client:
@@ -35,7 +35,7 @@ def test_jobs_survive_kill_9_again_and_again_and_are_judged_once(start_process):
                 for line in reply.iter_lines():
                     event = json.loads(line or "{}")
                     if event.get("event") == "job":
-                        assert event["place"] not in verdicts  # told once
+                        assert event["place"] not in verdicts  # streamed once
                         verdicts[event["place"]] = event["verdict"]["status"]
                         after = event["sequence"]
                     if len(verdicts) >= goal:
@@ -51,7 +51,7 @@ def test_jobs_survive_kill_9_again_and_again_and_are_judged_once(start_process):
 
 
 @pytest.mark.slow
-def test_a_server_that_is_asked_to_end_finishes_what_runs_and_keeps_the_rest(start_process):
+def test_sigterm_finishes_running_jobs_and_keeps_queued_ones(start_process):
     server = start_process("drain_s=30")
     with connected(server.url) as client:
         digest = upload(client, problem(time_limit_s=6.0))[0]
@@ -75,7 +75,7 @@ def test_a_server_that_is_asked_to_end_finishes_what_runs_and_keeps_the_rest(sta
     assert statuses == ["accepted"] * 6
 
 
-def test_a_job_that_the_server_did_not_survive_several_times_is_not_begun_again(start_server, tmp_path):
+def test_a_job_that_killed_the_server_several_times_is_not_started_again(start_server, tmp_path):
     import contextlib
     import time
 
@@ -99,7 +99,7 @@ def test_a_job_that_the_server_did_not_survive_several_times_is_not_begun_again(
     assert (verdict["status"], verdict["fault"]["kind"]) == (None, "server")
 
 
-def test_jobs_of_a_client_that_was_gone_with_the_server_are_cancelled_after_their_time(start_server, tmp_path):
+def test_after_a_crash_jobs_of_missing_clients_are_cancelled_after_keep_s(start_server, tmp_path):
     import contextlib
     import time
 
@@ -113,12 +113,12 @@ def test_jobs_of_a_client_that_was_gone_with_the_server_are_cancelled_after_thei
         jobs = [(str(i), JobSpec(given.digest, f"while True: pass  # {i}".encode())) for i in range(6)]
         store.add_batch(Batch("b", "local", "k", "f", 4, time.time(), None, 0.1), jobs)
     server = start_server(store=str(path))
-    until(lambda: not server.parts.store.unfinished())
+    until(lambda: not unfinished(server.parts.store))
     assert server.client.get("/v1/batches/b").json()["counts"].get("cancelled", 0) >= 4
 
 
-def test_a_job_that_was_claimed_when_the_store_went_away_is_claimed_again(start_server, monkeypatch):
-    from autoclave.service.store import StoreAway
+def test_a_job_claimed_while_the_store_failed_is_claimed_again(start_server, monkeypatch):
+    from autoclave.service.store import StoreUnavailable
 
     server = start_server()
     digest = upload(server.client, problem())[0]
@@ -130,7 +130,7 @@ def test_a_job_that_was_claimed_when_the_store_went_away_is_claimed_again(start_
         found = whole[name](*args)
         if name not in failed and found:
             failed.append(name)
-            raise StoreAway
+            raise StoreUnavailable
         return found
 
     for name in whole:

@@ -12,7 +12,7 @@ import pytest
 from autoclave.core import Status, Verdict
 from autoclave.judge import JudgeJob
 from autoclave.service.dispatcher import Dispatcher
-from autoclave.service.notices import Notices
+from autoclave.service.loop_thread import Notices
 from autoclave.service.problem_cache import ProblemCache
 from autoclave.service.store import Bounds, JobSpec, Store
 from autoclave.service.store.sqlite import SqliteStore
@@ -72,13 +72,13 @@ def kept(store: Store) -> set[str]:
     return {state.id for state in store.jobs_of("b") if state.sequence is not None}
 
 
-def test_a_verdict_is_kept_soon_though_others_take_their_time(store: Store, judge: HeldJudge):
+def test_a_verdict_is_stored_soon_while_others_run(store: Store, judge: HeldJudge):
     submit(store, judge, "a", "b", "c")
     judge.futures["b"].set_result(ACCEPTED)
     until(lambda: kept(store) == {"b"})
 
 
-def test_verdicts_that_come_together_are_kept_in_one_transaction(store: Store, judge: HeldJudge, monkeypatch):
+def test_verdicts_that_arrive_together_are_stored_in_one_transaction(store: Store, judge: HeldJudge, monkeypatch):
     monkeypatch.setattr("autoclave.service.dispatcher._GATHER_S", 0.5)
     submit(store, judge, *"abcdefgh")
     transactions: list[int] = []
@@ -91,7 +91,7 @@ def test_verdicts_that_come_together_are_kept_in_one_transaction(store: Store, j
     assert transactions == [3]
 
 
-def test_nobody_waits_for_verdicts_that_will_not_come(store: Store, judge: HeldJudge, monkeypatch):
+def test_verdicts_are_stored_at_once_when_no_job_is_running(store: Store, judge: HeldJudge, monkeypatch):
     monkeypatch.setattr("autoclave.service.dispatcher._GATHER_S", 3600.0)
     submit(store, judge, "a", "b")
     judge.futures["a"].set_result(ACCEPTED)
@@ -99,7 +99,7 @@ def test_nobody_waits_for_verdicts_that_will_not_come(store: Store, judge: HeldJ
     until(lambda: kept(store) == {"a", "b"})
 
 
-def test_what_waits_begins_once_half_of_what_runs_has_ended(store: Store, judge: HeldJudge, monkeypatch):
+def test_queued_jobs_start_once_half_of_the_running_ones_have_ended(store: Store, judge: HeldJudge, monkeypatch):
     monkeypatch.setattr("autoclave.service.dispatcher._GATHER_S", 3600.0)
     names = [str(number) for number in range(3 * SLOTS)]
     submit(store, judge, *names)

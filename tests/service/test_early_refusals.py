@@ -16,10 +16,10 @@ from tests.service.conftest import LiveServer, problem, upload
 
 @pytest.fixture
 def full(start_server, monkeypatch: pytest.MonkeyPatch) -> tuple[LiveServer, str]:
-    """A server with room for two more programs that has just refused more; and a problem on it."""
+    """A server with room for two more programs that has just refused more, and the digest of a problem on it."""
     monkeypatch.setattr(refusals, "_REFUSED_AGAIN_S", 3600.0)
     server = start_server(admission=AdmissionConfig(queue_limit=8, client_queue_limit=8))
-    monkeypatch.setattr(server.parts.dispatcher, "_room", lambda: 0)  # nothing is begun
+    monkeypatch.setattr(server.parts.dispatcher, "_room", lambda: 0)  # no job is started
     digest = upload(server.client, problem())[0]
     assert batch(server, digest, 6).status_code == 202
     assert batch(server, digest, 4).status_code == 429
@@ -38,17 +38,22 @@ def batch(server: LiveServer, digest: str, count: int, headers: dict[str, str] |
 def reached(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Paths of the requests that were parsed."""
     paths: list[str] = []
-    call = early_refusals._Read.__call__
+    read = early_refusals._read
 
-    async def noted(self: Any) -> Any:
-        paths.append("parsed")
-        return await call(self)
+    async def noted(scope: Any, receive: Any) -> Any:
+        body, replay = await read(scope, receive)
 
-    monkeypatch.setattr(early_refusals._Read, "__call__", noted)
+        async def parsed() -> Any:
+            paths.append("parsed")
+            return await replay()
+
+        return body, parsed
+
+    monkeypatch.setattr(early_refusals, "_read", noted)
     return paths
 
 
-def test_what_has_surely_no_room_is_refused_unparsed(full, reached: list[str]):
+def test_a_request_that_cannot_fit_is_refused_unparsed(full, reached: list[str]):
     server, digest = full
     refused = batch(server, digest, 5)
     assert (refused.status_code, refused.json()["error"]["kind"]) == (429, "busy")
@@ -56,13 +61,13 @@ def test_what_has_surely_no_room_is_refused_unparsed(full, reached: list[str]):
     assert reached == []
 
 
-def test_what_may_have_room_is_accepted(full, reached: list[str]):
+def test_a_request_that_may_fit_is_accepted(full, reached: list[str]):
     server, digest = full
     assert batch(server, digest, 2).status_code == 202
     assert reached
 
 
-def test_under_a_key_what_was_accepted_before_is_found(full):
+def test_a_known_idempotency_key_finds_its_batch(full):
     server, digest = full
     assert batch(server, digest, 2, {"Idempotency-Key": "k1"}).status_code == 202
     assert batch(server, digest, 2, {"Idempotency-Key": "k1"}).status_code == 202
@@ -71,7 +76,7 @@ def test_under_a_key_what_was_accepted_before_is_found(full):
     assert batch(server, digest, jobs, {"Idempotency-Key": "k1"}).status_code == 409
 
 
-def test_others_are_told_what_they_would_be_told(full):
+def test_other_requests_get_the_response_of_the_application(full):
     server, digest = full
     with server.client_with(Scope.PROBLEMS_WRITE) as client:
         assert client.post("/v1/batches", json={"jobs": []}).status_code == 403
@@ -80,13 +85,13 @@ def test_others_are_told_what_they_would_be_told(full):
     assert server.client.post("/v1/batches", content=b"no json").status_code == 422
     large = b'{"jobs": [' + b" " * (5 << 20)
     assert server.client.post("/v1/batches", content=large * 13).status_code == 413
-    with server.client_with(Scope.JUDGE) as other:  # another client has a share of its own
+    with server.client_with(Scope.JUDGE) as other:  # another client has its own share
         body = {"jobs": [{"problem": digest, "source": "print(1)"}] * 2}
         assert other.post("/v1/batches", json=body).status_code == 202
     assert server.client.get("/v1/health").status_code == 200
 
 
-def test_one_program_is_refused_only_if_one_was(full):
+def test_one_program_is_refused_only_after_one_was(full):
     server, digest = full
     body = {"problem": digest, "source": "print(1)"}
     assert [server.client.post("/v1/jobs", json=body).status_code for _ in range(3)] == [202, 202, 429]

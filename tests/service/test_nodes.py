@@ -1,4 +1,4 @@
-"""Several servers on one database: whoever is asked, every program is judged, and told once."""
+"""Several servers on one database: every program is judged and reported once by any of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from autoclave.service.store import Store
 from autoclave.service.store.migrations import MIGRATIONS
 from autoclave.service.tokens import Scope, create_token
 
-from .conftest import DEADLINE_S, RIGHT, LiveServer, Postgres, jobs, problem, run_together, until, upload
+from .conftest import DEADLINE_S, RIGHT, LiveServer, Postgres, jobs, problem, run_together, unfinished, until, upload
 from .conftest import batch as batch_of
 
 SLOW = "while True: pass"
@@ -47,7 +47,7 @@ def slow_jobs(digest: str, count: int, label: str = "") -> list[dict[str, object
 
 
 def followed(client: httpx.Client, batch: str, after: int = 0) -> Iterator[dict[str, object]]:
-    """What happens to a batch, until the stream ends."""
+    """What wait_or_disconnect to a batch, until the stream ends."""
     with client.stream("GET", f"/v1/batches/{batch}/stream?after={after}", headers=NDJSON) as reply:
         for line in reply.iter_lines():
             if line:
@@ -77,7 +77,7 @@ def test_every_program_is_judged_once_though_one_of_two_servers_is_killed_again_
         return reply.json()["batch"]
 
     batches = [submit(number % 2, number) for number in range(4)]
-    told: Counter[str] = Counter()
+    reported: Counter[str] = Counter()
     verdicts: dict[str, str] = {}
     with connected(nodes[0].url) as survivor:
 
@@ -86,7 +86,7 @@ def test_every_program_is_judged_once_though_one_of_two_servers_is_killed_again_
             after = 0
             for event in followed(survivor, batch, places[batch]):
                 if event["event"] == "job":
-                    told[event["job"]] += 1
+                    reported[event["job"]] += 1
                     verdicts[event["job"]] = event["verdict"]["status"]
                     after = places[batch] = event["sequence"]
                     most -= 1
@@ -106,12 +106,12 @@ def test_every_program_is_judged_once_though_one_of_two_servers_is_killed_again_
             follow(batch, -1)
         counts = [survivor.get(f"/v1/batches/{batch}").json()["counts"] for batch in batches]
     assert counts == [{"done": 12}] * 6
-    assert set(told) == set(submitted)  # none is lost
-    assert max(told.values()) == 1  # none is told twice
+    assert set(reported) == set(submitted)  # none is lost
+    assert max(reported.values()) == 1  # none is reported twice
     assert verdicts == submitted  # none is wrong
 
 
-def test_servers_share_the_work_and_either_tells_of_all_of_it(start_nodes):
+def test_servers_share_the_work_and_each_reports_all_of_it(start_nodes):
     nodes = start_nodes(2)
     digest = upload(nodes[0].client, problem(time_limit_s=0.5))[0]
     body = {"jobs": slow_jobs(digest, 8)}
@@ -124,7 +124,7 @@ def test_servers_share_the_work_and_either_tells_of_all_of_it(start_nodes):
     assert one["verdict"]["status"] == "time_limit"
 
 
-def test_a_server_that_ends_leaves_what_waits_to_the_other_at_once(start_nodes):
+def test_a_server_that_shuts_down_leaves_queued_jobs_to_the_other(start_nodes):
     nodes = start_nodes(2, node_lease_s=600.0)
     digest = upload(nodes[0].client, problem(time_limit_s=0.5))[0]
     batch = nodes[0].client.post("/v1/batches", json={"jobs": slow_jobs(digest, 10)}).json()["batch"]
@@ -137,7 +137,7 @@ def test_a_server_that_ends_leaves_what_waits_to_the_other_at_once(start_nodes):
 # --- What one server knows, all know -------------------------------------------------------------------------------
 
 
-def test_a_program_that_another_server_has_can_be_cancelled(start_nodes):
+def test_a_job_running_at_another_server_can_be_cancelled(start_nodes):
     first, second = start_nodes(2)
     digest = upload(first.client, problem(time_limit_s=12.0))[0]
     batch = first.client.post("/v1/batches", json={"jobs": slow_jobs(digest, 4)}).json()["batch"]
@@ -165,7 +165,7 @@ def test_the_bounds_of_the_queue_hold_over_all_servers(start_nodes):
     until(lambda: second.client.post("/v1/batches", json={"jobs": slow_jobs(digest, 1, "d")}).status_code == 202)
 
 
-def test_a_token_or_a_problem_of_one_server_is_one_of_all(start_nodes, postgres_url: str):
+def test_servers_share_tokens_and_problems(start_nodes, postgres_url: str):
     with contextlib.closing(open_store(postgres_url)) as store:
         text, record = create_token("", frozenset({Scope.JUDGE, Scope.PROBLEMS_WRITE}), 0.0, None)
         store.add_token(record)
@@ -179,7 +179,7 @@ def test_a_token_or_a_problem_of_one_server_is_one_of_all(start_nodes, postgres_
     assert second.client.get("/v1/problems").status_code == 401
 
 
-def test_a_client_may_go_on_at_another_server_and_is_missed_only_when_it_is_nowhere(start_nodes):
+def test_a_client_may_continue_at_another_server(start_nodes):
     first, second = start_nodes(2)
     digest = upload(first.client, problem(time_limit_s=1.0))[0]
     body = {"jobs": slow_jobs(digest, 12), "keep_s": 5.0}  # they take 7 seconds and more
@@ -195,7 +195,7 @@ def test_a_client_may_go_on_at_another_server_and_is_missed_only_when_it_is_nowh
 
 
 @pytest.mark.slow
-def test_who_was_with_a_killed_server_and_does_not_come_back_is_missed(start_nodes, start_process, postgres_url: str):
+def test_jobs_of_a_client_lost_with_a_killed_server_are_cancelled(start_nodes, start_process, postgres_url: str):
     killed = start_process(f"store={postgres_url}", "node_lease_s=3.0", "judge.workers=1")
     (other,) = start_nodes(1)
     digest = upload(other.client, problem(time_limit_s=6.0))[0]
@@ -213,7 +213,7 @@ def test_who_was_with_a_killed_server_and_does_not_come_back_is_missed(start_nod
 # --- The database --------------------------------------------------------------------------------------------------
 
 
-def test_a_database_that_goes_away_is_told_and_what_was_accepted_is_judged_when_it_is_back(
+def test_accepted_jobs_are_judged_after_the_database_was_unavailable(
     start_nodes, postgres: Postgres, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.DEBUG)
@@ -249,16 +249,16 @@ def test_a_database_that_goes_away_is_told_and_what_was_accepted_is_judged_when_
     done = nodes[1].client.post("/v1/jobs", json={"problem": digest, "source": RIGHT, "wait_s": 60})
     assert done.json()["verdict"]["status"] == "accepted"
     until(lambda: nodes[0].client.get("/v1/ready").status_code == 200)
-    said = [
+    logged = [
         record.getMessage() + str(record.exc_text or "")
         for record in caplog.records
         if record.name.startswith(("autoclave", "psycopg"))
     ]
-    assert any("does not answer" in text for text in said)
-    assert not [text for text in said if "/tmp" in text or "postgres" in text.lower() or "Traceback" in text]
+    assert any("does not respond" in text for text in logged)
+    assert not [text for text in logged if "/tmp" in text or "postgres" in text.lower() or "Traceback" in text]
 
 
-def test_a_lost_connection_is_made_anew_and_no_news_are_missed(start_nodes, postgres: Postgres):
+def test_after_a_lost_connection_no_event_is_missed(start_nodes, postgres: Postgres):
     nodes = start_nodes(2)
     digest = upload(nodes[0].client, problem())[0]
     for number in range(3):
@@ -272,11 +272,11 @@ def test_a_lost_connection_is_made_anew_and_no_news_are_missed(start_nodes, post
             assert answer.json()["verdict"]["status"] == "accepted"
 
 
-def test_servers_that_start_at_once_make_one_schema(postgres_url: str):
+def test_servers_that_start_at_once_create_one_schema(postgres_url: str):
     opened: list[Store] = []
     run_together(*[lambda: opened.append(open_store(postgres_url))] * 6)
     opened[0].add_batch(batch_of(), jobs("1"))
-    assert [len(store.unfinished()) for store in opened] == [1] * 6
+    assert [len(unfinished(store)) for store in opened] == [1] * 6
     assert opened[0]._rows("SELECT version FROM autoclave_schema ORDER BY version") == [
         (number + 1,) for number in range(len(MIGRATIONS))
     ]
@@ -301,14 +301,14 @@ def test_a_database_of_a_later_version_or_of_something_else_is_refused(postgres:
 @pytest.mark.parametrize(
     ("address", "error", "words"),
     [
-        ("postgresql://me:hidden@127.0.0.1:{port}/secret", HostError, "nobody listens there"),
-        ("postgresql:///secret?host=/hidden/folder", HostError, "nobody listens there"),
-        ("postgresql://me:hidden@no.such.host.invalid/secret", HostError, "its host is not known"),
+        ("postgresql://me:hidden@127.0.0.1:{port}/secret", HostError, "the connection was refused"),
+        ("postgresql:///secret?host=/hidden/folder", HostError, "the connection was refused"),
+        ("postgresql://me:hidden@no.such.host.invalid/secret", HostError, "its host name is unknown"),
         ("postgresql://me:hidden@host:many/secret", (HostError, InputError), "postgresql://USER|connection failed"),
         ("postgresql://me:hidden@host/secret?hidden=1", InputError, "postgresql://USER"),
     ],
 )
-def test_an_address_that_leads_nowhere_is_refused_without_being_repeated(unused_port: int, address, error, words):
+def test_an_unusable_address_is_refused_and_not_repeated(unused_port: int, address, error, words):
     with pytest.raises(error, match=words) as refused:
         open_store(address.format(port=unused_port))
     assert not [word for word in ("hidden", "secret", "127.0.0.1", "no.such") if word in str(refused.value)]

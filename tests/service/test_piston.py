@@ -19,7 +19,7 @@ def execute(server: LiveServer, content: str, language: str = "python", **fields
     return reply.json()
 
 
-def test_runtimes_are_those_that_run(compatible: LiveServer):
+def test_runtimes_lists_the_supported_languages(compatible: LiveServer):
     found = {one["language"]: one for one in compatible.client.get("/api/v2/runtimes").json()}
     assert found["python"]["version"] == VERSION
     assert "py3" in found["python"]["aliases"]
@@ -42,7 +42,7 @@ def test_runtimes_are_those_that_run(compatible: LiveServer):
         ("import os\nwhile True: os.dup(0)", None, "SIGKILL", "SG"),
     ],
 )
-def test_a_stage_says_how_the_program_ended(compatible: LiveServer, content, code, signal, status):
+def test_a_stage_reports_how_the_program_ended(compatible: LiveServer, content, code, signal, status):
     run = execute(compatible, content, stdin="7", run_cpu_time=500, run_timeout=1500)["run"]
     assert (run["code"], run["signal"], run["status"]) == (code, signal, status)
     if code == 0:
@@ -57,7 +57,7 @@ def test_a_compiled_program_has_two_stages(compatible: LiveServer):
     assert bad["run"] == bad["compile"]
 
 
-def test_files_are_beside_the_program(compatible: LiveServer):
+def test_files_are_in_the_working_folder(compatible: LiveServer):
     files = [
         {"content": "print(open('a.txt').read(), open('b').read(), open('file3.code').read())"},
         {"name": "a.txt", "content": base64.b64encode(b"x").decode(), "encoding": "base64"},
@@ -81,14 +81,14 @@ def test_files_are_beside_the_program(compatible: LiveServer):
         ({"something": 5}, "something"),
     ],
 )
-def test_what_is_not_followed_is_refused_with_a_message(compatible: LiveServer, fields, message: str):
+def test_unsupported_options_are_refused_with_a_message(compatible: LiveServer, fields, message: str):
     body = {"files": [{"content": "1"}], "language": "python", "version": "*"} | fields
     reply = compatible.client.post("/api/v2/execute", json=body)
     assert reply.status_code == 400
     assert message in reply.json()["message"]
 
 
-def test_requests_must_say_that_they_are_json(compatible: LiveServer):
+def test_requests_must_have_the_content_type_of_json(compatible: LiveServer):
     body = '{"files": [{"content": "1"}], "language": "python", "version": "*"}'
     for headers in ({}, {"Content-Type": "text/plain"}):
         reply = compatible.client.post("/api/v2/execute", content=body, headers=headers)
@@ -133,12 +133,12 @@ def test_a_submission_with_its_test_is_judged(compatible: LiveServer, content: s
     assert result["compile"]["code"] == 0
 
 
-def test_a_submission_cannot_find_the_answer_that_came_with_it(compatible: LiveServer):
+def test_a_submission_cannot_read_its_expected_output(compatible: LiveServer):
     body = graded(SPY, **{"correct_output.txt": "SECRETANSWER\n"})
     assert not passes(execute(compatible, "", "cf_python3", **body))
 
 
-def test_a_submission_that_does_not_compile_is_told_apart(compatible: LiveServer):
+def test_a_submission_that_does_not_compile_is_reported_as_such(compatible: LiveServer):
     result = execute(compatible, "", "c++17", **graded("int main() { return }", "cpp"))
     assert result["compile"]["code"] != 0
     good = "#include <iostream>\nint main() { int a, b; std::cin >> a >> b; std::cout << a + b; }"
@@ -154,6 +154,6 @@ def test_a_submission_that_does_not_compile_is_told_apart(compatible: LiveServer
         {"grader_config": "TIME_LIMIT=1\nMEMORY_LIMIT=inf"},
     ],
 )
-def test_a_grader_that_is_not_followed_is_refused(compatible: LiveServer, files: dict[str, str]):
+def test_an_unsupported_grader_is_refused(compatible: LiveServer, files: dict[str, str]):
     body = graded(RIGHT, **files) | {"language": "cf_python3", "version": "*"}
     assert compatible.client.post("/api/v2/execute", json=body).status_code == 400

@@ -1,4 +1,4 @@
-"""Whose turn it is: laws of the queue in a store, against a plain list."""
+"""Order of the queue in a store, against a plain list."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import itertools
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,17 +16,26 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from autoclave.service.rates import RateMeter, TokenBuckets, seconds_for
 from autoclave.service.refusals import RecentRefusals, busy
-from autoclave.service.store import Bounds, QueueFull, Store, Waiting
+from autoclave.service.store import Bounds, QueueFull, Store
 from autoclave.service.store.sqlite import SqliteStore
 
-from .conftest import batch, jobs
+from .conftest import batch, jobs, unfinished
 
 CLIENTS = ("a", "b", "c")
 _numbers = itertools.count()
 
 
+class Queued(NamedTuple):
+    """A queued job of the model."""
+
+    id: str
+    client: str
+    priority: int
+    deadline: float | None = None
+
+
 def put(store: Store, *names: str, bounds: Bounds | None = None, **fields: object) -> None:
-    """Jobs of clients named by the first letter, in one batch for each client and run of names."""
+    """Queue jobs of clients named by the first letter, in one batch for each client and run of names."""
     for client, mine in itertools.groupby(names, key=lambda name: name[0]):
         number = str(next(_numbers))
         store.add_batch(batch(number, number, client, **fields), jobs(*mine), bounds)
@@ -40,12 +50,12 @@ def test_clients_take_turns_and_each_keeps_its_order(store: Store):
     assert claimed(store) == ["a1", "b1", "c1", "a2", "b2", "a3", "a4"]
 
 
-def test_jobs_that_are_claimed_together_are_those_whose_turn_it_is(store: Store):
+def test_jobs_claimed_together_are_next_in_order(store: Store):
     put(store, "a1", "a2", "a3", "b1", "b2")
     assert [job.id for job in store.claim(3, 0.0)] == ["a1", "b1", "a2"]
 
 
-def test_who_comes_with_one_job_at_a_time_gets_every_other_turn(store: Store):
+def test_a_client_with_single_jobs_alternates_with_a_large_batch(store: Store):
     put(store, *(f"a{number}" for number in range(8)))
     served = [job.id for job in store.claim(4, 0.0)]
     for number in range(3):
@@ -54,7 +64,7 @@ def test_who_comes_with_one_job_at_a_time_gets_every_other_turn(store: Store):
     assert served == ["a0", "a1", "a2", "a3", "a4", "b0", "a5", "b1", "a6", "b2"]
 
 
-def test_who_was_idle_has_saved_nothing_up(store: Store):
+def test_an_idle_client_gains_no_credit(store: Store):
     put(store, *(f"a{number}" for number in range(6)))
     store.claim(3, 0.0)
     put(store, *(f"b{number}" for number in range(3)))
@@ -68,13 +78,13 @@ def test_the_highest_priority_goes_first(store: Store):
     assert claimed(store) == ["a2", "b1", "c1", "a1"]
 
 
-def test_one_that_was_cancelled_takes_no_turn(store: Store):
+def test_a_cancelled_job_takes_no_turn(store: Store):
     put(store, "a1", "a2", "b1")
     store.cancel(["a1"])
     assert claimed(store) == ["b1", "a2"]
 
 
-def test_the_bounds_are_told_with_how_many_are_too_many(store: Store):
+def test_the_error_of_a_full_queue_has_the_excess(store: Store):
     bounds = Bounds(total=5, of_client=3)
     put(store, "a1", "a2", "b1", bounds=bounds)
     with pytest.raises(QueueFull) as own:
@@ -94,7 +104,11 @@ def test_every_job_comes_out_once_by_priority_and_fairly(store: Store, drawn: li
     store.purge(9e9)
     for number, (client, priority) in enumerate(drawn):
         put(store, f"{client}{number}", priority=priority)
-    waiting = {one.id: one for one in store.unfinished()}
+    waiting = {
+        f"{client}{number}": Queued(f"{client}{number}", client, priority)
+        for number, (client, priority) in enumerate(drawn)
+    }
+    assert unfinished(store) == list(waiting)
     taken = [waiting[id] for id in claimed(store)]
     store.cancel(list(waiting))
     assert sorted(one.id for one in taken) == sorted(waiting)
@@ -106,21 +120,21 @@ def test_every_job_comes_out_once_by_priority_and_fairly(store: Store, drawn: li
             assert mine == sorted(mine)
         served: Counter[str] = Counter()
         totals = Counter(one.client for one in same)
-        for one in same:  # nobody is served twice while somebody else waits longer
+        for one in same:  # no client is served twice while another waits longer
             served[one.client] += 1
             waits = [served[client] for client in totals if served[client] < totals[client]]
             assert served[one.client] <= min(waits, default=served[one.client]) + 1
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """The queue of a store beside a dict of what waits."""
+    """The queue of a store beside a dict of queued jobs."""
 
     def __init__(self) -> None:
         super().__init__()
         self.opened = contextlib.ExitStack()
         folder = self.opened.enter_context(tempfile.TemporaryDirectory())
         self.store = self.opened.enter_context(contextlib.closing(SqliteStore(Path(folder) / "store.sqlite")))
-        self.model: dict[str, Waiting] = {}
+        self.model: dict[str, Queued] = {}
         self.number = 0
         self.now = 0.0
 
@@ -140,7 +154,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert own < 6
         assert len(self.model) < 12
         self.number += 1
-        self.model[name] = Waiting(name, "", client, priority, deadline)
+        self.model[name] = Queued(name, client, priority, deadline)
 
     @rule(count=st.integers(1, 3))
     def claim(self, count: int):
@@ -178,7 +192,7 @@ TestQueueMachine = QueueMachine.TestCase
 TestQueueMachine.settings = settings(max_examples=30, deadline=None)
 
 
-def test_the_time_for_more_follows_the_rate_of_late():
+def test_retry_after_follows_the_recent_rate():
     meter = RateMeter(window_s=10.0)
     assert seconds_for(100, meter.per_s(0.0)) == 1.0  # nothing is known
     for second in range(11):
@@ -188,14 +202,14 @@ def test_the_time_for_more_follows_the_rate_of_late():
     assert meter.per_s(100.0) == 0.0
 
 
-def test_what_was_refused_a_moment_ago_is_refused_again_without_counting():
+def test_a_recent_refusal_is_repeated_without_a_query():
     recent, refusal = RecentRefusals(), busy("full", 3.0)
     recent.note("a", 10, refusal, 0.0)
     assert recent.get("a", 10, 0.2) is recent.get("a", 12, 0.2) is refusal
     assert recent.get("a", 9, 0.2) is recent.get("b", 10, 0.2) is recent.get("a", 10, 0.3) is None
 
 
-def test_a_client_that_asks_too_often_waits_as_long_as_it_is_told():
+def test_a_rate_limited_client_may_continue_after_the_wait():
     buckets = TokenBuckets(per_s=2.0, burst=3)
     assert [buckets.wait_s("a", 0.0) for _ in range(3)] == [0.0, 0.0, 0.0]
     wait_s = buckets.wait_s("a", 0.0)

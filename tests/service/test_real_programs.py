@@ -26,7 +26,7 @@ def local(programs: list[Case], compatible: LiveServer) -> dict[str, Verdict]:
     return local_verdicts(programs, compatible.parts.config.judge)
 
 
-def test_there_are_enough_programs_of_every_kind(programs: list[Case], local: dict[str, Verdict]):
+def test_every_kind_has_enough_programs(programs: list[Case], local: dict[str, Verdict]):
     assert len(programs) >= 200
     assert {verdict.status for verdict in local.values()} == set(Status) - {Status.BAD_FORMAT}
 
@@ -55,14 +55,14 @@ def test_submissions_get_the_verdicts_of_the_local_judge(
     }
 
 
-def test_single_runs_end_as_in_the_local_judge(programs: list[Case], local: dict[str, Verdict], compatible: LiveServer):
+def test_runs_end_as_with_the_local_judge(programs: list[Case], local: dict[str, Verdict], compatible: LiveServer):
     fusion.set_endpoint(compatible.url)
     words = fusion.SummaryMapping(Success="ended", Failed="failed", RunTimeout="late")
 
     def run(case: Case) -> object:
         first = case[1].tests.cases[0]
         request = fusion.RunCodeRequest(code=case[2], language="python", stdin=first.input, run_timeout=LIMIT_S)
-        result = fusion.run_code(request, max_attempts=5)  # it is told to come again when many wait
+        result = fusion.run_code(request, max_attempts=5)  # a full queue is retried
         summary = fusion.summary_run_code_result(result, words)
         if summary == "ended":
             return "accepted" if matches_like_livecodebench(result.run_result.stdout, first.output) else "wrong_answer"

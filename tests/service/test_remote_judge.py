@@ -1,4 +1,4 @@
-"""A judge on servers: what every judge must do, and what happens when servers fail."""
+"""A judge on servers: what every judge must do, and what wait_or_disconnect when servers fail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from autoclave.service.client import AsyncRemoteJudge, RemoteJudge
 from autoclave.service.server_link import ServerLink
 from autoclave.service.tokens import Scope
 
-from .conftest import DEADLINE_S, RIGHT, LiveServer, problem, until
+from .conftest import DEADLINE_S, RIGHT, LiveServer, problem, unfinished, until
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ def all_accepted(futures: list) -> bool:
     return all(future.result(DEADLINE_S).is_accepted for future in futures)
 
 
-def test_a_server_is_given_what_fills_all_slots_of_its_store_less_what_others_have_there():
+def test_the_window_fills_all_slots_of_the_store_less_programs_of_other_clients():
     about = {"waiting": 40, "running": 4, "slots": 2, "all_slots": 8, "per_s": 1.0, "is_draining": False}
     about |= {"version": "1", "level": "sealed", "batch_limit": 9, "memory_limit_mb": 9}
     about |= {"least_time_limit_s": 1.0, "greatest_time_limit_s": 9.0}
@@ -66,7 +66,7 @@ def test_a_server_is_given_what_fills_all_slots_of_its_store_less_what_others_ha
         link._http = httpx.AsyncClient(transport=answer, base_url="http://server")  # pyright: ignore[reportPrivateUsage]
         found = [link.window]
         link.num_in_flight = 14
-        await link.look()
+        await link.refresh()
         found.append(link.window)
         link.num_in_flight = 0  # ours have ended since; that is no reason to give it less
         found.append(link.window)
@@ -84,7 +84,7 @@ SLOW = JudgeJob(problem(), Program("import time; time.sleep(600)"))
 """For longer than any test."""
 
 
-def test_a_slow_program_keeps_no_other_from_its_turn(start_server, remote_judge):
+def test_a_slow_program_does_not_delay_others(start_server, remote_judge):
     server = start_server(judge=LONG)
     judge = remote_judge(server.url)
     many = jobs(100)
@@ -94,7 +94,7 @@ def test_a_slow_program_keeps_no_other_from_its_turn(start_server, remote_judge)
     assert slow.cancel()
 
 
-def test_a_verdict_is_told_while_another_program_runs(start_server, remote_judge):
+def test_a_verdict_is_streamed_while_another_program_runs(start_server, remote_judge):
     server = start_server(judge=LONG)
     judge = remote_judge(server.url)
     slow = judge.submit(SLOW)
@@ -113,7 +113,7 @@ def test_a_server_whose_cells_failed_for_a_while_is_used_again(start_server, rem
 
 def test_closing_cancels_here_and_at_the_server(server: LiveServer):
     check_closing(RemoteJudge(RemoteJudgeConfig(urls=(server.url,))))
-    until(lambda: not server.parts.store.unfinished())  # what was being judged ends with its test
+    until(lambda: not unfinished(server.parts.store))  # what was being judged ends with its test
 
 
 def test_a_problem_is_uploaded_once_and_without_its_solutions(server: LiveServer, remote_judge):
@@ -129,10 +129,10 @@ def test_a_problem_is_uploaded_once_and_without_its_solutions(server: LiveServer
 def test_a_cancelled_future_cancels_the_job_at_the_server(server: LiveServer, remote_judge):
     judge = remote_judge(server.url)
     slow = [judge.submit(JudgeJob(problem(time_limit_s=0.5), Program(f"while 1: pass  # {i}"))) for i in range(30)]
-    until(lambda: len(server.parts.store.unfinished()) > 20)
+    until(lambda: len(unfinished(server.parts.store)) > 20)
     for future in slow[10:]:
         assert future.cancel()
-    until(lambda: not server.parts.store.unfinished())
+    until(lambda: not unfinished(server.parts.store))
 
 
 def test_a_problem_that_the_server_lost_is_uploaded_again(server: LiveServer, remote_judge):
@@ -173,7 +173,7 @@ def test_a_server_that_comes_back_is_used_again(start_process, remote_judge):
     assert all_accepted(futures)
 
 
-def test_no_server_is_a_fault_that_names_it_and_no_reward(start_process, remote_judge):
+def test_without_a_server_the_fault_names_it_and_there_is_no_reward(start_process, remote_judge):
     server = start_process()
     judge = remote_judge(server.url, retries=2)
     assert all_accepted([judge.submit(jobs(1)[0])])
@@ -186,7 +186,7 @@ def test_no_server_is_a_fault_that_names_it_and_no_reward(start_process, remote_
     assert server.url in new.fault.detail
 
 
-def test_a_server_that_only_has_faults_is_named(start_server, remote_judge):
+def test_a_server_with_only_faults_is_named(start_server, remote_judge):
     server = start_server()
     server.break_cells()
     judge = remote_judge(server.url, retries=2)
@@ -196,14 +196,14 @@ def test_a_server_that_only_has_faults_is_named(start_server, remote_judge):
     assert server.url in verdict.fault.detail
 
 
-def test_a_server_that_only_has_faults_does_not_keep_others_from_judging(start_server, remote_judge):
+def test_a_server_with_only_faults_does_not_block_other_servers(start_server, remote_judge):
     broken, sound = start_server(), start_server()
     broken.break_cells()
     judge = remote_judge(broken.url, sound.url, retries=20)
     assert all_accepted([judge.submit(job) for job in jobs(30, "broken")])
 
 
-def test_a_full_server_is_waited_for(start_server, remote_judge):
+def test_the_client_waits_for_a_full_server(start_server, remote_judge):
     from autoclave.config import AdmissionConfig
 
     server = start_server(admission=AdmissionConfig(queue_limit=8, client_queue_limit=8))
@@ -221,10 +221,10 @@ def test_a_deadline_is_kept_here_and_at_the_server(server: LiveServer, remote_ju
     assert len(late) > 8
     assert {verdict.fault.kind for verdict in late} == {"deadline"}
     assert all(server.url in verdict.fault.detail for verdict in late)
-    until(lambda: not server.parts.store.unfinished())
+    until(lambda: not unfinished(server.parts.store))
 
 
-def test_a_token_is_shown_and_a_wrong_one_is_a_mistake_of_settings(
+def test_requests_carry_the_token_and_a_wrong_one_is_a_config_error(
     start_server, remote_judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     from autoclave.compose.service import open_store
@@ -242,7 +242,7 @@ def test_a_token_is_shown_and_a_wrong_one_is_a_mistake_of_settings(
             remote_judge(server.url, **settings)
 
 
-def test_a_server_that_is_not_there_is_named_with_the_fix(unused_port: int):
+def test_a_missing_server_is_named_with_the_fix(unused_port: int):
     with pytest.raises(HostError, match=rf"127\.0\.0\.1:{unused_port}.*autoclave serve"):
         RemoteJudge(RemoteJudgeConfig(urls=(f"http://127.0.0.1:{unused_port}",), retries=1))
 
@@ -260,7 +260,7 @@ def test_settings_choose_the_servers(server: LiveServer):
         assert all_accepted([judge.submit(job) for job in jobs(4, "settings")])
 
 
-def test_tasks_of_one_loop_can_judge_too(server: LiveServer):
+def test_the_asynchronous_judge_works_in_one_loop(server: LiveServer):
     async def judged() -> list[Verdict]:
         async with AsyncRemoteJudge(RemoteJudgeConfig(urls=(server.url,))) as judge:
             return await asyncio.gather(*(judge.judge(job) for job in jobs(6, "async")))
@@ -280,7 +280,9 @@ def test_a_fault_names_the_server_once(server: LiveServer):
     assert _named(verdict, Link()).fault.detail == "http://host:1: it is not stored any more"
 
 
-def test_a_proxy_whose_server_is_away_is_asked_again(server: LiveServer, remote_judge, monkeypatch: pytest.MonkeyPatch):
+def test_a_request_to_a_proxy_without_its_server_is_retried(
+    server: LiveServer, remote_judge, monkeypatch: pytest.MonkeyPatch
+):
     judge = remote_judge(server.url, retries=20)
     is_away = [True] * 3
     send = httpx.AsyncClient.request

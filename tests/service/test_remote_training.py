@@ -11,7 +11,7 @@ from tests.training.test_training_runs import STEPS, Trainings, rollouts, same_w
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_a_run_that_is_judged_by_servers_learns_the_same_to_the_last_bit(start_server, tmp_path: Path):
+def test_training_with_servers_gives_bitwise_equal_weights(start_server, tmp_path: Path):
     first, second = start_server(), start_server()
     trainings = Trainings(tmp_path)
     try:

@@ -11,7 +11,7 @@ import sandbox_fusion as fusion
 
 from autoclave.config import AdmissionConfig, CompatibleConfig, ServeConfig
 from autoclave.service.compatible import sandbox_fusion as ours
-from autoclave.service.store import StoreAway
+from autoclave.service.store import StoreUnavailable
 
 from .conftest import RIGHT, LiveServer, problem, upload
 
@@ -145,19 +145,19 @@ def test_a_notebook_that_does_not_end_has_failed(last: str):
         ({"language": "cpp", "fetch_files": ["a"]}, "files"),
     ],
 )
-def test_what_would_change_the_outcome_and_is_not_followed_is_refused(compatible: LiveServer, fields, place):
+def test_unsupported_options_that_would_change_the_outcome_are_refused(compatible: LiveServer, fields, place):
     reply = compatible.client.post("/run_code", json={"code": "secret()", "language": "python"} | fields)
     assert reply.status_code == 422
     assert place in str(reply.json()["detail"][0])
     assert "secret" not in reply.text
 
 
-def test_the_client_names_a_language_that_is_not_run(url: str):
+def test_the_client_names_an_unsupported_language(url: str):
     with pytest.raises(Exception, match="422"):
         run("fn main() {}", language="rust")
 
 
-def test_a_full_server_answers_what_clients_repeat(start_server, monkeypatch: pytest.MonkeyPatch):
+def test_a_full_server_has_the_status_that_clients_retry(start_server, monkeypatch: pytest.MonkeyPatch):
     server = start_server(
         compatible=CompatibleConfig(protocols=("sandbox_fusion",)),
         admission=AdmissionConfig(concurrent_runs=1, waiting_runs=1),
@@ -176,7 +176,7 @@ def test_a_full_server_answers_what_clients_repeat(start_server, monkeypatch: py
     assert asyncio.run(many()) == [200, 504, 504, 504]
 
 
-def test_a_fault_is_no_end_of_a_program(start_server):
+def test_a_fault_is_not_a_result_of_the_program(start_server):
     server = start_server(compatible=CompatibleConfig(protocols=("sandbox_fusion",)))
     server.break_cells()
     digest = upload(server.client, problem())[0]
@@ -188,24 +188,24 @@ def test_a_fault_is_no_end_of_a_program(start_server):
     assert not any("run_result" in reply.text or "accepted" in reply.text for reply in replies)
 
 
-def test_a_store_that_is_away_is_no_end_of_a_program_either(start_server, monkeypatch: pytest.MonkeyPatch):
+def test_an_unavailable_store_is_not_a_result_of_the_program(start_server, monkeypatch: pytest.MonkeyPatch):
     server = start_server(compatible=CompatibleConfig(protocols=("sandbox_fusion",)))
 
     def away(*_: object) -> object:
-        raise StoreAway
+        raise StoreUnavailable
 
     monkeypatch.setattr(server.parts.store, "list_problems", away)
     reply = server.client.post("/list_ids", json={"dataset": "autoclave"})
     assert (reply.status_code, list(reply.json())) == (504, ["detail"])
 
 
-def test_a_body_that_cannot_be_read_is_told_in_the_form_of_the_protocol(compatible: LiveServer):
+def test_an_unreadable_body_is_an_error_in_the_form_of_the_protocol(compatible: LiveServer):
     for path, field in (("/run_code", "detail"), ("/api/v2/execute", "message")):
         reply = compatible.client.post(path, content=b"\xff", headers={"Content-Type": "application/json"})
         assert (reply.status_code, list(reply.json())) == (400, [field])
 
 
-def test_the_protocol_is_off_unless_it_is_asked_for(start_server):
+def test_the_protocol_is_off_by_default(start_server):
     server = start_server()
     assert server.client.post("/run_code", json={"code": "1", "language": "python"}).status_code == 404
     with pytest.raises(ValueError, match="profile is ignored"):
@@ -262,7 +262,7 @@ def test_a_submission_is_judged_as_a_job(compatible: LiveServer, url: str):
     assert crashed.tests[0].exec_info.run_result.return_code == 1
 
 
-def test_a_row_may_come_along(url: str):
+def test_a_request_may_contain_the_problem(url: str):
     row = {"id": 7, "content": "Double it.", "test": [{"input": {"stdin": "2\n"}, "output": {"stdout": "4\n"}}]}
     config = {"dataset_type": "CommonOJDataset", "provided_data": row, "language": "python"}
     assert submit("mine", 7, fenced("print(2 * int(input()))"), **config).accepted
@@ -271,7 +271,7 @@ def test_a_row_may_come_along(url: str):
 
 
 @pytest.mark.parametrize("field", ["content", "id"])
-def test_a_row_that_could_not_be_told_again_is_refused(compatible: LiveServer, field: str):
+def test_a_row_with_lone_surrogates_is_refused(compatible: LiveServer, field: str):
     case = {"input": {"stdin": "2\n"}, "output": {"stdout": "4\n"}}
     row = {"id": "7", "content": "Double it.", "test": [case]} | {field: "\ud800"}
     config = {"dataset_type": "CommonOJDataset", "provided_data": row, "language": "python"}
@@ -297,7 +297,7 @@ def test_a_row_that_could_not_be_told_again_is_refused(compatible: LiveServer, f
         {"language": "go"},
     ],
 )
-def test_settings_that_are_not_followed_are_refused(compatible: LiveServer, config: dict[str, object]):
+def test_unsupported_settings_are_refused(compatible: LiveServer, config: dict[str, object]):
     given = problem(source="settings")
     upload(compatible.client, given)
     body = {"dataset": "settings", "id": given.digest, "completion": fenced(RIGHT), "config": config}

@@ -90,7 +90,7 @@ def test_compiled_programs_are_judged(judge: SandboxFusionJudge):
     assert statuses == [Status.ACCEPTED, Status.COMPILE_ERROR]
 
 
-def test_the_checker_of_the_problem_compares_and_tests_can_be_chosen(judge: SandboxFusionJudge):
+def test_the_problems_checker_compares_outputs_and_tests_can_be_chosen(judge: SandboxFusionJudge):
     close = stdin_problem(("", "1.0"), checker="float")
     assert verdict_of(judge, close, Program("print(1.0000001)")).is_accepted
     given = stdin_problem(("a", "x"), ("bb", "bb"))
@@ -114,7 +114,7 @@ def test_closing_cancels_what_waits(compatible: LiveServer):
         stdin_problem(("", ""), checker="magic"),
     ],
 )
-def test_problems_that_cannot_be_judged_so_are_refused(judge: SandboxFusionJudge, given: Problem):
+def test_unsupported_problems_are_refused(judge: SandboxFusionJudge, given: Problem):
     with pytest.raises(InputError):
         judge.check(given)
     with pytest.raises(InputError):
@@ -131,20 +131,20 @@ def test_problems_that_cannot_be_judged_so_are_refused(judge: SandboxFusionJudge
         JudgeJob(stdin_problem(("a", "a")), Program(""), tests="longest:0"),
     ],
 )
-def test_a_job_that_makes_no_sense_is_refused_at_once(judge: SandboxFusionJudge, job: JudgeJob):
+def test_an_invalid_job_is_refused_at_once(judge: SandboxFusionJudge, job: JudgeJob):
     with pytest.raises(InputError, match="must be"):
         judge.submit(job)
 
 
-def test_an_answer_without_end_is_a_flood(judge: SandboxFusionJudge, monkeypatch: pytest.MonkeyPatch):
+def test_an_endless_response_is_an_output_limit(judge: SandboxFusionJudge, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sandbox_fusion_judge, "_ANSWER_BYTES", 10_000)
     assert verdict_of(judge, problem(), Program("print('x' * 20_000)")).status is Status.OUTPUT_LIMIT
 
 
 def test_no_expected_answer_is_sent(judge: SandboxFusionJudge, monkeypatch: pytest.MonkeyPatch):
     sent = []
-    ask = judge._account
-    monkeypatch.setattr(judge, "_account", lambda url, body, timeout_s: sent.append(body) or ask(url, body, timeout_s))
+    post = judge._post
+    monkeypatch.setattr(judge, "_post", lambda url, body, timeout_s: sent.append(body) or post(url, body, timeout_s))
     verdict = verdict_of(judge, problem(("1 2\n", "x7-expected-q9")), Program(RIGHT))
     assert verdict.status is Status.WRONG_ANSWER
     assert "x7-expected-q9" not in repr(sent) + repr(verdict)
@@ -165,12 +165,12 @@ def test_settings_choose_the_protocol(compatible: LiveServer):
         SandboxFusionJudge(remote(), minimum_level="open")
 
 
-def test_a_server_that_is_not_there_is_named(unused_port: int):
+def test_a_missing_server_is_named(unused_port: int):
     with pytest.raises(HostError, match=rf"127\.0\.0\.1:{unused_port}"):
         SandboxFusionJudge(remote(f"http://127.0.0.1:{unused_port}"), minimum_level="open")
 
 
-def test_a_token_is_shown(start_server, tmp_path, monkeypatch: pytest.MonkeyPatch):
+def test_requests_carry_the_token(start_server, tmp_path, monkeypatch: pytest.MonkeyPatch):
     from autoclave.compose.service import open_store
     from autoclave.config import CompatibleConfig
     from autoclave.service.tokens import create_token
@@ -225,7 +225,7 @@ def failing() -> Iterator[HTTPServer]:
     server.server_close()
 
 
-def test_what_is_no_account_of_a_run_is_asked_again_and_then_no_reward(failing: HTTPServer):
+def test_an_invalid_response_is_retried_and_then_gives_no_verdict(failing: HTTPServer):
     url = f"http://127.0.0.1:{failing.server_port}"
     with SandboxFusionJudge(remote(url, retries=5), minimum_level="open") as judge:
         verdict = verdict_of(judge, problem(), Program(RIGHT))
@@ -255,14 +255,14 @@ def test_closing_does_not_wait_for_a_server_that_does_not_answer(failing: HTTPSe
     assert future.cancelled()
 
 
-def test_another_server_does_what_one_cannot(failing: HTTPServer, compatible: LiveServer):
+def test_another_server_takes_over_after_a_failure(failing: HTTPServer, compatible: LiveServer):
     urls = (f"http://127.0.0.1:{failing.server_port}", compatible.url)
     with SandboxFusionJudge(remote(*urls), minimum_level="open") as judge:
         futures = [judge.submit(JudgeJob(problem(), Program(f"{RIGHT}  # {i}"))) for i in range(10)]
         assert all(future.result(DEADLINE_S).is_accepted for future in futures)
 
 
-def test_a_deadline_ends_in_no_verdict(compatible: LiveServer):
+def test_a_deadline_gives_no_verdict(compatible: LiveServer):
     settings = remote(compatible.url, deadline_s=0.5, retries=2)
     with SandboxFusionJudge(settings, minimum_level="open") as judge:
         verdict = verdict_of(judge, problem(), Program("import time; time.sleep(100)"))

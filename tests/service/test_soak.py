@@ -74,13 +74,13 @@ def test_nothing_is_lost_or_judged_twice_under_random_kills(
     assert [each.returncode for each in clients] == [0] * CLIENTS
     assert min(kills.values()) > 0, kills
 
-    told: defaultdict[int, set[tuple[str, str]]] = defaultdict(set)
+    reported: defaultdict[int, set[tuple[str, str]]] = defaultdict(set)
     for command in commands:
         for row in map(json.loads, Path(command[-1]).read_text().splitlines()):
-            told[row["number"]].add((row["job"], row["status"]))
-    assert set(told) == set(range(programs))  # none lost
-    assert [number for number, verdicts in told.items() if len(verdicts) != 1] == []  # none twice
-    statuses = {number: status for number, verdicts in told.items() for _, status in verdicts}
+            reported[row["number"]].add((row["job"], row["status"]))
+    assert set(reported) == set(range(programs))  # none lost
+    assert [number for number, verdicts in reported.items() if len(verdicts) != 1] == []  # none twice
+    statuses = {number: status for number, verdicts in reported.items() for _, status in verdicts}
     assert statuses == {number: soak_client.status_of(number) for number in range(programs)}
     record_property("kills", kills)
 

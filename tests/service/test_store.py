@@ -14,23 +14,23 @@ import pytest
 from hypothesis import given, settings
 
 from autoclave.core import InputError
-from autoclave.service.store import Bounds, Event, JobSpec, KeyReused, News, QueueFull, Store
+from autoclave.service.store import Bounds, Event, EventKind, JobSpec, KeyReused, QueueFull, Store
 from autoclave.service.store.migrations import MIGRATIONS, SQLITE, steps
 from autoclave.service.store.records import body_of, problem_of
 from autoclave.service.store.sqlite import SqliteStore
-from autoclave.service.tokens import Scope, create_token, identity_of, is_proved, seconds_of
+from autoclave.service.tokens import Scope, create_token, identity_of, is_authentic, seconds_of
 from tests import strategies
 
-from .conftest import batch, jobs, problem, run_together, until
+from .conftest import batch, jobs, problem, run_together, unfinished, until
 
 
 @settings(max_examples=50)
 @given(strategies.problems())
-def test_a_problem_is_read_back_as_it_was(problem):
+def test_a_problem_is_equal_after_a_round_trip(problem):
     assert problem_of(body_of(problem)) == problem
 
 
-def test_a_problem_is_one_however_often_it_comes(store: Store):
+def test_a_problem_uploaded_again_is_stored_once(store: Store):
     given = problem()
     assert store.put_problems([given, replace(given, id="other")]) == [True, False]
     assert store.put_problems([given]) == [False]
@@ -38,7 +38,7 @@ def test_a_problem_is_one_however_often_it_comes(store: Store):
     assert store.problem(given.digest) == given
 
 
-def test_a_deleted_problem_stays_for_the_jobs_that_were_accepted(store: Store):
+def test_a_deleted_problem_stays_for_accepted_jobs(store: Store):
     given = problem()
     store.put_problems([given])
     store.add_batch(batch(), [("1", JobSpec(given.digest, b""))])
@@ -52,7 +52,7 @@ def test_a_deleted_problem_stays_for_the_jobs_that_were_accepted(store: Store):
     assert store.put_problems([given]) == [True]
 
 
-def test_pages_of_problems_go_on_where_the_last_ended(store: Store):
+def test_each_page_of_problems_continues_the_last(store: Store):
     given = sorted((problem((str(i), "x")) for i in range(7)), key=lambda one: one.digest)
     store.put_problems(given)
     first = store.list_problems("", 4)
@@ -60,7 +60,7 @@ def test_pages_of_problems_go_on_where_the_last_ended(store: Store):
     assert [record.digest for record in [*first, *rest]] == [one.digest for one in given]
 
 
-def test_a_verdict_is_kept_once_and_a_program_only_until_then(store: Store):
+def test_a_verdict_is_stored_once_and_its_program_deleted(store: Store):
     store.add_batch(batch(), jobs("1", "2", "3"))
     assert [job.spec.source for job in store.claim(2, 0.0)] == [b"print('1')", b"print('2')"]
     assert store.finish([("2", '"two"'), ("1", '"one"')]) == ["2", "1"]
@@ -68,11 +68,11 @@ def test_a_verdict_is_kept_once_and_a_program_only_until_then(store: Store):
     assert store.ended_among(["1", "2", "3", "nobody's"]) == ["1", "2", "nobody's"]
     assert [(state.id, state.verdict) for state in store.ended("b", 0)] == [("2", '"two"'), ("1", '"one"')]
     assert store.ended("b", store.job("2").sequence)[0].id == "1"
-    assert [waiting.id for waiting in store.unfinished()] == ["3"]
+    assert unfinished(store) == ["3"]
     assert store._row("SELECT source FROM jobs WHERE id = '1'") == (None,)
 
 
-def test_what_is_accepted_running_and_done_is_there_after_a_crash(open_node: Callable[[], Store]):
+def test_accepted_running_and_done_jobs_survive_a_crash(open_node: Callable[[], Store]):
     first = open_node()  # never closed before the second looks, as after kill -9
     first.add_batch(batch(keep_s=1.5, deadline=9.0), jobs("1", "2", "3"))
     first.claim(2, 0.0)
@@ -80,7 +80,7 @@ def test_what_is_accepted_running_and_done_is_there_after_a_crash(open_node: Cal
     second = open_node()
     second.join()
     assert [adopted.id for adopted in second.adopt(0.0)] == ["b"]
-    assert [waiting.id for waiting in second.unfinished()] == ["2", "3"]
+    assert unfinished(second) == ["2", "3"]
     assert [(job.id, job.starts) for job in second.claim(9, 0.0)] == [("2", 2), ("3", 1)]
     assert second.finish([("3", "{}")]) == ["3"]
     assert second.job("3").sequence > second.job("1").sequence
@@ -93,17 +93,17 @@ def test_the_same_key_is_the_same_batch_for_one_client(store: Store):
     assert store.add_batch(batch(id="other", client="d"), jobs("3")).id == "other"
     with pytest.raises(KeyReused):
         store.add_batch(replace(batch(id="x"), fingerprint="other"), jobs("4"))
-    assert [waiting.id for waiting in store.unfinished()] == ["1", "3"]
+    assert unfinished(store) == ["1", "3"]
 
 
-def test_a_batch_is_whole_or_absent(store: Store):
+def test_a_batch_is_stored_atomically(store: Store):
     with pytest.raises(Exception, match=r"(?i)unique"):
         store.add_batch(batch(), jobs("1", "1"))
     assert store.batch("b") is None
-    assert store.unfinished() == []
+    assert unfinished(store) == []
 
 
-def test_old_batches_are_forgotten_when_all_has_ended(store: Store):
+def test_old_batches_are_purged_after_their_last_job(store: Store):
     store.add_batch(batch("b1", "1"), jobs("1"))
     store.add_batch(batch("b2", "2"), jobs("2"))
     store.finish([("1", "{}")])
@@ -111,14 +111,14 @@ def test_old_batches_are_forgotten_when_all_has_ended(store: Store):
     assert (store.job("1"), store.batch("b1"), store.job("2").state) == (None, None, "accepted")
 
 
-def test_a_batch_that_took_long_is_kept_as_long_as_others(store: Store):
+def test_a_batch_is_kept_from_the_end_of_its_last_job(store: Store):
     store.add_batch(replace(batch("b1", "1"), created=1.0), jobs("1"))
     store.finish([("1", "{}")])
     assert store.purge(time.time() - 60) == 0
     assert store.job("1").verdict == "{}"
 
 
-def test_each_version_of_the_schema_becomes_the_newest(tmp_path: Path):
+def test_each_version_of_the_schema_is_migrated(tmp_path: Path):
     for version in range(len(MIGRATIONS) + 1):
         path = tmp_path / f"{version}.sqlite"
         with contextlib.closing(sqlite3.connect(path)) as old:
@@ -173,17 +173,17 @@ def test_a_file_is_readable_by_its_user_alone(tmp_path: Path):
     assert (tmp_path / "store.sqlite").stat().st_mode & 0o077 == 0
 
 
-def test_a_token_is_proved_by_all_of_it_and_kept_as_a_hash(store: Store):
+def test_a_token_is_stored_as_a_hash_and_compared_as_a_whole(store: Store):
     text, record = create_token("me", frozenset({Scope.JUDGE, Scope.ANSWERS_READ}), 100.0, 50.0)
     store.add_token(record)
     found = store.token(identity_of(text))
     assert found == record
-    assert is_proved(text, found, 149.0)
-    assert not is_proved(text, found, 150.0)
-    assert not is_proved(text[:-1], found, 101.0)
-    assert not is_proved(text, None, 101.0)
+    assert is_authentic(text, found, 149.0)
+    assert not is_authentic(text, found, 150.0)
+    assert not is_authentic(text[:-1], found, 101.0)
+    assert not is_authentic(text, None, 101.0)
     assert store.revoke_token(record.id)
-    assert not is_proved(text, store.token(record.id), 101.0)
+    assert not is_authentic(text, store.token(record.id), 101.0)
     assert not store.revoke_token("nobody")
     assert text not in str(store._rows("SELECT * FROM tokens"))
 
@@ -191,7 +191,7 @@ def test_a_token_is_proved_by_all_of_it_and_kept_as_a_hash(store: Store):
 # --- Any text, turns, bounds, deadlines ----------------------------------------------------------------------------
 
 
-def test_text_comes_back_whatever_it_holds(store: Store):
+def test_any_string_is_equal_after_a_round_trip(store: Store):
     text = "a\0b \ud800 \U0001f600 %s ? '"
     given = problem()
     store.put_problems([replace(given, statement=text)])
@@ -203,7 +203,7 @@ def test_text_comes_back_whatever_it_holds(store: Store):
     assert (claimed.spec.label, claimed.spec.source) == (text, bytes(range(256)))
 
 
-def test_jobs_that_are_too_late_get_their_verdict_and_are_not_claimed(store: Store):
+def test_jobs_after_their_deadline_get_a_verdict_and_are_not_claimed(store: Store):
     store.add_batch(batch("b1", "1", deadline=5.0), jobs("1", "2"))
     store.add_batch(batch("b2", "2", deadline=7.0), jobs("3"))
     store.add_batch(batch("b3", "3"), jobs("4"))
@@ -212,7 +212,7 @@ def test_jobs_that_are_too_late_get_their_verdict_and_are_not_claimed(store: Sto
     assert store.expire(6.0, '"late"') == 7.0
     assert [(state.id, state.verdict) for state in store.ended("b1", 0)] == [("2", '"late"')]
     assert store.expire(8.0, '"late"') is None
-    assert [waiting.id for waiting in store.unfinished()] == ["1", "4"]
+    assert unfinished(store) == ["1", "4"]
 
 
 # --- Several nodes -------------------------------------------------------------------------------------------------
@@ -231,18 +231,18 @@ def test_a_job_is_claimed_by_one_node(open_node: Callable[[], Store]):
     assert sorted(found, key=int) == list(map(str, range(60)))
 
 
-def test_nodes_that_end_the_jobs_of_a_batch_at_once_hide_none_from_who_follows(open_node: Callable[[], Store]):
+def test_followers_see_every_job_that_nodes_end_concurrently(open_node: Callable[[], Store]):
     nodes, follower = [open_node() for _ in range(2)], open_node()
     ids = [str(number) for number in range(60)]
     follower.add_batch(batch(), jobs(*ids))
-    told: list[str] = []
+    reported: list[str] = []
 
     def follow() -> None:
         after, is_over = 0, False
         while not is_over:
             is_over = follower.is_finished("b")  # before looking, as streams do
             for state in follower.ended("b", after):
-                told.append(state.id)
+                reported.append(state.id)
                 after = state.sequence
 
     def end(node: Store, mine: list[str]) -> None:
@@ -250,10 +250,10 @@ def test_nodes_that_end_the_jobs_of_a_batch_at_once_hide_none_from_who_follows(o
             node.finish([(id, "{}")])
 
     run_together(follow, lambda: end(nodes[0], ids[::2]), lambda: end(nodes[1], ids[1::2]))
-    assert sorted(told, key=int) == ids
+    assert sorted(reported, key=int) == ids
 
 
-def test_what_two_nodes_end_at_once_ends_once(open_node: Callable[[], Store]):
+def test_a_job_ended_by_two_nodes_at_once_ends_once(open_node: Callable[[], Store]):
     nodes = [open_node() for _ in range(2)]
     ids = [str(number) for number in range(160)]
     for number in range(4):
@@ -272,7 +272,7 @@ def test_what_two_nodes_end_at_once_ends_once(open_node: Callable[[], Store]):
     assert all(nodes[0].job(id).verdict in (None, f'"{int(id in kept[1])}"') for id in ids)
 
 
-def test_a_node_that_gives_no_sign_of_life_loses_its_jobs_to_another(open_node: Callable[[], Store]):
+def test_jobs_of_a_node_without_heartbeats_go_to_another_node(open_node: Callable[[], Store]):
     gone, alive, last = open_node(), open_node(), open_node()
     for node in (gone, alive, last):
         node.join()
@@ -285,13 +285,13 @@ def test_a_node_that_gives_no_sign_of_life_loses_its_jobs_to_another(open_node: 
     assert [job.id for job in alive.claim(9, 0.0)] == ["2"]
     assert [adopted.id for adopted in alive.adopt(-1.0)] == ["b"]
     assert [(job.id, job.starts) for job in alive.claim(9, 0.0)] == [("1", 2)]
-    assert gone.finish([("1", '"from the dead"')]) == ["1"]  # it was not dead, and nobody was faster
+    assert gone.finish([("1", '"from the dead"')]) == ["1"]  # it was alive, and the first to finish
     assert alive.finish([("1", '"too late"')]) == []
-    assert [adopted.id for adopted in last.adopt(-1.0)] == ["b"]  # whoever takes over can be taken over from
+    assert [adopted.id for adopted in last.adopt(-1.0)] == ["b"]  # a node that took over can be taken over from
     assert [job.id for job in last.claim(9, 0.0)] == ["2"]
 
 
-def test_what_a_node_gives_back_does_not_count_as_begun(open_node: Callable[[], Store]):
+def test_a_returned_job_does_not_count_as_started(open_node: Callable[[], Store]):
     first, second = open_node(), open_node()
     first.add_batch(batch(), jobs("1", "2", "3"))
     first.claim(2, 0.0)
@@ -301,7 +301,7 @@ def test_what_a_node_gives_back_does_not_count_as_begun(open_node: Callable[[], 
     assert [(job.id, job.starts) for job in second.claim(9, 0.0)] == [("2", 1)]
 
 
-def test_nodes_that_accept_at_once_keep_to_the_bounds_and_to_one_batch_for_a_key(open_node: Callable[[], Store]):
+def test_bounds_and_keys_hold_over_nodes_that_accept_at_once(open_node: Callable[[], Store]):
     nodes = [open_node() for _ in range(3)]
     accepted: list[str] = []
 
@@ -314,10 +314,10 @@ def test_nodes_that_accept_at_once_keep_to_the_bounds_and_to_one_batch_for_a_key
 
     run_together(*(lambda number=number: accept(number) for number in range(3)))
     assert nodes[0].load().waiting == len(set(accepted)) == 12
-    assert len({id.partition("-")[2] for id in accepted}) == 12  # whoever used a key again got the same batch
+    assert len({id.partition("-")[2] for id in accepted}) == 12  # a reused key gives the same batch
 
 
-def test_a_batch_is_cancelled_when_its_client_is_gone_from_the_last_node(open_node: Callable[[], Store]):
+def test_a_batch_is_cancelled_once_no_node_has_its_client(open_node: Callable[[], Store]):
     first, second = open_node(), open_node()
     first.add_batch(batch(keep_s=0.0), jobs("1", "2"))
     second.watch("b")
@@ -326,7 +326,7 @@ def test_a_batch_is_cancelled_when_its_client_is_gone_from_the_last_node(open_no
     assert first.job("1").state == "cancelled"
 
 
-def test_nodes_know_how_much_there_is_to_do_for_all(open_node: Callable[[], Store]):
+def test_the_load_counts_all_nodes(open_node: Callable[[], Store]):
     first, second = open_node(), open_node()
     for node, slots in ((first, 2), (second, 3)):
         node.join()
@@ -339,23 +339,28 @@ def test_nodes_know_how_much_there_is_to_do_for_all(open_node: Callable[[], Stor
     assert (first.load().slots, first.load().per_s) == (3, 4.5)
 
 
-def test_news_are_heard(store: Store):
+def test_subscribers_get_the_events(store: Store):
     heard: list[Event] = []
-    store.listen(heard.append)
+    store.subscribe(heard.append)
     until(lambda: heard or isinstance(store, SqliteStore))
     store.add_batch(batch(), jobs("1", "2"))
     store.finish([("1", "{}")])
     store.cancel(["2"])
-    expected = [Event(News.WAITING), Event(News.ENDED, "b"), Event(News.ENDED, "b"), Event(News.CANCELLED, "b")]
-    until(lambda: [event for event in heard if event.news is not News.UNKNOWN] == expected)
+    expected = [
+        Event(EventKind.WAITING),
+        Event(EventKind.ENDED, "b"),
+        Event(EventKind.ENDED, "b"),
+        Event(EventKind.CANCELLED, "b"),
+    ]
+    until(lambda: [event for event in heard if event.kind is not EventKind.UNKNOWN] == expected)
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("30d", 2_592_000), ("12h", 43200), ("45s", 45), ("never", None)])
-def test_durations_are_short_words(text: str, seconds: float | None):
+def test_durations_are_parsed(text: str, seconds: float | None):
     assert seconds_of(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "0d", "3", "d", "3 d", "-1d", "1e9d", "soon"])
-def test_what_is_no_duration_is_refused(text: str):
+def test_an_invalid_duration_is_refused(text: str):
     with pytest.raises(InputError, match="30d"):
         seconds_of(text)

@@ -1,4 +1,4 @@
-"""Encryption by the server itself: who trusts the certificate is served, nobody else is."""
+"""TLS: only clients that trust the certificate get a response."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def served(start_process, authority: trustme.CA, tmp_path: Path) -> str:
     return url
 
 
-def test_who_trusts_the_certificate_gets_verdicts(served: str, certificate_file: str, remote_judge):
+def test_a_client_that_trusts_the_certificate_gets_verdicts(served: str, certificate_file: str, remote_judge):
     judge = remote_judge(served, certificate_file=certificate_file)
     assert judge.submit(JudgeJob(problem(), Program(RIGHT))).result(DEADLINE_S).is_accepted
 
 
 @pytest.mark.parametrize(
     ("trusted", "name", "words"),
-    [("nobody", "127.0.0.1", "unable to get local issuer"), ("another", "127.0.0.1", "unable to get local issuer"),
+    [("nothing", "127.0.0.1", "unable to get local issuer"), ("another", "127.0.0.1", "unable to get local issuer"),
      ("it", "localhost", "not valid for 'localhost'")],
 )  # fmt: skip
 def test_a_certificate_that_is_not_trusted_is_refused_at_once(
@@ -63,19 +63,19 @@ def test_a_certificate_that_is_not_trusted_is_refused_at_once(
 ):
     other = tmp_path / "other.pem"
     trustme.CA().cert_pem.write_to_path(str(other))
-    trust = {"nobody": "", "another": str(other), "it": certificate_file}[trusted]
+    trust = {"nothing": "", "another": str(other), "it": certificate_file}[trusted]
     url = served.replace("127.0.0.1", name)
     with pytest.raises(ConfigError, match=rf"{name}.* certificate is not trusted .*certificate_file") as refused:
         RemoteJudge(RemoteJudgeConfig(urls=(url,), certificate_file=trust, retries=1000))
     assert words in str(refused.value)
 
 
-def test_without_encryption_nothing_is_answered(served: str):
+def test_a_plain_http_request_to_a_tls_server_gets_no_response(served: str):
     with pytest.raises(httpx.TransportError):
         httpx.get(f"{served.replace('https', 'http')}/v1/health", trust_env=False)
 
 
-def test_a_certificate_that_cannot_be_used_is_a_mistake_of_settings(authority: trustme.CA, tmp_path: Path):
+def test_an_unusable_certificate_is_a_config_error(authority: trustme.CA, tmp_path: Path):
     good, other = written(authority, tmp_path, "127.0.0.1"), written(authority, tmp_path, "localhost")
     shutil.copy(__file__, tmp_path / "text.pem")
     store = str(tmp_path / "store.sqlite")

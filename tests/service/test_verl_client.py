@@ -35,7 +35,7 @@ def fenced(source: str) -> str:
         ("a, b = map(int, input().split())\nif a == 1: raise SystemExit(1)\nprint(a + b)", 0.5, [True, -2]),
     ],
 )
-def test_its_score_is_the_share_of_tests_that_pass(compatible: LiveServer, source, score, codes):
+def test_the_score_is_the_share_of_passed_tests(compatible: LiveServer, source, score, codes):
     from verl.utils.reward_score.sandbox_fusion import compute_score
     from verl.utils.reward_score.sandbox_fusion.utils import check_correctness
 
@@ -55,7 +55,7 @@ def test_functions_are_called_and_asserts_are_checked(compatible: LiveServer):
     assert compute_score(url, None, MEMORY_MB, fenced("def f(x): return x + 1"), asserts, timeout=2)[0] == 0.5
 
 
-def test_its_verdicts_on_real_programs_are_those_of_the_local_judge(compatible: LiveServer, data: Path):
+def test_verdicts_on_real_programs_equal_those_of_the_local_judge(compatible: LiveServer, data: Path):
     from verl.utils.reward_score.sandbox_fusion.utils import check_correctness
 
     programs = real_programs(data)

@@ -4,7 +4,7 @@
                                        |
                                     store/: problems by digest, tokens, the table of jobs
 
-A job is accepted when its row is in the store, where it waits for its turn; `dispatcher.py` claims jobs and keeps
-verdicts. Several servers may share a store (`nodes.py`).
-`client.py` is a `Judge` whose programs are judged by such servers. Needs the extra `serve`; this module does not.
+A job is accepted when its row is in the store, where it is queued; `dispatcher.py` claims jobs and stores verdicts.
+Several servers may share a store (`nodes.py`). `client.py` is a `Judge` whose programs run on such servers. Needs the
+extra `serve`, except for this module.
 """

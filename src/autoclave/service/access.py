@@ -1,5 +1,5 @@
-"""Who asks, and what they may do. Routes name the scopes that they need; who shows no valid token is refused before
-the body of the request is read.
+"""Authentication and scopes. Routes name the scopes that they need; a request without a valid token is refused before
+its body is read.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from fastapi.security.base import SecurityBase
 from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, busy
-from autoclave.service.tokens import LOCAL_CLIENT, Client, Scope, identity_of, is_proved
+from autoclave.service.tokens import LOCAL_CLIENT, Client, Scope, identity_of, is_authentic
 
 _UNAUTHORIZED = "a valid token is needed: Authorization: Bearer TOKEN"
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def parts_of(request: Request) -> Parts:
-    """The parts of the server that got the request."""
+    """Return the parts of the server that handles the request."""
     return request.app.state.parts
 
 
-async def _parts(request: Request) -> Parts:  # FastAPI would call a plain function in another thread
+async def _parts(request: Request) -> Parts:  # FastAPI would run a plain function in a thread
     return parts_of(request)
 
 
@@ -39,23 +39,19 @@ async def _leases(request: Request) -> Leases:
     return request.app.state.leases
 
 
-PartsHere = Annotated[Parts, Depends(_parts)]
-"""The parts of the server that got the request."""
-LeasesHere = Annotated[Leases, Depends(_leases)]
-"""Who waits for what, at this server."""
+PartsDep = Annotated[Parts, Depends(_parts)]
+LeasesDep = Annotated[Leases, Depends(_leases)]
 
 
-class _Shown(SecurityBase):
-    """A token as a bearer, or as the password of a URL such as http://any:TOKEN@host: some clients are given a URL and
-    nothing else.
-    """
+class _TokenScheme(SecurityBase):
+    """A bearer token, or the password of a URL such as http://any:TOKEN@host, for clients that take only a URL."""
 
     def __init__(self) -> None:
         self.model = BearerModel(description="A token of `autoclave serve token create`.")
         self.scheme_name = "HTTPBearer"
 
     async def __call__(self, request: Request) -> str | None:
-        """The token, None where there is none."""
+        """Return the token; None without one."""
         kind, _, text = request.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return text
@@ -67,36 +63,38 @@ class _Shown(SecurityBase):
             return ""
 
 
-_SHOWN = _Shown()
+_TOKEN_SCHEME = _TokenScheme()
 
 
-async def require_proof(scope: MutableMapping[str, Any]) -> None:
-    """Check who asks, before anything of the body is read. What the request is about is not known yet.
+async def authenticate(scope: MutableMapping[str, Any]) -> None:
+    """Authenticate a request before its body is read.
 
     Raises:
-        Refused: it shows no valid token.
+        Refused: it has no valid token.
     """
     request = Request(scope)
-    await _proved(request, await _SHOWN(request))
+    await _authenticated(request, await _TOKEN_SCHEME(request))
 
 
-async def client_of(request: Request, needed: SecurityScopes, shown: Annotated[str | None, Security(_SHOWN)]) -> Client:
-    """The client, which may do what the route asks for.
+async def client_of(
+    request: Request, needed: SecurityScopes, token: Annotated[str | None, Security(_TOKEN_SCHEME)]
+) -> Client:
+    """Return the client of a request.
 
     Raises:
-        Refused: it shows no valid token, may not do this, or asks too often.
+        Refused: it has no valid token, misses a scope, or sends too many requests.
     """
-    client = await _proved(request, shown)
+    client = await _authenticated(request, token)
     missing = [scope for scope in needed.scopes if scope not in client.scopes]
     if missing:
         raise Refused(403, "forbidden", f"the token does not have the scope {missing[0]}")
     if wait_s := parts_of(request).buckets.wait_s(client.id, time.monotonic()):
-        raise busy("too many requests; come back later", wait_s)
+        raise busy("too many requests. Fix: retry after Retry-After seconds", wait_s)
     return client
 
 
-async def _proved(request: Request, token: str | None) -> Client:
-    """The client that shows this token, or none; once per request."""
+async def _authenticated(request: Request, token: str | None) -> Client:
+    """Return the client of a token, looked up once per request."""
     known: Client | None = getattr(request.state, "client", None)
     if known is None:
         request.state.client = known = await _client_with(request, token)
@@ -106,27 +104,27 @@ async def _proved(request: Request, token: str | None) -> Client:
 async def _client_with(request: Request, token: str | None) -> Client:
     parts = parts_of(request)
     if token is not None:
-        return await _owner_of(parts, token)
+        return await _client_of_token(parts, token)
     if parts.config.require_token:
         raise Refused(401, "unauthorized", _UNAUTHORIZED)
     _require_no_web_page(request)
     return LOCAL_CLIENT
 
 
-async def _owner_of(parts: Parts, text: str) -> Client:
-    """The client whose token this is. What is wrong with a token is not said."""
+async def _client_of_token(parts: Parts, text: str) -> Client:
+    """Return the client of a token. The response never gives the reason for a refusal."""
     identity = identity_of(text)
     record = await asyncio.to_thread(parts.store.token, identity) if identity else None
-    if not is_proved(text, record, time.time()) or record is None:
+    if not is_authentic(text, record, time.time()) or record is None:
         raise Refused(401, "unauthorized", _UNAUTHORIZED)
     return Client(record.id, record.scopes)
 
 
 def _require_no_web_page(request: Request) -> None:
-    """Where this machine is all the proof, a page in its browser must not ask on behalf of a stranger.
+    """Refuse web pages and foreign host names: without tokens, a page in a local browser could use the server.
 
     Raises:
-        Refused: a browser asks for a page, or under a name that a stranger may have given to this machine.
+        Refused: the request has an Origin, or a Host that is not a name of this machine.
     """
     host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
     if "origin" in request.headers or host not in _LOCAL_NAMES | {parts_of(request).config.host}:
@@ -134,6 +132,6 @@ def _require_no_web_page(request: Request) -> None:
 
 
 def needs(*scopes: Scope) -> object:
-    """The dependency of a route whose clients need these scopes."""
+    """Return the dependency of a route that needs these scopes."""
     dependency: Callable[..., Awaitable[Client]] = client_of
     return Security(dependency, scopes=[scope.value for scope in scopes])

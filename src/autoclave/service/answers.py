@@ -1,10 +1,11 @@
-"""How jobs and batches are told, alone or as a stream."""
+"""Responses about jobs and batches, single or as a stream."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
+from collections import Counter
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -14,9 +15,8 @@ from starlette.types import Receive, Scope, Send
 
 from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
-from autoclave.service.presence import happens, until_gone
 from autoclave.service.refusals import not_found
-from autoclave.service.store import Batch, JobState, StoreAway, counts_of
+from autoclave.service.store import Batch, JobState, StoreUnavailable
 from autoclave.service.wire import BatchAnswer
 
 NDJSON, EVENTS = "application/x-ndjson", "text/event-stream"
@@ -24,7 +24,7 @@ _HEARTBEAT_S = 5.0
 
 
 def plain_job(state: JobState) -> dict[str, Any]:
-    """`JobAnswer`, with the verdict as it is stored."""
+    """Return a `JobAnswer` as JSON, with the verdict as it is stored."""
     return {
         "job": state.id,
         "batch": state.batch,
@@ -37,13 +37,15 @@ def plain_job(state: JobState) -> dict[str, Any]:
 
 
 def batch_answer(parts: Parts, batch: Batch) -> BatchAnswer:
-    """Where a batch stands. Blocks."""
+    """Return the state of a batch. Blocks."""
     states = parts.store.jobs_of(batch.id)
-    return BatchAnswer(batch=batch.id, jobs=[state.id for state in states], counts=counts_of(states))
+    return BatchAnswer(
+        batch=batch.id, jobs=[state.id for state in states], counts=Counter(state.state for state in states)
+    )
 
 
 class FollowedBatch(StreamingResponse):
-    """The stream of a batch. A client that is gone before it begins is one that hangs up, too."""
+    """Stream of a batch. A client that disconnects before it begins counts as disconnected too."""
 
     def __init__(self, parts: Parts, leases: Leases, request: Request, batch: Batch, after: int, form: str) -> None:
         super().__init__(stream(parts, leases, request, batch, after, form), media_type=form)
@@ -59,19 +61,19 @@ class FollowedBatch(StreamingResponse):
 async def stream(
     parts: Parts, leases: Leases, request: Request, batch: Batch, after: int, form: str
 ) -> AsyncGenerator[bytes]:
-    """What happens to a batch: first where it stands, then each job as it ends, and `end` when all have.
+    """Yield the events of a batch: its state, each job as it ends, and `end` after the last one.
 
-    Without an `end` the stream broke off, or the server is about to end; ask again, with `after`.
+    Without an `end`, the connection broke or the server is shutting down; the client continues with `after`.
     """
-    async with leases.held(batch), until_gone(request) as gone:
+    async with leases.held(batch), until_disconnect(request) as disconnected:
         with parts.notices.watch(batch.id) as changed:
             answer = await asyncio.to_thread(batch_answer, parts, batch)
             yield _event(form, "batch", answer.model_dump(mode="json"), None)
-            while not gone.done():
+            while not disconnected.done():
                 changed.clear()
-                is_finished = False  # while the store is away the client stays, and hears that we are here
-                with contextlib.suppress(StoreAway):
-                    is_finished, ended, after = await asyncio.to_thread(_news_of, parts, batch, after, form)
+                is_finished = False  # while the store is unavailable, heartbeats keep the client
+                with contextlib.suppress(StoreUnavailable):
+                    is_finished, ended, after = await asyncio.to_thread(_ended_since, parts, batch, after, form)
                     if ended:
                         yield ended
                 if is_finished:
@@ -79,12 +81,12 @@ async def stream(
                     return
                 if parts.is_stopping.is_set():
                     return
-                if not await happens(changed, gone, _HEARTBEAT_S):
+                if not await wait_or_disconnect(changed, disconnected, _HEARTBEAT_S):
                     yield b"\n" if form == NDJSON else b":\n\n"
 
 
-def _news_of(parts: Parts, batch: Batch, after: int, form: str) -> tuple[bool, bytes, int]:
-    """Whether all jobs of a batch have ended; the events of those that ended after that one, and the last. Blocks."""
+def _ended_since(parts: Parts, batch: Batch, after: int, form: str) -> tuple[bool, bytes, int]:
+    """Return whether all jobs have ended, the events after sequence number `after`, and the last number. Blocks."""
     is_finished = parts.store.is_finished(batch.id)
     ended = parts.store.ended(batch.id, after)
     text = b"".join(_event(form, "job", plain_job(state), state.sequence) for state in ended)
@@ -99,23 +101,50 @@ def _event(form: str, kind: str, data: dict[str, Any], sequence: int | None) -> 
 
 
 async def wait_for(parts: Parts, leases: Leases, request: Request, batch: Batch, id: str, wait_s: float) -> JobState:
-    """Where a job of the batch stands once it has ended, the time is over, or the client is gone."""
+    """Return the state of a job once it has ended, `wait_s` is over, or the client has disconnected."""
     loop = asyncio.get_running_loop()
     until = loop.time() + wait_s
-    async with leases.held(batch), until_gone(request) as gone:
+    async with leases.held(batch), until_disconnect(request) as disconnected:
         with parts.notices.watch(batch.id) as changed:
             while True:
                 changed.clear()
                 left_s = until - loop.time()
-                is_last = left_s <= 0 or gone.done() or parts.is_stopping.is_set()
+                is_last = left_s <= 0 or disconnected.done() or parts.is_stopping.is_set()
                 try:
                     state = await asyncio.to_thread(parts.store.job, id)
-                except StoreAway:
+                except StoreUnavailable:
                     if is_last:
                         raise
                 else:
-                    if state is None:  # its time is over
+                    if state is None:  # it was purged
                         raise not_found("job")
                     if state.sequence is not None or is_last:
                         return state
-                await happens(changed, gone, min(left_s, _HEARTBEAT_S))
+                await wait_or_disconnect(changed, disconnected, min(left_s, _HEARTBEAT_S))
+
+
+@contextlib.asynccontextmanager
+async def until_disconnect(request: Request) -> AsyncGenerator[asyncio.Task[None]]:
+    """Yield a task that ends when the client disconnects. The body must have been read."""
+    task = asyncio.create_task(_disconnected(request))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def wait_or_disconnect(event: asyncio.Event, disconnected: asyncio.Task[None], timeout_s: float) -> bool:
+    """Wait for the event; return False after `timeout_s`, or at once when the client disconnects."""
+    waiting = asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait({waiting, disconnected}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        return waiting.done()
+    finally:
+        waiting.cancel()

@@ -1,4 +1,4 @@
-"""The record of who ran what, as JSON lines: hashes of programs, and their text only where settings ask for it."""
+"""Audit log as JSON lines: hashes of programs, and their source only where `audit.sources` is set."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from autoclave.core import InputError
 
 
 class AuditLog:
-    """Appends one line per action. A line is written in one piece, so that several servers may share a file."""
+    """Appends one line per action in one write, so that several servers may share a file."""
 
     def __init__(self, path: Path, *, sources: bool = False) -> None:
-        """Open the file, or make it for this user alone.
+        """Open the file, or create it readable by this user alone.
 
         Raises:
             InputError: it cannot be written.
@@ -30,7 +30,7 @@ class AuditLog:
             raise InputError(f"audit.file {path}: cannot be written ({error.strerror})") from None
 
     def note(self, client: str, action: str, *, source: bytes | None = None, **what: object) -> None:
-        """One action of a client. `source` is recorded as its sha256."""
+        """Record an action of a client. `source` is recorded as its sha256."""
         line = {"time": round(time.time(), 3), "client": client, "action": action, **what}
         if source is not None:
             line["program"] = hashlib.sha256(source).hexdigest()

@@ -1,14 +1,13 @@
-"""`RemoteJudge`: a judge whose programs are judged by servers (`autoclave serve`), and its asynchronous twin.
+"""`RemoteJudge`: a judge on servers (`autoclave serve`), and its asynchronous form `AsyncRemoteJudge`.
 
-All requests are made by one thread with an event loop; problems are uploaded once to each server that does not have
-them, programs go out many at a time (`balancer.py`), and verdicts come back as streams.
+One thread with an event loop makes all requests. A problem is uploaded once to each server that does not have it,
+programs are sent in batches (`balancer.py`), and verdicts come back as streams.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
 import ssl
 import weakref
 from concurrent.futures import Future
@@ -33,25 +32,27 @@ from autoclave.core import (
 from autoclave.core.files import existing_file
 from autoclave.core.json import from_plain
 from autoclave.judge import JudgeJob
+from autoclave.judge.evaluation import chosen_tests
 from autoclave.service.balancer import Balancer, Pending
 from autoclave.service.loop_thread import LoopThread
 from autoclave.service.server_link import Need, Rejected, ServerLink, Unavailable, UnknownProblem, pause_s
 
 T = TypeVar("T")
-_CHOICE = re.compile(r"all|longest:([1-9][0-9]{0,8})")
 
 
 class AsyncRemoteJudge:
-    """Servers that judge, for the tasks of one event loop. Open it with `async with`."""
+    """A judge on servers, for the tasks of one event loop. Open it with `async with`."""
 
     def __init__(self, config: RemoteJudgeConfig, *, minimum_level: Level = "sealed") -> None:
-        """Nothing is asked yet.
+        """Prepare the clients; no request is made.
 
         Raises:
-            ConfigError: there is no server, or no token where settings say that it is.
+            ConfigError: no server is configured, or the configured token is missing.
         """
         if not config.urls:
-            raise ConfigError("judge.remote.urls: name the servers, such as judge.remote.urls=[http://host:8750]")
+            raise ConfigError(
+                "judge.remote.urls: is empty. Fix: name the servers, such as judge.remote.urls=[http://host:8750]"
+            )
         token, context = token_of(config), context_of(config)
         self._config = config
         self._links = [ServerLink(url, config, token, context, minimum_level) for url in config.urls]
@@ -65,72 +66,60 @@ class AsyncRemoteJudge:
         """Find at least one server.
 
         Raises:
-            HostError: none answers, also after `retries`.
-            ConfigError: one does not take the token.
-            IsolationError: one isolates less than is accepted.
+            HostError: no server responds, also after `retries`.
+            ConfigError: a server does not accept the token.
+            IsolationError: the isolation level of a server is below the minimum.
         """
         reasons: list[str] = []
         for attempt in range(self._config.retries + 1):
-            found = await asyncio.gather(*(link.look() for link in self._links), return_exceptions=True)
+            found = await asyncio.gather(*(link.refresh() for link in self._links), return_exceptions=True)
             if wrong := next((one for one in found if isinstance(one, InputError | HostError)), None):
                 raise wrong
-            if any(link.about for link in self._links):
+            if any(link.info for link in self._links):
                 for link in self._links:
-                    if link.about is None:
+                    if link.info is None:
                         link.note_failure(asyncio.get_running_loop().time())
                 break
             reasons = [f"{link.url} ({error})" for link, error in zip(self._links, found, strict=True)]
             if attempt < self._config.retries:
                 await asyncio.sleep(pause_s(attempt))
         else:
-            raise HostError(f"no judge server answers: {', '.join(reasons)}. Fix: start one with `autoclave serve`")
+            raise HostError(f"no judge server responds: {', '.join(reasons)}. Fix: start one with `autoclave serve`")
         self._run = asyncio.ensure_future(self._balancer.run())
 
     @property
     def level(self) -> Level:
-        """The least isolation of the servers that have answered."""
-        found = {link.about.level for link in self._links if link.about}
+        """Lowest isolation level of the servers that have responded."""
+        found = {link.info.level for link in self._links if link.info}
         levels: list[Level] = [level for level in LEVELS if level in found]
         return levels[0] if levels else "open"
 
     def need_of(self, job: JudgeJob) -> Need:
-        """The problem of a job under its digest.
+        """Return the problem of a job with its digest.
 
         Raises:
-            InputError: the program cannot be one for it, or the choice of tests is none.
+            InputError: the program has another language, or the choice of tests is not valid.
         """
-        problem = job.problem
-        if job.program.language != problem.language:
-            raise InputError(
-                f"problem {problem.id!r}: program.language = {job.program.language!r}: "
-                f"must be {problem.language!r}, as the problem says"
-            )
-        if not _CHOICE.fullmatch(job.tests):
-            raise InputError(f"problem {problem.id!r}: tests = {job.tests!r}: must be all or longest:N")
-        return Need(self._digests.of(problem), problem)
+        require_language(job)
+        chosen_tests(job, (0,))
+        return Need(self._digests.of(job.problem), job.problem)
 
     def is_accepted(self, need: Need) -> bool:
-        """Whether a server has agreed to the problem before."""
-        return need.way in self._accepted
+        """Return whether a server has accepted the problem before."""
+        return need.key in self._accepted
 
     async def check(self, problem: Problem) -> None:
-        """As `Judge.check`, on one server; the problem is uploaded where it is not known.
+        """Check a problem on one server, as `Judge.check`, and upload it if needed.
 
         Raises:
             InputError: it cannot be judged there.
-            HostError: the server's machine lacks something.
-            JudgeFault: no server answers.
+            HostError: something is missing on the server's machine.
+            JudgeFault: no server responds.
         """
         need = Need(self._digests.of(problem), problem)
         if not self.is_accepted(need):
-            await self._anywhere(lambda link: link.ensure([need]))
-            self._accepted.add(need.way)
-
-    def add(self, job: JudgeJob, need: Need) -> Future[Verdict]:
-        """Queue a job whose problem was checked."""
-        future: Future[Verdict] = Future()
-        self.queue(Pending(job, need, future, asyncio.get_running_loop().time() + self._config.deadline_s))
-        return future
+            await self._call_any(lambda link: link.ensure([need]))
+            self._accepted.add(need.key)
 
     def queue(self, pending: Pending) -> None:
         """Queue a job; when its future is cancelled, so is the job."""
@@ -138,117 +127,116 @@ class AsyncRemoteJudge:
 
         def note(future: Future[Verdict]) -> None:
             if future.cancelled() and not loop.is_closed():
-                loop.call_soon_threadsafe(self._balancer.give_up, pending)
+                loop.call_soon_threadsafe(self._balancer.cancel, pending)
 
         pending.future.add_done_callback(note)
         self._balancer.add(pending)
 
     async def judge(self, job: JudgeJob) -> Verdict:
-        """The verdict of a job; after repeated faults, one with `fault` set.
+        """Return the verdict of a job; after repeated faults, one with `fault` set.
 
         Raises:
             InputError: the problem cannot be judged.
-            HostError: the server's machine lacks something.
+            HostError: something is missing on the server's machine.
         """
         need = self.need_of(job)
         try:
             await self.check(job.problem)
         except JudgeFault as error:
             return no_verdict(job, error)
-        return await asyncio.wrap_future(self.add(job, need))
+        future: Future[Verdict] = Future()
+        self.queue(Pending(job, need, future, asyncio.get_running_loop().time() + self._config.deadline_s))
+        return await asyncio.wrap_future(future)
 
     async def require_trace(self, job: JudgeJob, index: int) -> None:
         """Check that a program can be traced on a test.
 
         Raises:
-            InputError: it cannot.
-            JudgeFault: no server answers.
+            InputError: it cannot be traced.
+            JudgeFault: no server responds.
         """
         need = self.need_of(job)
-        way = (*need.way, index)
-        if way not in self._traceable:
-            await self._traced(job, need, index, is_rehearsal=True)
-            self._traceable.add(way)
+        key = (*need.key, index)
+        if key not in self._traceable:
+            await self._request_trace(job, need, index, check_only=True)
+            self._traceable.add(key)
 
     async def trace(self, job: JudgeJob, index: int) -> Trace:
-        """As `Judge.trace`.
+        """Return a trace, as `Judge.trace`.
 
         Raises:
             InputError: it cannot be traced.
-            JudgeFault: no server could.
+            JudgeFault: no server made one.
         """
-        plain = await self._traced(job, self.need_of(job), index, is_rehearsal=False)
+        plain = await self._request_trace(job, self.need_of(job), index, check_only=False)
         try:
             found = from_plain(Trace, plain, "trace")
         except DataError as error:
             raise JudgeFault(f"no trace: {error}") from None
         return replace(found, problem_id=job.problem.id, id=job.id)
 
-    async def _traced(self, job: JudgeJob, need: Need, index: int, *, is_rehearsal: bool) -> Any:
+    async def _request_trace(self, job: JudgeJob, need: Need, index: int, *, check_only: bool) -> Any:
         body = {
             "problem": need.digest,
             "source": job.program.source,
             "language": job.program.language,
             "test": index,
-            "is_rehearsal": is_rehearsal,
+            "check_only": check_only,
         }
         if index < 0:
             raise InputError(f"problem {job.problem.id!r}: test {index}: no such test")
 
-        async def ask(link: ServerLink) -> Any:
+        async def call(link: ServerLink) -> Any:
             await link.ensure([need])
             return await link.trace(body)
 
-        return await self._anywhere(ask)
+        return await self._call_any(call)
 
-    async def _anywhere(self, ask: Any) -> Any:
-        """What one server answers, the least busy first; others, and later tries, after a failure.
+    async def _call_any(self, call: Any) -> Any:
+        """Call the least busy server; after a failure, another one, up to `retries` times.
 
         Raises:
-            InputError: a server refuses what was given.
-            HostError: a server's machine lacks something.
-            JudgeFault: none answers.
+            InputError: a server refuses the input.
+            HostError: something is missing on a server's machine.
+            JudgeFault: no server responds.
         """
         loop, reason = asyncio.get_running_loop(), ""
         for attempt in range(self._config.retries + 1):
-            links = [link for link in self._links if not link.is_barred]
+            links = [link for link in self._links if not link.is_excluded]
             if not links:
                 break
             link = min(links, key=lambda link: (link.available_at > loop.time(), link.failures, -link.num_free))
             try:
-                return await ask(link)
+                return await call(link)
             except Unavailable as error:
                 reason = f"{link.url}: {error}"
-                if error.is_busy:
-                    link.pause(loop.time(), error.wait_s or 1.0)
-                else:
-                    link.note_failure(loop.time(), error.wait_s)
+                link.note_unavailable(loop.time(), error)
             except UnknownProblem:
                 link.known.clear()
-                reason = f"{link.url}: it forgets problems"
+                reason = f"{link.url}: it lost a problem"
             except Rejected as error:
                 if error.kind in ("input", "host"):
                     raise (InputError if error.kind == "input" else HostError)(str(error)) from None
                 raise JudgeFault(f"{link.url}: {error}") from None
             if attempt < self._config.retries and all(other.available_at > loop.time() for other in links):
                 await asyncio.sleep(min(other.available_at for other in links) - loop.time())
-        raise JudgeFault(f"no judge server answers: {reason}")
+        raise JudgeFault(f"no judge server responds: {reason}")
 
     def state(self) -> str:
-        """How much waits for it and how much it has judged, in words."""
-        waiting = f"{self._balancer.num_pending} programs wait or are judged, {self._balancer.num_judged} were judged"
-        down = [link.url for link in self._links if link.failures or link.is_barred]
-        return waiting + (f"; no answer from {', '.join(down)}" if down else "")
+        """Describe the pending and the judged programs in words."""
+        waiting = f"{self._balancer.num_pending} programs pending, {self._balancer.num_judged} judged"
+        down = [link.url for link in self._links if link.failures or link.is_excluded]
+        return waiting + (f"; no response from {', '.join(down)}" if down else "")
 
     async def stop(self) -> None:
-        """Cancel what is queued, here and at the servers."""
+        """Cancel all jobs, here and at the servers."""
         if self._run is not None:
             self._run.cancel()
             await asyncio.gather(self._run, return_exceptions=True)
         await self._balancer.close()
 
     async def close(self) -> None:
-        """`stop`, and close all connections."""
+        """Stop, and close all connections."""
         await self.stop()
         await asyncio.gather(*(link.close() for link in self._links))
 
@@ -273,9 +261,9 @@ class RemoteJudge(Closing):
         """Find the servers.
 
         Raises:
-            HostError: none answers.
-            ConfigError: one does not take the token, or there is none where settings say that it is.
-            IsolationError: one isolates less than is accepted.
+            HostError: no server responds.
+            ConfigError: a server does not accept the token, or the configured token is missing.
+            IsolationError: the isolation level of a server is below the minimum.
         """
         self._config = config
         self._inner = AsyncRemoteJudge(config, minimum_level=minimum_level)
@@ -291,7 +279,7 @@ class RemoteJudge(Closing):
         return self._inner.level
 
     def check(self, problem: Problem) -> None:
-        """As `Judge.check`. With no server that answers, `JudgeFault` is raised."""
+        """Check a problem, as `Judge.check`; raises `JudgeFault` if no server responds."""
         self._thread.require_open()
         self._thread.wait(self._inner.check(problem))
 
@@ -327,12 +315,21 @@ class RemoteJudge(Closing):
 
 
 def no_verdict(job: JudgeJob, error: JudgeFault) -> Verdict:
-    """The verdict where no server answers."""
+    """Return the verdict for a job that no server took."""
     return Verdict.none(Fault("server", str(error)), problem_id=job.problem.id, id=job.id)
 
 
+def require_language(job: JudgeJob) -> None:
+    """Raise InputError if the program has another language than the problem."""
+    if job.program.language != job.problem.language:
+        raise InputError(
+            f"problem {job.problem.id!r}: program.language = {job.program.language!r}: "
+            f"must be {job.problem.language!r}, the language of the problem"
+        )
+
+
 class _Digests:
-    """Digests of problems, worked out once for each that somebody holds. Safe to use from several threads."""
+    """Digests of problems, computed once per live object. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[weakref.ref[Problem], str]] = {}
@@ -347,30 +344,34 @@ class _Digests:
 
 
 def token_of(config: RemoteJudgeConfig) -> str:
-    """The token for the servers; empty where settings name none.
+    """Return the token for the servers; empty if none is configured.
 
     Raises:
-        ConfigError: it is not where they say.
+        ConfigError: the variable is not set, or holds something else.
         InputError: the file cannot be read.
     """
     if config.token_variable:
         token = os.environ.get(config.token_variable, "").strip()
         if not token:
-            raise ConfigError(f"judge.remote.token_variable = {config.token_variable}: is not set; put the token there")
+            raise ConfigError(
+                f"judge.remote.token_variable = {config.token_variable}: is not set. Fix: set it to the token"
+            )
     elif config.token_file:
         token = existing_file(Path(config.token_file), "judge.remote.token_file").read_text(errors="replace").strip()
     else:
         return ""
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise ConfigError("judge.remote: what was found is no token; `autoclave serve token create` prints one")
+        raise ConfigError(
+            "judge.remote: the value found is not a token. Fix: use one that `autoclave serve token create` prints"
+        )
     return token
 
 
 def context_of(config: RemoteJudgeConfig) -> ssl.SSLContext | bool:
-    """What certificates of servers are checked against.
+    """Return the TLS context that checks certificates of servers.
 
     Raises:
-        ConfigError: the file holds none.
+        ConfigError: the file does not hold a certificate.
         InputError: it is missing.
     """
     if not config.certificate_file:
@@ -379,4 +380,4 @@ def context_of(config: RemoteJudgeConfig) -> ssl.SSLContext | bool:
     try:
         return ssl.create_default_context(cafile=str(path))
     except ssl.SSLError:
-        raise ConfigError(f"judge.remote.certificate_file {path}: is no certificate in PEM") from None
+        raise ConfigError(f"judge.remote.certificate_file {path}: is not a certificate in PEM") from None

@@ -1,8 +1,8 @@
-"""From accepted jobs to verdicts: one thread claims jobs whose turn it is, hands them to the judge, keeps verdicts.
+"""From accepted jobs to verdicts: one thread claims queued jobs, passes them to the judge and stores verdicts.
 
-A job is accepted once its row is in the store, where it waits for its turn; this node only has what it claimed. A
-verdict is kept once: `Store.finish` takes none for a job that ended. A job that was begun several times without an end,
-because the server died each time, is not begun again. News come from the store, of this node's deeds and of others'.
+A job is accepted once its row is in the store, where it is queued; a node holds only the jobs that it claimed. A
+verdict is stored once: `Store.finish` ignores jobs that have ended. A job during which the server died `MOST_STARTS`
+times is not started again. Events come from the store, for changes by this node and by others.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
+from dataclasses import replace
 from functools import partial
 
 from autoclave.core import Fault, HostError, InputError, Program, Verdict
 from autoclave.core.json import to_plain
 from autoclave.judge import Judge, JudgeJob
-from autoclave.service.notices import Notices
+from autoclave.service.loop_thread import Notices
 from autoclave.service.problem_cache import ProblemCache
 from autoclave.service.rates import RateMeter, seconds_for
 from autoclave.service.refusals import RecentRefusals, Refused, busy, draining
@@ -27,33 +28,33 @@ from autoclave.service.store import (
     Batch,
     Bounds,
     Event,
+    EventKind,
     JobSpec,
-    KeyReused,
-    News,
+    Load,
     QueueFull,
     StartedJob,
     Store,
-    StoreAway,
+    StoreUnavailable,
 )
 
 MOST_STARTS = 4
-"""A job that was begun so often, and whose end the server never lived to see, gets no verdict."""
+"""A job during which the server died this many times gets no verdict."""
 _PURGE_EVERY_S = 60.0
 _RETRY_WHILE_DRAINING_S = 5.0
 _AHEAD_S = 0.1
-"""What is judged in so long is in hand: short programs are claimed, and their verdicts kept, several at a time."""
+"""Jobs for this many seconds are claimed ahead, so that short programs are claimed and stored several at a time."""
 _GATHER_S = 0.05
-"""Verdicts wait so long for others that are about to come, while the judge has work: one transaction keeps them all."""
+"""While the judge has work, verdicts wait this long for more, so that one transaction stores several."""
 _PAUSE_S = 1.0
-"""Between two tries while the store fails."""
+"""Seconds between two tries while the store fails."""
 _log = logging.getLogger(__name__)
 
 Observer = Callable[[StartedJob, Verdict, float], None]
 
 
 class Dispatcher:
-    """Safe to use from several threads. `slots` is how many programs the judge has at a time; as many again wait in it,
-    or what is judged in `_AHEAD_S`, so that no slot is ever idle.
+    """Safe to use from several threads. The judge runs `slots` programs at a time; as many more are queued in it, or
+    what it judges in `_AHEAD_S`, so that no slot is idle.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Dispatcher:
         self._running: dict[str, tuple[StartedJob, float, Future[Verdict]]] = {}
         self._ended: list[tuple[str, Verdict]] = []
         self._settle_at = 0.0
-        """When, by the monotonic clock, the first of `_ended` has waited long enough."""
+        """Monotonic time at which `_ended` must be stored."""
         self._may_wait = True
         self._is_unsure = self._are_cancelled = False
         self._next_deadline: float | None = 0.0
@@ -90,44 +91,39 @@ class Dispatcher:
         self._next_purge = time.time()
         self._thread = threading.Thread(target=self._work, name="dispatcher", daemon=True)
 
-    # --- From outside ----------------------------------------------------------------------------------------------
+    # --- Public methods -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin."""
-        self._store.listen(self.hear)
+        """Subscribe to the store and start the thread."""
+        self._store.subscribe(self.on_event)
         self._thread.start()
 
-    def hear(self, event: Event) -> None:
-        """Something happened in the store."""
+    def on_event(self, event: Event) -> None:
+        """Take an event of the store."""
         with self._changed:
-            if event.news in (News.WAITING, News.UNKNOWN):
+            if event.kind in (EventKind.WAITING, EventKind.UNKNOWN):
                 self._may_wait, self._next_deadline = True, 0.0
-            if event.news in (News.CANCELLED, News.UNKNOWN):
+            if event.kind in (EventKind.CANCELLED, EventKind.UNKNOWN):
                 self._are_cancelled = True
             self._changed.notify_all()
-        if event.news is News.ENDED:
+        if event.kind is EventKind.ENDED:
             self._notices.wake([event.batch])
-        elif event.news is News.UNKNOWN:
+        elif event.kind is EventKind.UNKNOWN:
             self._notices.wake_all()
 
     def recheck(self) -> None:
-        """Look whether jobs wait, were cancelled, or are taken to be here and are not, though nobody said so."""
+        """Check for queued jobs, cancelled jobs and lost claims without an event."""
         with self._changed:
             self._may_wait = self._are_cancelled = self._is_unsure = True
             self._changed.notify_all()
 
     def accept(self, batch: Batch, jobs: Sequence[JobSpec]) -> Batch:
-        """Make jobs durable and queue them; the batch of an earlier request with the same key instead.
+        """Store and queue jobs, or return the batch of an earlier request with the same key.
 
         Raises:
-            Refused: there is no room for them, or the server is about to end.
+            Refused: the queue is full.
             KeyReused: the key belongs to another request.
         """
-        if before := self._store.batch_of_key(batch.client, batch.key):
-            if before.fingerprint != batch.fingerprint:
-                raise KeyReused(batch.key)
-            return before
-        self.require_room(batch.client, len(jobs))
         try:
             return self._store.add_batch(batch, [(secrets.token_urlsafe(15), spec) for spec in jobs], self._bounds)
         except QueueFull as full:
@@ -136,30 +132,18 @@ class Dispatcher:
             raise refusal from None
 
     def cancel(self, ids: Sequence[str]) -> int:
-        """Cancel jobs, wherever they are judged; how many of them had not ended."""
+        """Cancel jobs at all nodes; return how many of them had not ended."""
         return len(self._store.cancel(ids))
 
-    def share(self) -> tuple[int, int]:
-        """Programs that wait for this node: all that do, or its share of them if there are others; and how many all
-        nodes judge at a time. Asks the store.
-        """
+    def load(self) -> Load:
+        """Return this node's share of the queued programs, and clients and slots of all nodes. Queries the store."""
         load = self._store.load()
-        all_slots = self.slots + load.slots
-        return -(-load.waiting * self.slots // all_slots), all_slots
-
-    @property
-    def num_waiting(self) -> int:
-        """The first of `share`."""
-        return self.share()[0]
+        slots = self.slots + load.slots
+        return replace(load, waiting=-(-load.waiting * self.slots // slots), slots=slots)
 
     @property
     def num_running(self) -> int:
         return len(self._running)
-
-    @property
-    def num_clients(self) -> int:
-        """Clients that wait. Asks the store."""
-        return self._store.load().clients
 
     @property
     def is_draining(self) -> bool:
@@ -170,19 +154,19 @@ class Dispatcher:
         return self._thread.is_alive() and not self._is_stopped
 
     def per_s(self) -> float:
-        """Verdicts per second of late."""
+        """Return the recent rate of verdicts per second."""
         with self._changed:
             return self._rate.per_s(time.monotonic())
 
     def drain(self, grace_s: float) -> bool:
-        """Begin nothing more, and wait until what runs has ended; False if it had not after so many seconds."""
+        """Start no more jobs, and wait until running ones have ended; return False after `grace_s` seconds."""
         with self._changed:
             self._is_draining = True
             self._changed.notify_all()
             return self._changed.wait_for(lambda: not self._running and not self._ended, grace_s)
 
     def stop(self) -> None:
-        """End the thread. What has no verdict stays in the store."""
+        """End the thread. Jobs without a verdict stay in the store."""
         with self._changed:
             self._is_draining = self._is_stopped = True
             self._changed.notify_all()
@@ -190,35 +174,35 @@ class Dispatcher:
             self._thread.join()
 
     def require_accepting(self) -> None:
-        """Check that the server takes new work.
+        """Check that the server accepts jobs.
 
         Raises:
-            Refused: it is about to end.
+            Refused: it is shutting down.
         """
         if self._is_draining:
             raise draining(_RETRY_WHILE_DRAINING_S)
 
     def require_room(self, client: str, count: int) -> None:
-        """Check, as far as that costs nothing, that so many programs of a client could be accepted.
+        """Check, without a query, whether `count` programs of a client may be accepted.
 
         Raises:
-            Refused: as many of the client's were refused a moment ago, or the server is about to end.
+            Refused: as many of the client were refused recently, or the server is shutting down.
         """
         self.require_accepting()
         if refusal := self._recent_refusals.get(client, count, time.monotonic()):
             raise refusal
 
     def has_refused(self, now: float) -> bool:
-        """Whether there was no room for somebody's programs a moment ago, by the monotonic clock."""
+        """Return whether any program was refused recently. `now` is monotonic."""
         return self._recent_refusals.has_any(now)
 
     def _busy(self, full: QueueFull) -> Refused:
-        """When the client may come again: once so many have ended, of its own or of all, at the rate of late."""
+        """Return a refusal that is to be retried once enough jobs have ended at the recent rate."""
         load = self._store.load()
         shared = max(load.clients, 1) if full.is_own_share else 1
         wait_s = seconds_for(full.excess * shared, self.per_s() + load.per_s)
         whose = "of yours wait" if full.is_own_share else "wait"
-        return busy(f"too many programs {whose} to be judged; there will be room later", wait_s)
+        return busy(f"too many programs {whose} to be judged. Fix: retry later", wait_s)
 
     # --- The thread ------------------------------------------------------------------------------------------------
 
@@ -238,10 +222,10 @@ class Dispatcher:
                 self._expire()
                 self._begin()
                 self._purge()
-            except StoreAway:
+            except StoreUnavailable:
                 self._try_again_later(ended)
-            except Exception:  # noqa: BLE001  the disk may be full; the thread must live
-                _log.exception("the store failed; what was in hand is tried again")
+            except Exception:  # noqa: BLE001  the disk may be full; the thread must go on
+                _log.exception("the store failed; retrying")
                 self._try_again_later(ended)
 
     def _has_work(self) -> bool:
@@ -252,7 +236,7 @@ class Dispatcher:
         return bool(self._must_settle() or has_turn or must_look)
 
     def _must_settle(self) -> bool:
-        """Whether verdicts wait no longer for more: half of what may be in hand is back, or nothing will come."""
+        """Return whether to store verdicts now: half of the claimed jobs have ended, or no more are running."""
         if not self._ended:
             return False
         num_left = len(self._running) - len(self._ended)
@@ -272,14 +256,14 @@ class Dispatcher:
         return max(2 * self.slots, int(self._rate.per_s(time.monotonic()) * _AHEAD_S))
 
     def _expire(self) -> None:
-        """Jobs whose deadline came before their turn."""
+        """End jobs whose deadline has passed while they were queued."""
         with self._changed:
             due, self._next_deadline = self._next_deadline, None
         now = time.time()
         is_due = due is not None and due <= now
         soonest = self._store.expire(now, _written(_TOO_LATE)) if is_due else due
         with self._changed:
-            known = self._next_deadline  # of a job that came meanwhile
+            known = self._next_deadline  # of a job accepted meanwhile
             self._next_deadline = min((at for at in (soonest, known) if at is not None), default=None)
 
     def _begin(self) -> None:
@@ -288,7 +272,7 @@ class Dispatcher:
             if room <= 0 or not self._may_wait:
                 return
             self._may_wait = False
-        self._is_unsure = True  # of what is ours, until all that was claimed is in hand
+        self._is_unsure = True  # of the claims, until all of them are in `_running`
         claimed = self._store.claim(room, time.time())
         for job in claimed:
             future = self._submitted(job)
@@ -301,31 +285,27 @@ class Dispatcher:
                 self._may_wait = True
 
     def _submitted(self, job: StartedJob) -> Future[Verdict]:
-        """The future of its verdict; what cannot be judged has one at once.
-
-        Raises:
-            StoreAway: its problem cannot be read now.
-        """
+        """Submit a job to the judge; one that cannot be judged gets its verdict at once. Raises `StoreUnavailable`."""
         try:
             if job.starts > MOST_STARTS:
-                fault = Fault("server", f"the server ended {MOST_STARTS} times while it was judged")
+                fault = Fault("server", f"the server died {MOST_STARTS} times while it judged the program")
                 return _done(Verdict.none(fault))
             problem = self._problems.get(job.spec)
             if problem is None:
-                return _done(Verdict.none(Fault("problem", "it is not stored any more")))
+                return _done(Verdict.none(Fault("problem", "the problem is not stored any more")))
             spec = job.spec
             program = Program(spec.source.decode("utf-8", "surrogatepass"), spec.language)
             return self._judge.submit(JudgeJob(problem, program, spec.label, spec.tests, spec.stop_at_failure))
         except (InputError, HostError) as error:
             kind = "host" if isinstance(error, HostError) else "problem"
             return _done(Verdict.none(Fault(kind, str(error))))
-        except StoreAway:
+        except StoreUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001  a bug must fail its job, not the others
-            return _failed(error)
+        except Exception as error:  # noqa: BLE001  a bug must fail its own job only
+            return _done(_verdict_after_bug(error))
 
     def _note_end(self, job: StartedJob, future: Future[Verdict]) -> None:
-        """In whatever thread it ended. What was cancelled while the judge closed is given back."""
+        """Take the end of a job, in any thread. A job cancelled because the judge closes goes back to the queue."""
         try:
             verdict = future.result()
         except CancelledError:
@@ -334,8 +314,7 @@ class Dispatcher:
                 self._changed.notify_all()
             return
         except Exception as error:  # noqa: BLE001  as in `_submitted`
-            _log.error("judging failed", exc_info=error)
-            verdict = Verdict.none(Fault("judge", type(error).__name__))
+            verdict = _verdict_after_bug(error)
         with self._changed:
             if not self._ended:
                 self._settle_at = time.monotonic() + _GATHER_S
@@ -343,7 +322,7 @@ class Dispatcher:
             self._changed.notify_all()
 
     def _settle(self, ended: Sequence[tuple[str, Verdict]]) -> None:
-        """Keep verdicts. Those who wait hear of it from the store."""
+        """Store verdicts; the store sends the events."""
         if not ended:
             return
         kept = set(self._store.finish([(id, _written(verdict)) for id, verdict in ended]))
@@ -356,7 +335,7 @@ class Dispatcher:
             self._changed.notify_all()
 
     def _give_back(self) -> None:
-        """After a failure nobody knows whether the last claim was one."""
+        """After a failed claim, whose outcome is unknown, return all jobs that are not running."""
         if self._is_unsure:
             self._is_unsure = False
             try:
@@ -366,7 +345,7 @@ class Dispatcher:
                 raise
 
     def _stop_cancelled(self) -> None:
-        """What was cancelled, or judged by another node that took this one for dead, need not go on."""
+        """Stop jobs that were cancelled, or judged by another node that took this one for dead."""
         with self._changed:
             if not self._are_cancelled:
                 return
@@ -388,10 +367,10 @@ class Dispatcher:
             self._next_deadline = 0.0
             self._changed.wait_for(lambda: self._is_stopped, _PAUSE_S)
             if self._is_stopped:
-                self._ended = []  # they are judged again
+                self._ended = []  # other nodes judge them again
 
 
-_TOO_LATE = Verdict.none(Fault("deadline", "its deadline came before its turn"))
+_TOO_LATE = Verdict.none(Fault("deadline", "its deadline passed while it was queued"))
 
 
 def _written(verdict: Verdict) -> str:
@@ -404,7 +383,6 @@ def _done(verdict: Verdict) -> Future[Verdict]:
     return future
 
 
-def _failed(error: Exception) -> Future[Verdict]:
-    future: Future[Verdict] = Future()
-    future.set_exception(error)
-    return future
+def _verdict_after_bug(error: Exception) -> Verdict:
+    _log.error("judging failed", exc_info=error)
+    return Verdict.none(Fault("judge", type(error).__name__))

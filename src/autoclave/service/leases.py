@@ -1,4 +1,4 @@
-"""Jobs of clients that are gone are cancelled, after as long as the client asked for."""
+"""Cancel the jobs of disconnected clients after `keep_s` seconds."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 
-from autoclave.service.store import Batch, Store, StoreAway
+from autoclave.service.store import Batch, Store, StoreUnavailable
 
-_TRY_AGAIN_S = 1.0
+_RETRY_S = 1.0
 
 
 class Leases:
-    """Who looks after which batch at this node. For the tasks of one event loop; the store knows of all nodes."""
+    """Batches whose clients wait at this node. For the tasks of one event loop; the store knows all nodes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -23,13 +23,13 @@ class Leases:
 
     @contextlib.asynccontextmanager
     async def held(self, batch: Batch) -> AsyncGenerator[None]:
-        """Somebody waits for the batch."""
+        """Keep the batch while a client waits for it."""
         if timer := self._timers.pop(batch.id, None):
             timer.cancel()
         self._present[batch.id] = self._present.get(batch.id, 0) + 1
         try:
             if batch.keep_s is not None and self._present[batch.id] == 1:
-                with contextlib.suppress(StoreAway):  # then it is not known to other nodes
+                with contextlib.suppress(StoreUnavailable):  # then other nodes do not see the client
                     await asyncio.to_thread(self._store.watch, batch.id)
             yield
         finally:
@@ -39,22 +39,22 @@ class Leases:
                 self.expect(batch)
 
     def expect(self, batch: Batch) -> None:
-        """Nobody waits for the batch; cancel it if that stays so."""
+        """Cancel the batch after its `keep_s`, unless a client waits for it by then."""
         if batch.keep_s is None or self._is_closed or batch.id in self._present or batch.id in self._timers:
             return
-        self._give_up_after(batch.id, batch.keep_s)
+        self._cancel_after(batch.id, batch.keep_s)
 
     def close(self) -> None:
-        """Cancel nothing any more: clients find the server gone, not the other way round."""
+        """Stop all timers: when the server goes away, batches stay."""
         self._is_closed = True
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
 
-    def _give_up_after(self, batch: str, seconds: float) -> None:
-        self._timers[batch] = asyncio.get_running_loop().call_later(seconds, self._give_up, batch)
+    def _cancel_after(self, batch: str, seconds: float) -> None:
+        self._timers[batch] = asyncio.get_running_loop().call_later(seconds, self._timed_out, batch)
 
-    def _give_up(self, batch: str) -> None:
+    def _timed_out(self, batch: str) -> None:
         self._timers.pop(batch, None)
         task = asyncio.ensure_future(self._abandon(batch))
         self._tasks.add(task)
@@ -63,6 +63,6 @@ class Leases:
     async def _abandon(self, batch: str) -> None:
         try:
             await asyncio.to_thread(self._store.abandon, batch)
-        except StoreAway:
+        except StoreUnavailable:
             if not self._is_closed and batch not in self._present and batch not in self._timers:
-                self._give_up_after(batch, _TRY_AGAIN_S)
+                self._cancel_after(batch, _RETRY_S)

@@ -1,10 +1,11 @@
-"""An event loop in a thread of its own, for those who are called from other threads."""
+"""An event loop in its own thread."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -13,10 +14,10 @@ Step = Callable[[], Coroutine[Any, Any, None]]
 
 
 class LoopThread:
-    """Runs coroutines of any thread. Not to be waited for in the loop itself."""
+    """Runs coroutines for other threads. The loop itself must not wait for it."""
 
     def __init__(self, name: str, closed: str) -> None:
-        """`closed`: what whoever comes too late is told."""
+        """Start the thread. `closed` is the message of the error after `close`."""
         self._closed = closed
         self._lock = threading.Lock()
         self._is_closed = False
@@ -25,16 +26,16 @@ class LoopThread:
         self._thread.start()
 
     def time(self) -> float:
-        """The clock of the loop, in seconds."""
+        """Return the time of the loop's clock, in seconds."""
         return self._loop.time()
 
     def require_open(self) -> None:
-        """Raises RuntimeError after `close`."""
+        """Raise RuntimeError after `close`."""
         if self._is_closed:
             raise RuntimeError(self._closed)
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin `work`; cancelling the future cancels it.
+        """Start `work`; cancelling the future cancels it.
 
         Raises:
             RuntimeError: after `close`.
@@ -46,11 +47,11 @@ class LoopThread:
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` returns or raises."""
+        """Run `work` and return its result."""
         return self.start(work).result()
 
     def soon(self, call: Callable[[], object]) -> None:
-        """Have the loop call it.
+        """Call a function in the loop.
 
         Raises:
             RuntimeError: after `close`.
@@ -60,9 +61,9 @@ class LoopThread:
             self._loop.call_soon_threadsafe(call)
 
     def close(self, last: Step, *, first: Step | None = None) -> None:
-        """Do `first`, cancel all work and let it end, and do `last`, when nothing else runs; then end the thread.
+        """Run `first`, cancel all tasks and wait for them, run `last`, and end the thread.
 
-        So nothing is opened once `last` closes what work has open.
+        No task is left that could open a connection after `last` has closed them.
         """
         with self._lock:
             if self._is_closed:
@@ -83,5 +84,44 @@ class LoopThread:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()  # streams that a cancelled task left return their connections here
         await last()
-        await self._loop.shutdown_asyncgens()
+
+
+class Notices:
+    """Events by name. A notice that arrives between two waits is not lost."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._watches: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
+
+    @contextlib.contextmanager
+    def watch(self, name: str) -> Generator[asyncio.Event]:
+        """Yield an event that is set by each notice for `name`; the task clears it before it reads the state."""
+        entry = (asyncio.get_running_loop(), asyncio.Event())
+        with self._lock:
+            self._watches.setdefault(name, set()).add(entry)
+        try:
+            yield entry[1]
+        finally:
+            with self._lock:
+                self._watches[name].discard(entry)
+                if not self._watches[name]:
+                    del self._watches[name]
+
+    def wake(self, names: Iterable[str]) -> None:
+        """Set the events of these names."""
+        with self._lock:
+            entries = [entry for name in names for entry in self._watches.get(name, ())]
+        self._set(entries)
+
+    def wake_all(self) -> None:
+        """Set all events."""
+        with self._lock:
+            entries = [entry for watches in self._watches.values() for entry in watches]
+        self._set(entries)
+
+    def _set(self, entries: Iterable[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
+        for loop, event in entries:
+            with contextlib.suppress(RuntimeError):  # the loop is closed, with all its tasks
+                loop.call_soon_threadsafe(event.set)

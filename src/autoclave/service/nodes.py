@@ -1,4 +1,4 @@
-"""A server among those that share its store: signs of life, and taking over from those that gave none for long."""
+"""A server among those that share its store: heartbeats, and adoption of the jobs of dead servers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from autoclave.service.dispatcher import Dispatcher
-from autoclave.service.store import Batch, Store, StoreAway
+from autoclave.service.store import Batch, Store, StoreUnavailable
 
 _BEATS_IN_A_LEASE = 3
 _log = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ Adopted = Callable[[Sequence[Batch]], None]
 
 
 class Node:
-    """A thread that beats. A node that is silent for `lease_s` seconds is taken for dead by the others."""
+    """A thread that sends heartbeats. Other nodes take a node for dead after `lease_s` seconds without one."""
 
     def __init__(self, store: Store, dispatcher: Dispatcher, lease_s: float) -> None:
         self._store = store
@@ -31,14 +31,14 @@ class Node:
 
     @property
     def is_in_touch(self) -> bool:
-        """Whether the store knows that this node is alive."""
+        """Return whether the last heartbeat is younger than the lease."""
         return time.monotonic() - self._last_beat < self._lease_s
 
     def start(self, adopted: Adopted) -> None:
-        """Join the others, and begin to judge. `adopted` is told of batches whose clients may be gone, from any thread.
+        """Register, and start to judge. `adopted` is called, from any thread, with batches whose clients may be gone.
 
         Raises:
-            StoreAway: the database does not answer.
+            StoreUnavailable: the database does not respond.
         """
         self._adopted = adopted
         self._store.join()
@@ -48,19 +48,19 @@ class Node:
         self._thread.start()
 
     def stop(self) -> None:
-        """Judge no more, and leave what is left to the others."""
+        """Stop judging, and leave unfinished jobs to other nodes."""
         self._is_stopped.set()
         if self._thread.ident is not None:
             self._thread.join()
         self._dispatcher.stop()
-        with contextlib.suppress(StoreAway):  # then they find out by themselves
+        with contextlib.suppress(StoreUnavailable):  # then the lease expires
             self._store.leave()
 
     def _beat(self) -> None:
         self._store.beat(self._dispatcher.slots, self._dispatcher.per_s())
         now = time.monotonic()
         if self._last_beat and now - self._last_beat >= self._lease_s:
-            # The store was away, or this process stood still: the others may look dead, too, and be alive.
+            # The store was unavailable, or this process was paused: live nodes may look dead too.
             self._adopts_from = now + self._lease_s
         self._last_beat = now
 
@@ -75,7 +75,7 @@ class Node:
                 if time.monotonic() >= self._adopts_from:
                     self._adopt()
                 self._dispatcher.recheck()
-            except StoreAway:
+            except StoreUnavailable:
                 continue
-            except Exception:  # noqa: BLE001  the thread must live, or others take over what is well
-                _log.exception("the store failed; trying again")
+            except Exception:  # noqa: BLE001  without heartbeats, other nodes would adopt running jobs
+                _log.exception("the store failed; retrying")

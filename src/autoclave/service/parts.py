@@ -1,4 +1,4 @@
-"""What the routes work with: one object that the composition root fills."""
+"""The parts of a server, which the composition root creates and the routes use."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from autoclave.config import ServeConfig
 from autoclave.judge import Judge, PlainRunner
 from autoclave.service.audit import AuditLog
 from autoclave.service.dispatcher import Dispatcher
+from autoclave.service.loop_thread import Notices
 from autoclave.service.metrics import Metrics
 from autoclave.service.nodes import Node
-from autoclave.service.notices import Notices
 from autoclave.service.problem_cache import ProblemCache
 from autoclave.service.rates import TokenBuckets
 from autoclave.service.refusals import busy
 from autoclave.service.store import Store
 
 
-class Turns:
-    """Places for work that has no queue of its own: so many at a time, and so many that wait."""
+class RunQueue:
+    """Queue of runs and traces: `places` at a time, `waiting` more wait, others are refused."""
 
     def __init__(self, places: int, waiting: int) -> None:
         self._free = asyncio.Semaphore(places)
         self._limit = places + waiting
-        self._num_inside = 0
+        self._num_admitted = 0
 
     @property
-    def num_inside(self) -> int:
-        """What has a place, or waits for one."""
-        return self._num_inside
+    def num_admitted(self) -> int:
+        """Number of runs that run or wait."""
+        return self._num_admitted
 
     async def __aenter__(self) -> None:
-        if self._num_inside >= self._limit:
-            raise busy("too many runs wait; there will be room later", 1.0)
-        self._num_inside += 1
+        if self._num_admitted >= self._limit:
+            raise busy("too many runs wait. Fix: retry later", 1.0)
+        self._num_admitted += 1
         try:
             await self._free.acquire()
         except BaseException:
-            self._num_inside -= 1
+            self._num_admitted -= 1
             raise
 
     async def __aexit__(self, *_: object) -> None:
-        self._num_inside -= 1
+        self._num_admitted -= 1
         self._free.release()
 
 
@@ -62,6 +62,6 @@ class Parts:
     audit: AuditLog
     metrics: Metrics
     buckets: TokenBuckets
-    turns: Turns
+    run_queue: RunQueue
     is_stopping: threading.Event = field(default_factory=threading.Event)
-    """Streams and waits end."""
+    """Set when streams and waits must end."""

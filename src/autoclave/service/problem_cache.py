@@ -1,4 +1,4 @@
-"""Problems that jobs are about, parsed once and kept while they are in use, up to a size."""
+"""Least-recently-used cache of parsed problems, bounded in bytes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _Key = tuple[str, str, str | None, float | None, int | None]
 
 
 class ProblemCache:
-    """The problem of a job, with the language, profile and limits that the job asks for.
+    """Problems with the language, profile and limits of a job.
 
-    A judge keeps what it worked out about a problem as long as somebody holds the same object; this is who holds it.
+    A judge caches results per `Problem` object as long as the object lives; this cache keeps it alive.
     """
 
     def __init__(self, store: Store, limit_bytes: int) -> None:
@@ -27,7 +27,7 @@ class ProblemCache:
         self._bytes = 0
 
     def get(self, spec: JobSpec) -> Problem | None:
-        """The problem; None if it is not stored any more."""
+        """Return the problem of a job; None if it is not stored any more."""
         key = (spec.digest, spec.language, spec.profile, spec.time_limit_s, spec.memory_limit_mb)
         with self._lock:
             if known := self._known.get(key):

@@ -1,4 +1,4 @@
-"""How fast something goes, and how fast somebody may go. Pure: times are handed in."""
+"""Measure and limit rates. Pure: times are arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SHORTEST_WAIT_S, LONGEST_WAIT_S = 1.0, 120.0
 
 
 class RateMeter:
-    """How many ended per second of late."""
+    """Rate of events over the last `window_s` seconds."""
 
     def __init__(self, window_s: float = 30.0) -> None:
         self._window_s = window_s
@@ -16,13 +16,13 @@ class RateMeter:
         self._total = 0
 
     def note(self, now: float, count: int) -> None:
-        """So many ended."""
+        """Count events."""
         self._ended.append((now, count))
         self._total += count
         self._drop(now)
 
     def per_s(self, now: float) -> float:
-        """Per second over the window, or since the first that is in it; 0 while none is."""
+        """Return events per second since the first one in the window; 0 without one."""
         self._drop(now)
         if not self._ended:
             return 0.0
@@ -34,12 +34,12 @@ class RateMeter:
 
 
 def seconds_for(count: int, per_s: float) -> float:
-    """When so many more will have ended, at that rate; within bounds that make sense for waiting."""
+    """Return the seconds until `count` more events at that rate, between 1 and 120."""
     return min(max(count / per_s, SHORTEST_WAIT_S), LONGEST_WAIT_S) if per_s else SHORTEST_WAIT_S
 
 
 class TokenBuckets:
-    """How many requests each client has left: `per_s` on average, `burst` at once. A rate of 0 is no limit."""
+    """Token bucket per client: `per_s` requests on average, `burst` at once. A rate of 0 means no limit."""
 
     def __init__(self, per_s: float, burst: int) -> None:
         self._per_s = per_s
@@ -47,7 +47,7 @@ class TokenBuckets:
         self._left: dict[str, tuple[float, float]] = {}
 
     def wait_s(self, client: str, now: float) -> float:
-        """0 if the client may go on, and it is counted; else how long it has to wait."""
+        """Count a request and return 0 if it is allowed; else return the seconds to wait."""
         if not self._per_s:
             return 0.0
         left, since = self._left.get(client, (float(self._burst), now))

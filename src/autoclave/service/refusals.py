@@ -1,41 +1,46 @@
-"""What the service answers instead of what was asked for. No text here holds a path, an answer or a secret."""
+"""Error responses. No message holds a path, an expected answer or a secret."""
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+
+from autoclave.core import HostError, InputError, JudgeFault, SandboxFault
+from autoclave.core.json import rule_of
 
 _STORE_RETRY_S = 2.0
 _REFUSED_AGAIN_S = 0.25
 _STATUSES = {
-    400: "The request cannot be read.",
+    400: "The request cannot be parsed.",
     401: "No valid token.",
     403: "The token does not allow it.",
-    404: "It is not there, or somebody else's.",
+    404: "It does not exist, or belongs to another client.",
     409: "The idempotency key was used for another request.",
     413: "Too large.",
     415: "An unknown Content-Encoding or Content-Type.",
-    422: "It cannot be used; the message says why.",
+    422: "The input is not valid; the message gives the rule.",
     429: "No room now; see Retry-After.",
     500: "The server failed.",
-    501: "The server's machine lacks something.",
-    503: "About to end, or without its database; see Retry-After.",
+    501: "Something is missing on the server's machine.",
+    503: "Shutting down, or without its database; see Retry-After.",
 }
 
 
 def described_errors(model: type[BaseModel], more: Mapping[int, str] = MappingProxyType({})) -> dict[int | str, Any]:
-    """For the description of the interface: every status of an error, whose body is of this model."""
+    """Return the error statuses for the OpenAPI description, with bodies of this model."""
     texts = {**_STATUSES, **more}
     return {status: {"model": model, "description": text} for status, text in texts.items()}
 
 
 class Refused(HTTPException):
-    """An answer with one of the status codes 4xx and 5xx, in the one form that errors have."""
+    """An error response with a status of 4xx or 5xx."""
 
     def __init__(self, status: int, kind: str, message: str, retry_after_s: float | None = None) -> None:
         headers = {} if retry_after_s is None else {"Retry-After": str(math.ceil(retry_after_s))}
@@ -46,58 +51,92 @@ class Refused(HTTPException):
 
     @property
     def body(self) -> dict[str, dict[str, str]]:
-        """What is sent."""
+        """Return the body."""
         return {"error": {"kind": self.kind, "message": self.detail}}
 
 
 class RecentRefusals:
-    """What was refused for lack of room a moment ago is refused again without counting who waits: a flood of requests
-    must not slow down those that are served.
+    """Requests refused within `_REFUSED_AGAIN_S`. The same again is refused without counting the queue, so that a flood
+    of requests does not slow down the clients that are served.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, int, Refused]] = {}
 
     def get(self, client: str, count: int, now: float) -> Refused | None:
-        """The refusal of so many programs of the client, or of fewer."""
+        """Return the recent refusal of `count` or fewer programs of the client."""
         since, least, refusal = self._known.get(client, (-math.inf, 0, None))
         return refusal if refusal and now - since < _REFUSED_AGAIN_S and count >= least else None
 
     def has_any(self, now: float) -> bool:
-        """Whether anybody was refused a moment ago."""
+        """Return whether any client was refused recently."""
         return any(now - since < _REFUSED_AGAIN_S for since, _, _ in self._known.values())
 
     def note(self, client: str, count: int, refusal: Refused, now: float) -> None:
-        """So many were refused."""
+        """Record that `count` programs were refused."""
         recent = {name: known for name, known in self._known.items() if now - known[0] < _REFUSED_AGAIN_S}
-        self._known = recent | {client: (now, count, refusal)}  # never changed once others can see it
+        self._known = recent | {client: (now, count, refusal)}  # replaced, never changed: other threads read it
+
+
+def without_fix(error: HostError) -> str:
+    """Return the message without its fix, which is for the operator of the server."""
+    return str(error).partition(" Fix:")[0]
+
+
+@contextlib.contextmanager
+def judge_errors_refused(where: str = "") -> Generator[None]:
+    """Turn errors of the judge into refusals; `where` precedes their messages."""
+    try:
+        yield
+    except HostError as error:
+        raise Refused(501, "host", f"{where}{without_fix(error)}") from None
+    except InputError as error:
+        raise bad_input(f"{where}{error}") from None
+    except (JudgeFault, SandboxFault):
+        raise fault() from None
+
+
+def validation_message(error: RequestValidationError) -> str:
+    """Return path and rule of the first error of a request, never the value."""
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return "the body is not valid JSON"
+    where = ".".join(str(part) for part in first["loc"] if part != "body") or "body"
+    return f"{where[:200]}: {rule_of(first['msg'])[:300]}"
+
+
+def fault() -> Refused:
+    """Return 500 for a program that the judge could not run."""
+    return Refused(500, "fault", "the judge could not run the program; this is not a result of the program")
 
 
 def not_found(what: str) -> Refused:
-    """It is not there, or belongs to somebody else: nobody can tell which."""
+    """Return 404, the same for what does not exist and for what belongs to another client."""
     return Refused(404, "not_found", f"no such {what}")
 
 
 def bad_input(message: str) -> Refused:
-    """What the client gave cannot be used."""
+    """Return 422 for input that is not valid."""
     return Refused(422, "input", message)
 
 
 def too_large(what: str, limit: float, unit: str = "MiB") -> Refused:
-    """A limit of the server's settings."""
-    return Refused(413, "too_large", f"{what} exceeds the limit of {limit:g} {unit}; send it in parts")
+    """Return 413 for a limit of the server's settings."""
+    return Refused(413, "too_large", f"{what} exceeds the limit of {limit:g} {unit}. Fix: send it in parts")
 
 
 def busy(message: str, retry_after_s: float) -> Refused:
-    """There is no room now."""
+    """Return 429 for a full queue."""
     return Refused(429, "busy", message, retry_after_s)
 
 
 def draining(retry_after_s: float) -> Refused:
-    """The server is about to end."""
-    return Refused(503, "draining", "the server is about to end; ask again later, or another one", retry_after_s)
+    """Return 503 for a server that is shutting down."""
+    return Refused(
+        503, "draining", "the server is shutting down. Fix: retry later, or use another server", retry_after_s
+    )
 
 
-def store_away() -> Refused:
-    """The database does not answer."""
-    return Refused(503, "store", "the store does not answer; ask again later, or another server", _STORE_RETRY_S)
+def store_unavailable() -> Refused:
+    """Return 503 for a database that does not respond."""
+    return Refused(503, "store", "the store does not respond. Fix: retry later, or use another server", _STORE_RETRY_S)

@@ -1,43 +1,43 @@
-"""From requests to what the dispatcher takes, with every check that needs the store or the judge."""
+"""Turn requests into jobs, with every check that needs the store or the judge."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
+import contextlib
 import hashlib
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from autoclave.core import HostError, InputError
 from autoclave.core.json import canonical_json
+from autoclave.judge import RunResult
 from autoclave.service.parts import Parts
-from autoclave.service.refusals import Refused, bad_input, not_found
+from autoclave.service.refusals import Refused, bad_input, busy, judge_errors_refused, not_found
 from autoclave.service.store import Batch, JobSpec, KeyReused
 from autoclave.service.tokens import Client
 from autoclave.service.wire import Job, Options
 
 
 async def accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Options, key: str | None) -> Batch:
-    """Make the jobs of one request durable.
+    """Store and queue the jobs of one request.
 
     Raises:
-        Refused: a job cannot be judged here, there is no room, or the key belongs to another request.
+        Refused: a job cannot be judged here, the queue is full, or the key belongs to another request.
     """
     limit = parts.config.admission.largest_batch
     if len(jobs) > limit:
-        raise bad_input(f"jobs: {len(jobs)} are too many for one request; send at most {limit}")
-    if key is None:  # else it may be there already
+        raise bad_input(f"jobs: {len(jobs)} jobs are too many for one request. Fix: send at most {limit}")
+    if key is None:  # with a key, the request may have been accepted already
         parts.dispatcher.require_room(client.id, len(jobs))
     return await asyncio.to_thread(_accept, parts, client, jobs, options, key)
 
 
 def _accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Options, key: str | None) -> Batch:
-    is_new = key is None or parts.store.batch_of_key(client.id, key) is None
-    if is_new:
-        parts.dispatcher.require_room(client.id, len(jobs))
     specs = [spec_of(job) for job in jobs]
     fingerprint = hashlib.sha256(
-        canonical_json([[job.model_dump() for job in jobs], options.priority])  # a deadline draws nearer
+        canonical_json([[job.model_dump() for job in jobs], options.priority])  # `deadline_s` shrinks from try to try
     ).hexdigest()
     now = time.time()
     batch = Batch(
@@ -50,12 +50,13 @@ def _accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Options,
         None if options.deadline_s is None else now + options.deadline_s,
         options.keep_s,
     )
-    if is_new:
+    if key is None or parts.store.batch_of_key(client.id, key) is None:
+        parts.dispatcher.require_room(client.id, len(jobs))
         _require_fit(parts, specs)
     try:
         accepted = parts.dispatcher.accept(batch, specs)
     except KeyReused:
-        raise Refused(409, "conflict", "the idempotency key was used for another request; take a new one") from None
+        raise Refused(409, "conflict", "the idempotency key was used for another request. Fix: use a new one") from None
     if accepted.id == batch.id:
         for spec in specs:
             parts.audit.note(
@@ -65,7 +66,7 @@ def _accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Options,
 
 
 def spec_of(job: Job) -> JobSpec:
-    """The job as the store keeps it."""
+    """Return the job as the store keeps it."""
     return JobSpec(
         digest=job.problem,
         source=job.source.encode("utf-8", "surrogatepass"),
@@ -83,7 +84,7 @@ def _require_fit(parts: Parts, specs: Sequence[JobSpec]) -> None:
     """Check that every job can be judged here.
 
     Raises:
-        Refused: a problem is not there, or the judge cannot judge it so.
+        Refused: a problem is not stored, or cannot be judged with these options.
     """
     known = {record.digest: record for record in parts.store.problem_records(sorted({spec.digest for spec in specs}))}
     seen: set[tuple[object, ...]] = set()
@@ -92,10 +93,10 @@ def _require_fit(parts: Parts, specs: Sequence[JobSpec]) -> None:
             raise Refused(404, "unknown_problem", f"jobs[{place}].problem: {spec.digest} is not stored here")
         _require_limits(parts, spec, place)
         record = known[spec.digest]
-        way = (spec.digest, spec.language, spec.profile, spec.time_limit_s, spec.memory_limit_mb)
-        if way[1:] != (record.language, None, None, None) and way not in seen:
+        key = (spec.digest, spec.language, spec.profile, spec.time_limit_s, spec.memory_limit_mb)
+        if key[1:] != (record.language, None, None, None) and key not in seen:
             require_judgeable(parts, spec, f"jobs[{place}]")
-            seen.add(way)
+            seen.add(key)
 
 
 def _require_limits(parts: Parts, spec: JobSpec, place: int) -> None:
@@ -110,31 +111,82 @@ def require_judgeable(parts: Parts, spec: JobSpec, where: str) -> None:
     """Check a stored problem with the judge.
 
     Raises:
-        Refused: it is not there, or cannot be judged.
+        Refused: it is not stored, or cannot be judged.
     """
     problem = parts.problems.get(spec)
     if problem is None:
         raise Refused(404, "unknown_problem", f"{where}.problem: {spec.digest} is not stored here")
-    try:
+    with judge_errors_refused(f"{where}: "):
         parts.judge.check(problem)
-    except HostError as error:
-        raise Refused(501, "host", f"{where}: {repaired_apart(error)}") from None
-    except InputError as error:
-        raise bad_input(f"{where}: {error}") from None
-
-
-def repaired_apart(error: HostError) -> str:
-    """What a machine lacks, without the fix, which is for its owner."""
-    return str(error).partition(" Fix:")[0]
 
 
 def own_batch(parts: Parts, client: Client, id: str) -> Batch:
-    """The batch of that id, if it belongs to the client.
+    """Return a batch of the client.
 
     Raises:
-        Refused: there is none, or it is somebody else's; nobody can tell which.
+        Refused: it does not exist or belongs to another client; the response is the same.
     """
     batch = parts.store.batch(id)
     if batch is None or batch.client != client.id:
         raise not_found("batch")
     return batch
+
+
+async def run_queued(parts: Parts, run: Callable[[], RunResult], *, patience_s: float | None = None) -> RunResult:
+    """Call `run` in a thread once the queue admits it, after at most `patience_s` seconds.
+
+    Raises:
+        Refused: the queue is full, the server is shutting down, or the program cannot be run.
+    """
+    parts.dispatcher.require_accepting()
+    async with contextlib.AsyncExitStack() as inside:
+        try:
+            async with asyncio.timeout(patience_s):
+                await inside.enter_async_context(parts.run_queue)
+        except TimeoutError:
+            raise busy("too many runs wait. Fix: retry later", 1.0) from None
+        with judge_errors_refused():
+            return await asyncio.to_thread(run)
+
+
+def time_limit_of(parts: Parts, wanted_s: float | None, name: str = "time_limit_s") -> float:
+    """Return the time limit of a run in CPU seconds.
+
+    Raises:
+        Refused: the requested limit is above the server's.
+    """
+    greatest_s = parts.config.judge.time_limit_range[1]
+    if wanted_s is not None and wanted_s > greatest_s:
+        raise bad_input(f"{name} = {wanted_s:g}: this server allows {greatest_s:g} (judge.time_limit_range)")
+    return wanted_s or min(parts.config.judge.default_time_limit_s, greatest_s)
+
+
+def require_memory(parts: Parts, wanted_mb: float | None, name: str = "memory_limit_mb") -> None:
+    """Check a requested memory limit.
+
+    Raises:
+        Refused: it is above the server's.
+    """
+    greatest_mb = parts.config.sandbox.memory_limit_mb
+    if wanted_mb is not None and wanted_mb > greatest_mb:
+        raise bad_input(f"{name} = {wanted_mb:g}: this server allows {greatest_mb} (sandbox.memory_limit_mb)")
+
+
+def decoded(files: Mapping[str, str | None]) -> dict[str, bytes]:
+    """Decode the base64 contents of files.
+
+    Raises:
+        Refused: a content is not base64.
+    """
+    contents: dict[str, bytes] = {}
+    for number, (path, content) in enumerate(files.items()):
+        try:
+            contents[path] = base64.b64decode(content or "", validate=True)
+        except (binascii.Error, ValueError):
+            raise bad_input(f"files: the content of file {number} is not base64") from None
+    return contents
+
+
+def encoded(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Encode contents of files as base64."""
+    return {path: base64.b64encode(content).decode("ascii") for path, content in files.items()}

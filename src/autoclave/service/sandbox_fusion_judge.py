@@ -1,8 +1,8 @@
 """`SandboxFusionJudge`: a judge whose programs run on SandboxFusion servers, one request per test.
 
-Only programs and inputs are sent; outputs are compared here, by the problem's own checker. Such a server does not say
-how it isolates, which counts as `open`, nor why a program was killed; and nothing there repeats a run that was close to
-its time limit. An answer that is no account of a run is asked for again, then there is no verdict.
+Only programs and inputs are sent; the problem's checker compares outputs here. Such a server does not report its
+isolation, which counts as `open`, nor why a program was killed, and does not repeat a run close to its time limit. A
+response that is not the result of a run is retried; after that there is no verdict.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from autoclave.judge.checkers import Rule, checker_of
 from autoclave.judge.evaluation import chosen_tests
 from autoclave.judge.limits import time_limit_of
 from autoclave.judge.profiles import PROFILES
-from autoclave.service.client import context_of, token_of
+from autoclave.service.client import context_of, require_language, token_of
 from autoclave.service.loop_thread import LoopThread
 from autoclave.service.server_link import pause_s
 
@@ -48,9 +48,9 @@ _SLACK_S = 10.0
 _LANGUAGES = ("python", "cpp")
 _ANSWER_BYTES = 128 << 20
 _FLOOD: Mapping[str, Any] = {"status": "Failed", "flood": True}
-"""In place of an answer that is longer than that; only what the program printed can make it so."""
+"""Replaces a longer response: only output of the program can make it so long."""
 _REFUSED = 96
-"""Exit code of a Python program that cannot be compiled. One that exits so by itself fails under another name."""
+"""Exit code of a Python program that cannot be compiled. A program that exits with it counts as one."""
 _WRAPPED = """{preamble}
 import sys as _sys
 _sys.set_int_max_str_digits({digits})
@@ -64,12 +64,12 @@ exec(_code)
 """
 
 
-class _NoAccount(Exception):
-    """The answer says nothing about the program. `may_pass`: another try may go better."""
+class _InvalidResponse(Exception):
+    """The response is not the result of a run. `is_retryable`: another try may succeed."""
 
-    def __init__(self, message: str, *, may_pass: bool = True) -> None:
+    def __init__(self, message: str, *, is_retryable: bool = True) -> None:
         super().__init__(message)
-        self.may_pass = may_pass
+        self.is_retryable = is_retryable
 
 
 class SandboxFusionJudge(Closing):
@@ -78,18 +78,20 @@ class SandboxFusionJudge(Closing):
     def __init__(
         self, config: RemoteJudgeConfig, judge_config: JudgeConfig | None = None, *, minimum_level: Level = "sealed"
     ) -> None:
-        """Find the servers. `judge_config` has the range of time limits, which such servers take from us.
+        """Find the servers. `judge_config` has the range of time limits, which requests carry.
 
         Raises:
-            ConfigError: there is no server, or no token where settings say that it is.
-            IsolationError: more isolation is asked for than such servers promise.
-            HostError: none answers.
+            ConfigError: no server is configured, or the configured token is missing.
+            IsolationError: the minimum level is above `open`, the level of such servers.
+            HostError: no server responds.
         """
         if not config.urls:
-            raise ConfigError("judge.remote.urls: name the servers, such as judge.remote.urls=[http://host:8080]")
+            raise ConfigError(
+                "judge.remote.urls: is empty. Fix: name the servers, such as judge.remote.urls=[http://host:8080]"
+            )
         if minimum_level != "open":
             raise IsolationError(
-                f'sandbox.minimum_level = "{minimum_level}": a SandboxFusion server does not say how it isolates. '
+                f'sandbox.minimum_level = "{minimum_level}": a SandboxFusion server does not report its isolation. '
                 "Fix: sandbox.minimum_level=open, if you trust it with these programs"
             )
         token = token_of(config)
@@ -101,7 +103,7 @@ class SandboxFusionJudge(Closing):
             limits=httpx.Limits(max_connections=config.requests_at_a_time),
         )
         self._urls = itertools.cycle([url.rstrip("/") for url in config.urls])
-        self._turns = asyncio.Semaphore(config.requests_at_a_time)
+        self._slots = asyncio.Semaphore(config.requests_at_a_time)
         self._lock = threading.Lock()
         self._num_judged = self._num_pending = 0
         self._thread = LoopThread("sandbox-fusion", "the judge is closed")
@@ -126,15 +128,11 @@ class SandboxFusionJudge(Closing):
         if problem.profile not in ("plain", "lcb"):
             raise refuse(f"profile = {problem.profile!r}", "must be plain or lcb")
         if not isinstance(checker_of(problem), Rule):
-            raise refuse("checker", "code of the problem's own needs a sealed judge")
+            raise refuse("checker", "a checker in code needs a sealed judge")
 
     def submit(self, job: JudgeJob) -> Future[Verdict]:
         self.check(job.problem)
-        if job.program.language != job.problem.language:
-            raise InputError(
-                f"problem {job.problem.id!r}: program.language = {job.program.language!r}: "
-                f"must be {job.problem.language!r}, as the problem says"
-            )
+        require_language(job)
         tests = job.problem.tests
         assert isinstance(tests, StdinTests)
         indices = chosen_tests(job, [len(case.input) for case in tests.cases])
@@ -146,16 +144,16 @@ class SandboxFusionJudge(Closing):
 
     def state(self) -> str:
         with self._lock:
-            return f"{self._num_pending} programs wait or are judged, {self._num_judged} were judged"
+            return f"{self._num_pending} programs pending, {self._num_judged} judged"
 
     def trace(self, job: JudgeJob, index: int) -> Future[Trace]:
-        raise InputError(f"problem {job.problem.id!r}: SandboxFusion servers make no traces")
+        raise InputError(f"problem {job.problem.id!r}: SandboxFusion servers do not make traces")
 
     def close(self) -> None:
         self._thread.close(self._client.aclose)
 
     async def _judged(self, job: JudgeJob, indices: tuple[int, ...], deadline: float) -> Verdict:
-        async with self._turns:
+        async with self._slots:
             return await self._judge(job, indices, deadline)
 
     def _note_end(self, future: Future[Verdict]) -> None:
@@ -174,12 +172,14 @@ class SandboxFusionJudge(Closing):
             if reply.status_code == 200:
                 return
             reasons.append(f"{url} (status {reply.status_code})")
-        raise HostError(f"no SandboxFusion server answers: {', '.join(reasons)}. Fix: start one, or correct the urls")
+        raise HostError(
+            f"no SandboxFusion server responds: {', '.join(reasons)}. Fix: start one, or correct judge.remote.urls"
+        )
 
     # --- One program -----------------------------------------------------------------------------------------------
 
     async def _judge(self, job: JudgeJob, indices: tuple[int, ...], deadline: float) -> Verdict:
-        """The verdict; one with a fault if a server gives no account of a run."""
+        """Return the verdict; one with a fault if no server returns the result of a run."""
         problem = job.problem
         tests: list[TestResult] = []
         first: tuple[int | None, Status, str] | None = None
@@ -212,8 +212,8 @@ class SandboxFusionJudge(Closing):
         tests = job.problem.tests
         assert isinstance(tests, StdinTests)
         case, limit_s = tests.cases[index], time_limit_of(job.problem, self._judge_config)
-        answer = await self._asked(_request(job, case.input, limit_s), limit_s, deadline)
-        status, message = _ended(job, answer)
+        answer = await self._run_remote(_request(job, case.input, limit_s), limit_s, deadline)
+        status, message = _failure_of(job, answer)
         run: Mapping[str, Any] = answer.get("run_result") or {}
         if status is None:
             rule = checker_of(job.problem)
@@ -225,12 +225,8 @@ class SandboxFusionJudge(Closing):
         seconds = float(wall_s) if isinstance(wall_s, int | float) else 0.0
         return status, message, TestResult(index, status, seconds, seconds, 0.0)
 
-    async def _asked(self, body: Mapping[str, Any], limit_s: float, deadline: float) -> Mapping[str, Any]:
-        """The account of one run.
-
-        Raises:
-            JudgeFault: no server gives one.
-        """
+    async def _run_remote(self, body: Mapping[str, Any], limit_s: float, deadline: float) -> Mapping[str, Any]:
+        """Return the result of one run. Raises `JudgeFault` if no server returns it."""
         reason = ""
         for attempt in range(self._config.retries + 1):
             url = next(self._urls)
@@ -238,16 +234,16 @@ class SandboxFusionJudge(Closing):
             if left_s <= 0:
                 break
             try:
-                return await self._account(url, body, min(self._config.timeout_s + 2 * limit_s + _SLACK_S, left_s))
-            except _NoAccount as error:
+                return await self._post(url, body, min(self._config.timeout_s + 2 * limit_s + _SLACK_S, left_s))
+            except _InvalidResponse as error:
                 reason = f"{url}: {error}"
-                if not error.may_pass:
+                if not error.is_retryable:
                     break
             if attempt < self._config.retries:
                 await asyncio.sleep(min(pause_s(attempt), left_s))
         raise JudgeFault(reason or f"no verdict within {self._config.deadline_s:g} s")
 
-    async def _account(self, url: str, body: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any]:
+    async def _post(self, url: str, body: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any]:
         headers = {"Content-Type": "application/json"}
         content = bytearray()
         try:
@@ -259,17 +255,17 @@ class SandboxFusionJudge(Closing):
                     if len(content) > _ANSWER_BYTES:
                         return _FLOOD
         except httpx.HTTPError as error:
-            raise _NoAccount(type(error).__name__) from None
+            raise _InvalidResponse(type(error).__name__) from None
         if reply.status_code != 200:
-            may_pass = reply.status_code == 429 or reply.status_code >= 500
+            is_retryable = reply.status_code == 429 or reply.status_code >= 500
             text = content[:300].decode("utf-8", "replace")
-            raise _NoAccount(f"status {reply.status_code}: {text}", may_pass=may_pass)
+            raise _InvalidResponse(f"status {reply.status_code}: {text}", is_retryable=is_retryable)
         try:
             answer = json.loads(content)
         except ValueError:
-            raise _NoAccount("its answer is no JSON") from None
+            raise _InvalidResponse("its response is not JSON") from None
         if not isinstance(answer, dict) or answer.get("status") not in ("Success", "Failed"):
-            raise _NoAccount("its sandbox failed")
+            raise _InvalidResponse("its sandbox failed")
         return answer
 
 
@@ -295,13 +291,13 @@ def _request(job: JudgeJob, stdin: str, limit_s: float) -> dict[str, Any]:
     }
 
 
-def _ended(job: JudgeJob, answer: Mapping[str, Any]) -> tuple[Status | None, str]:
-    """How a run failed; None if it came to its end."""
+def _failure_of(job: JudgeJob, answer: Mapping[str, Any]) -> tuple[Status | None, str]:
+    """Return how a run failed; None if it exited with 0."""
     if answer is _FLOOD:
         return Status.OUTPUT_LIMIT, "it printed too much"
     compiled, run = answer.get("compile_result"), answer.get("run_result")
     if isinstance(compiled, dict) and (compiled.get("status") != "Finished" or compiled.get("return_code") != 0):
-        return Status.COMPILE_ERROR, "the compiler refuses it"
+        return Status.COMPILE_ERROR, "compile error"
     if not isinstance(run, dict):
         return Status.RUNTIME_ERROR, "it did not run"
     if run.get("status") == "TimeLimitExceeded":

@@ -1,4 +1,4 @@
-"""The application: routes, one form of errors, limits of bodies. What it works with is handed in."""
+"""The FastAPI application: routes, error responses, limits of bodies. Its parts are arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -16,16 +15,16 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from autoclave.core.json import rule_of
-from autoclave.service.access import require_proof
+from autoclave import __version__
+from autoclave.service.access import authenticate
 from autoclave.service.bodies import App, BoundedBodies, Message, Receive, Send
 from autoclave.service.compatible import routers_of
 from autoclave.service.early_refusals import EarlyRefusals
 from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
-from autoclave.service.refusals import Refused, described_errors, store_away
+from autoclave.service.refusals import Refused, described_errors, store_unavailable, validation_message
 from autoclave.service.routes import jobs, monitoring, problems, runs
-from autoclave.service.store import Batch, StoreAway
+from autoclave.service.store import Batch, StoreUnavailable
 from autoclave.service.wire import ErrorAnswer
 
 _log = logging.getLogger(__name__)
@@ -35,17 +34,17 @@ _KINDS = {400: "input", 404: "not_found", 405: "input"}
 
 
 def create_app(parts: Parts) -> FastAPI:
-    """The application. It starts and ends the node; the judge and the store are the caller's to close."""
+    """Return the application. It starts and stops the node; the caller closes the judge and the store."""
 
     @contextlib.asynccontextmanager
     async def running(app: FastAPI) -> AsyncGenerator[None]:
         leases: Leases = app.state.leases
-        # The default has as many threads as cores: a few free-form runs would keep all others waiting.
+        # The default has as many threads as cores, and a few runs would block all other requests.
         threads = _THREADS + (parts.config.admission.concurrent_runs or parts.dispatcher.slots)
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(threads, "serve"))
 
-        def expect(batches: Sequence[Batch]) -> None:  # their clients were at a node that is gone
+        def expect(batches: Sequence[Batch]) -> None:  # their clients were connected to a dead node
             for batch in batches:
                 loop.call_soon_threadsafe(leases.expect, batch)
 
@@ -56,11 +55,11 @@ def create_app(parts: Parts) -> FastAPI:
 
     app = FastAPI(
         title="Autoclave judge",
-        version=version("autoclave"),
-        description="Programs and the tests of stored problems in, verdicts out.",
+        version=__version__,
+        description="Judges programs on the tests of stored problems.",
         lifespan=running,
         responses=described_errors(ErrorAnswer),
-        docs_url=None,  # their pages load scripts from elsewhere
+        docs_url=None,  # these pages load scripts from other hosts
         redoc_url=None,
         openapi_url="/v1/openapi.json",
         separate_input_output_schemas=False,
@@ -71,23 +70,23 @@ def create_app(parts: Parts) -> FastAPI:
         app.include_router(module.router)
     for router in routers_of(parts.config.compatible.protocols):
         app.include_router(router)
-    app.add_exception_handler(HTTPException, _refuse)
-    app.add_exception_handler(RequestValidationError, _complain)
-    app.add_exception_handler(StoreAway, _put_off)
-    app.add_exception_handler(Exception, _apologise)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(StoreUnavailable, _store_error)
+    app.add_exception_handler(Exception, _internal_error)
     app.add_middleware(EarlyRefusals, parts=parts)
-    app.add_middleware(_Counted, parts=parts)
+    app.add_middleware(_CountedResponses, parts=parts)
     admission = parts.config.admission
     app.add_middleware(
         BoundedBodies,
         limit_mb=lambda path: admission.upload_limit_mb if path == _UPLOADS else admission.request_limit_mb,
-        require=require_proof,
+        require=authenticate,
     )
     return app
 
 
-class _Counted:
-    """An ASGI application around another one, whose answers are counted."""
+class _CountedResponses:
+    """ASGI middleware that counts responses."""
 
     def __init__(self, app: App, parts: Parts) -> None:
         self._app = app
@@ -96,7 +95,7 @@ class _Counted:
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         async def counting(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._parts.metrics.note_answer(scope["method"], message["status"])
+                self._parts.metrics.note_response(scope["method"], message["status"])
             await send(message)
 
         await self._app(scope, receive, counting if scope["type"] == "http" else send)
@@ -105,32 +104,27 @@ class _Counted:
 # --- Errors (FastAPI would run handlers that are not async in another thread) ----------------------------------------
 
 
-def _answer(status: int, kind: str, message: str, headers: Any = None) -> Response:
+def _error_response(status: int, kind: str, message: str, headers: Any = None) -> Response:
     content = json.dumps({"error": {"kind": kind, "message": message}})
     return Response(content, status, headers, media_type=JSONResponse.media_type)
 
 
-async def _refuse(_: Request, error: Exception) -> Response:
+async def _http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     kind = error.kind if isinstance(error, Refused) else _KINDS.get(error.status_code, "input")
-    return _answer(error.status_code, kind, str(error.detail), error.headers)
+    return _error_response(error.status_code, kind, str(error.detail), error.headers)
 
 
-async def _complain(_: Request, error: Exception) -> Response:
-    """The first thing that is wrong with a request: where, and the rule; never what was given."""
+async def _validation_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body") or "body"
-    if first["type"] == "json_invalid":
-        return _answer(422, "input", "the body is not valid JSON")
-    return _answer(422, "input", f"{where[:200]}: {rule_of(first['msg'])[:300]}")
+    return _error_response(422, "input", validation_message(error))
 
 
-async def _put_off(request: Request, error: Exception) -> Response:
-    """The database does not answer. Nothing says where it is."""
-    return await _refuse(request, store_away())
+async def _store_error(request: Request, error: Exception) -> Response:
+    """Report that the database does not respond, without its address."""
+    return await _http_error(request, store_unavailable())
 
 
-async def _apologise(_: Request, error: Exception) -> Response:
-    """Starlette raises it again afterwards, which puts it into the log."""
-    return _answer(500, "internal", "the server failed; its log says more")
+async def _internal_error(_: Request, error: Exception) -> Response:
+    """Report a bug; Starlette raises it again, which logs it."""
+    return _error_response(500, "internal", "the server failed; its log has the error")

@@ -1,4 +1,4 @@
-"""One server as a client sees it: its calls, what it knows, and how it has been doing. Nothing here decides."""
+"""Client of one server: its calls, its known problems and its recent failures. Decisions are in `balancer.py`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import random
 import ssl
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ _WORTH_PACKING = 4096
 
 
 class Unavailable(Exception):
-    """The server does not answer, breaks off, or fails. Another try may succeed, after `wait_s` if it says so."""
+    """The server does not respond, disconnects, or fails. Another try may succeed, after `wait_s` if it is set."""
 
     def __init__(self, reason: str, wait_s: float | None = None, *, is_busy: bool = False) -> None:
         super().__init__(reason)
@@ -34,16 +34,16 @@ class Unavailable(Exception):
         self.is_busy = is_busy
 
 
-class Distrusted(Unavailable):
-    """The server cannot prove that it is the one asked for."""
+class CertificateError(Unavailable):
+    """The certificate of the server is not trusted, or is for another name."""
 
 
 class UnknownProblem(Exception):
-    """The server does not have a problem that it had."""
+    """The server does not have a problem any more."""
 
 
 class Rejected(Exception):
-    """The server will not do this, however often it is asked."""
+    """The server refuses the request; another try would not help."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -52,19 +52,19 @@ class Rejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A problem under its digest; many jobs share one."""
+    """A problem with its digest, shared by many jobs."""
 
     digest: str
     problem: Problem
 
     @property
-    def way(self) -> tuple[str, str]:
-        """What a server has to agree to once."""
+    def key(self) -> tuple[str, str]:
+        """Digest and language, which a server checks once."""
         return self.digest, self.problem.language
 
 
 class ServerLink:
-    """For the tasks of one event loop."""
+    """Client of one server, for the tasks of one event loop."""
 
     def __init__(
         self,
@@ -76,15 +76,15 @@ class ServerLink:
     ) -> None:
         self._minimum_level = minimum_level
         self.url = url.rstrip("/")
-        self.about: ServerAnswer | None = None
+        self.info: ServerAnswer | None = None
         self.num_in_flight = 0
-        self.num_of_others = 0
-        """Programs that were not ours when it was looked at last."""
+        self.num_foreign = 0
+        """Programs of other clients at the last refresh."""
         self.failures = 0
         self.faults_in_a_row = 0
         self.available_at = 0.0
-        self.is_barred = False
-        self.is_looked_at = False
+        self.is_excluded = False
+        self.is_refreshing = False
         self.known: set[tuple[str, str]] = set()
         self._http = httpx.AsyncClient(
             base_url=self.url,
@@ -92,50 +92,51 @@ class ServerLink:
             timeout=httpx.Timeout(config.timeout_s, connect=min(_CONNECT_S, config.timeout_s), pool=None),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=32),
             verify=context,
-            trust_env=False,  # the address is what settings say
+            trust_env=False,  # no proxies and credentials from the environment
         )
 
-    # --- How it has been doing -------------------------------------------------------------------------------------
+    # --- State ----------------------------------------------------------------------------------------------------
 
     @property
     def window(self) -> int:
-        """Programs of ours that it may have at a time, so that it is never idle; fewer while others keep it busy, and
-        one while its answers are faults.
+        """Number of our programs that it may have at a time: enough that it is never idle, fewer while others use it,
+        one while its judge fails.
         """
         if self.faults_in_a_row >= FAULTS_OF_A_BROKEN_SERVER:
             return 1
-        slots = self.about.all_slots if self.about else 1
-        return max(max(16 * slots, 32) - self.num_of_others, slots)
+        slots = self.info.all_slots if self.info else 1
+        return max(max(16 * slots, 32) - self.num_foreign, slots)
 
     @property
     def num_free(self) -> int:
-        """Programs that it can be given now: none while it does not answer."""
-        return 0 if self.is_barred or self.failures else max(self.window - self.num_in_flight, 0)
+        """Number of programs that can be sent now: 0 while it does not respond."""
+        return 0 if self.is_excluded or self.failures else max(self.window - self.num_in_flight, 0)
 
     @property
     def batch_limit(self) -> int:
-        """Most programs in one request."""
-        return self.about.batch_limit if self.about else 2**31
+        """Largest number of programs in one request."""
+        return self.info.batch_limit if self.info else 2**31
 
     def note_success(self) -> None:
-        """It answered."""
+        """Record a response."""
         if self.failures:
             self.failures, self.available_at = 0, 0.0
 
     def note_verdict(self) -> None:
-        """Its judge works."""
+        """Record a verdict without a fault."""
         self.faults_in_a_row = 0
 
     def note_fault(self, now: float) -> None:
-        """Its judge failed. One whose sandbox is broken answers fast, and would get all the work."""
+        """Record a fault. A server with a broken sandbox responds fast, and would otherwise get all programs."""
         self.faults_in_a_row += 1
         if self.faults_in_a_row >= FAULTS_OF_A_BROKEN_SERVER:
             self.available_at = now + pause_s(self.faults_in_a_row - FAULTS_OF_A_BROKEN_SERVER)
 
     def note_failure(self, now: float, wait_s: float | None = None) -> bool:
-        """It did not. The longer that goes on, the longer it is left alone; clients do not come back all at once.
+        """Record a failure, and pause with exponential backoff and jitter.
 
-        False if it is being left alone already: requests that fail together are one failure.
+        Returns:
+            False during a pause: requests that fail together are one failure.
         """
         if self.failures and now < self.available_at:
             return False
@@ -143,65 +144,68 @@ class ServerLink:
         self.available_at = now + (pause_s(self.failures - 1) if wait_s is None else wait_s * random.uniform(1.0, 1.25))
         return True
 
-    def pause(self, now: float, wait_s: float) -> None:
-        """It has no room, and said for how long."""
-        self.available_at = now + wait_s * random.uniform(1.0, 1.25)
+    def note_unavailable(self, now: float, error: Unavailable) -> bool:
+        """Record a failure, as `note_failure`, or pause for the time that a full server requested."""
+        if not error.is_busy:
+            return self.note_failure(now, error.wait_s)
+        self.available_at = now + (error.wait_s or 1.0) * random.uniform(1.0, 1.25)
+        return False
 
     # --- Calls -----------------------------------------------------------------------------------------------------
 
-    async def look(self) -> ServerAnswer:
-        """What the server is, and how much it has to do.
+    async def refresh(self) -> ServerAnswer:
+        """Fetch properties and load of the server.
 
         Raises:
-            Unavailable: it does not say.
-            ConfigError: it does not take the token, its certificate is not trusted, or it is no such server.
-            IsolationError: programs are less isolated there than is accepted here.
+            Unavailable: it does not respond.
+            ConfigError: it does not accept the token, its certificate is not trusted, or it is another kind of server.
+            IsolationError: its isolation level is below the minimum.
         """
         try:
-            self.about = ServerAnswer.model_validate(await self._call("GET", "/v1/server"))
-        except Distrusted as error:
+            self.info = ServerAnswer.model_validate(await self._call("GET", "/v1/server"))
+        except CertificateError as error:
             raise ConfigError(
                 f"judge server {self.url}: its certificate is not trusted ({error}). Fix: set "
-                "judge.remote.certificate_file to the certificate of whoever signed it, or give the name that it is for"
+                "judge.remote.certificate_file to the certificate of its issuer, or use the name in the certificate"
             ) from None
         except Rejected as error:
             if error.kind in ("unauthorized", "forbidden"):
                 fix = "set judge.remote.token_variable or token_file, with a token of `autoclave serve token create`"
                 raise ConfigError(f"judge server {self.url}: {error}. Fix: {fix}") from None
-            raise ConfigError(f"judge.remote.urls: {self.url} is no server of autoclave serve ({error})") from None
+            raise ConfigError(f"judge.remote.urls: {self.url} is not a server of autoclave serve ({error})") from None
         except ValueError:
-            raise ConfigError(f"judge.remote.urls: {self.url} is no server of autoclave serve") from None
-        self.num_of_others = max(self.about.waiting + self.about.running - self.num_in_flight, 0)
-        level = self.about.level
+            raise ConfigError(f"judge.remote.urls: {self.url} is not a server of autoclave serve") from None
+        self.num_foreign = max(self.info.waiting + self.info.running - self.num_in_flight, 0)
+        level = self.info.level
         if level not in LEVELS or LEVELS.index(level) < LEVELS.index(self._minimum_level):
             raise IsolationError(
                 f'judge server {self.url}: its level is "{level}"; sandbox.minimum_level = "{self._minimum_level}". '
-                f"Fix: start it where sealed cells can be made, or accept less: sandbox.minimum_level={level}"
+                f"Fix: start it on a host that offers sealed cells, or accept less: sandbox.minimum_level={level}"
             )
-        return self.about
+        return self.info
 
     async def ensure(self, needs: Sequence[Need]) -> None:
-        """Have the server know problems; those that it does not have are uploaded.
+        """Upload the problems that the server does not have.
 
         Raises:
-            InputError: one cannot be judged there.
-            HostError: the server's machine lacks what one needs.
-            Unavailable: it does not answer.
-            Rejected: it refuses them.
+            InputError: a problem cannot be judged there.
+            HostError: something that a problem needs is missing on the server's machine.
+            Unavailable: it does not respond.
+            Rejected: it refuses the upload.
         """
-        new = list({need.way: need for need in needs if need.way not in self.known}.values())
+        new = list({need.key: need for need in needs if need.key not in self.known}.values())
         if not new:
             return
-        answer = await self._looked_up(new)
+        answer = await self._lookup(new)
         if answer.unknown:
             unknown = set(answer.unknown)
             await self._upload(list({need.digest: need for need in new if need.digest in unknown}.values()))
-            answer = await self._looked_up(new)  # those of another language than the one that was uploaded
+            answer = await self._lookup(new)  # problems needed in another language than the uploaded one
         for refused in answer.refused:
             raise HostError(f"{self.url}: {refused.message}") if refused.kind == "host" else InputError(refused.message)
-        self.known.update(need.way for need in new)
+        self.known.update(need.key for need in new)
 
-    async def _looked_up(self, needs: Sequence[Need]) -> LookupAnswer:
+    async def _lookup(self, needs: Sequence[Need]) -> LookupAnswer:
         body = {"problems": [{"digest": need.digest, "language": need.problem.language} for need in needs]}
         return LookupAnswer.model_validate(await self._call("POST", "/v1/problems/lookup", body))
 
@@ -220,32 +224,27 @@ class ServerLink:
                 raise InputError(str(error)) from None
             raise
 
-    async def judge(self, body: Mapping[str, Any], key: str) -> AsyncGenerator[dict[str, Any]]:
-        """Submit a batch, and what happens to it.
+    def judge(self, body: Mapping[str, Any], key: str) -> AsyncGenerator[dict[str, Any]]:
+        """Submit a batch and yield its events.
 
         Raises:
-            Unavailable: the server does not answer, or the stream ended early.
-            UnknownProblem: it does not have one of the problems any more.
+            Unavailable: the server does not respond, or the stream ended early.
+            UnknownProblem: it does not have a problem any more.
             Rejected: it refuses the batch.
         """
-        async with aclosing(self._events("POST", "/v1/batches", body, {"Idempotency-Key": key})) as events:
-            async for event in events:
-                yield event
+        return self._events("POST", "/v1/batches", body, {"Idempotency-Key": key})
 
-    async def watch(self, batch: str, after: int) -> AsyncGenerator[dict[str, Any]]:
-        """What happens to a batch behind `after`. Raises as `judge` does."""
-        path = f"/v1/batches/{batch}/stream?after={after}"
-        async with aclosing(self._events("GET", path, None, {})) as events:
-            async for event in events:
-                yield event
+    def watch(self, batch: str, after: int) -> AsyncGenerator[dict[str, Any]]:
+        """Yield the events of a batch after sequence number `after`. Raises as `judge` does."""
+        return self._events("GET", f"/v1/batches/{batch}/stream?after={after}", None, {})
 
     async def trace(self, body: Mapping[str, Any]) -> Any:
-        """The trace as JSON. Raises as `judge` does."""
+        """Return a trace as JSON. Raises as `judge` does."""
         return (await self._call("POST", "/v1/traces", body))["trace"]
 
     async def cancel(self, path: str) -> None:
-        """Cancel a job or a batch, if that can be done."""
-        with suppress(Unavailable, Rejected, UnknownProblem):  # it ends by itself
+        """Cancel a job or a batch; errors are ignored."""
+        with suppress(Unavailable, Rejected, UnknownProblem):  # then it expires
             await self._call("DELETE", path)
 
     async def close(self) -> None:
@@ -277,7 +276,7 @@ class ServerLink:
                     yield event
         except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
             raise _unavailable(error) from error
-        raise Unavailable("the stream broke off")
+        raise Unavailable("the stream ended early")
 
     async def _require_success(self, reply: httpx.Response) -> None:
         if reply.status_code < 300:
@@ -288,7 +287,7 @@ class ServerLink:
             kind, message = str(error["kind"]), str(error["message"])
         except (ValueError, KeyError, TypeError):
             kind, message = "http", f"status {reply.status_code}"
-            if reply.status_code == 404 and self.about:  # a proxy whose server is away for a while
+            if reply.status_code == 404 and self.info:  # a proxy whose server is unavailable
                 raise Unavailable(message) from None
         if (reply.status_code >= 500 and kind != "host") or reply.status_code in _BUSY or reply.status_code == 408:
             wait_s = _retry_after(reply)
@@ -300,12 +299,12 @@ class ServerLink:
 
 
 def pause_s(attempt: int) -> float:
-    """How long to wait after so many failures, and one more."""
+    """Return the pause in seconds after failure number `attempt`, from 0."""
     return min(FIRST_WAIT_S * 2 ** min(attempt, 10), LONGEST_WAIT_S) * random.uniform(0.75, 1.25)
 
 
 def _content(body: Any, form: str) -> dict[str, Any]:
-    """The arguments of a request; ASCII, because programs may hold text that has no UTF-8."""
+    """Return the arguments of a request; JSON in ASCII, because programs may hold lone surrogates."""
     if body is None:
         return {"headers": {}}
     data = body if isinstance(body, bytes) else json.dumps(body, separators=(",", ":")).encode("ascii")
@@ -325,7 +324,7 @@ def _unavailable(error: BaseException) -> Unavailable:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return Distrusted(cause.verify_message)
+            return CertificateError(cause.verify_message)
         cause = cause.__cause__ or cause.__context__
     return Unavailable(_reason(error))
 

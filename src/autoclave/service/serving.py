@@ -1,9 +1,10 @@
-"""An application on a port, until a signal ends it: first by draining, then by closing."""
+"""Serve an application on a port until a signal drains and then closes it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import threading
 import time
@@ -20,8 +21,8 @@ _CLOSING_S = 5
 
 
 class DrainingServer(uvicorn.Server):
-    """Ends in two steps. A signal stops new work, while clients can still get what is being judged; when that is done,
-    or after `drain_s`, streams end and connections are closed. A second signal ends it at once.
+    """Shuts down in two steps: a signal stops new jobs, while clients still get the verdicts of running ones; then, or
+    after `drain_s`, streams end and connections are closed. A second signal ends the server at once.
     """
 
     def __init__(self, app: FastAPI, parts: Parts) -> None:
@@ -51,14 +52,14 @@ class DrainingServer(uvicorn.Server):
         self.drain()
 
     def drain(self) -> None:
-        """Begin to end, and return at once."""
+        """Start to shut down, and return at once."""
         self._drain = threading.Thread(target=self._end, name="drain", daemon=True)
         self._drain.start()
 
     def _end(self) -> None:
         until = time.monotonic() + self._parts.config.drain_s
         self._parts.dispatcher.drain(self._parts.config.drain_s)
-        while self._parts.turns.num_inside and time.monotonic() < until:  # free-form runs and traces
+        while self._parts.run_queue.num_admitted and time.monotonic() < until:  # runs and traces
             time.sleep(0.05)
         self._parts.is_stopping.set()
         self._parts.notices.wake_all()
@@ -66,28 +67,24 @@ class DrainingServer(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens, before anything that takes long is started.
+    """Return a listening socket, before slower parts start.
 
     Raises:
-        HostError: the address is not of this machine, or the port is taken.
+        HostError: the address does not belong to this machine, or the port is taken.
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, socket.SOCK_STREAM)
+        return socket.create_server(address, family=family, backlog=1024, dualstack_ipv6=family == socket.AF_INET6)
+    except socket.gaierror as error:
+        raise HostError(f"host = {host}: {error.strerror}. Fix: use an address of this machine") from None
     except OSError as error:
-        raise HostError(f"host = {host}: {error.strerror}. Fix: give an address of this machine") from None
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(1024)
-    except OSError as error:
-        listening.close()
-        raise HostError(f"{host}:{port}: cannot listen there ({error.strerror}). Fix: give another port") from None
-    return listening
+        raise HostError(
+            f"{host}:{port}: cannot listen ({os.strerror(error.errno or 0)}). Fix: use another port"
+        ) from None
 
 
 def serve(app: FastAPI, parts: Parts, listening: socket.socket) -> None:
-    """Serve until a signal ends it."""
-    # This loop leaves more of the cores to the judge than that of the standard library.
+    """Serve until a signal ends the server."""
+    # uvloop leaves more CPU time to the judge than the loop of the standard library.
     with contextlib.closing(listening), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(DrainingServer(app, parts).serve([listening]))

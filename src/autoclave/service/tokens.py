@@ -1,7 +1,7 @@
-"""Bearer tokens: made here, shown once, kept as a hash.
+"""Bearer tokens: created here, printed once, stored as a hash.
 
-A token is `autoclave_<name of 8 letters>_<secret of 256 random bits>`; its name finds the record, the hash of all of it
-proves it. No process, no file, no clock.
+A token is `autoclave_<id of 8 hex digits>_<secret of 256 random bits>`; the id finds the record, and the hash of the
+whole token is compared. No process, no file, no clock.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from autoclave.core import InputError
 _FORM = re.compile(r"autoclave_([0-9a-f]{8})_[A-Za-z0-9_-]{43}")
 _DURATION = re.compile(r"([1-9][0-9]{0,5})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_NOBODY = hashlib.sha256(b"nobody").hexdigest()
+_UNKNOWN = hashlib.sha256(b"unknown").hexdigest()
 
 
 class Scope(StrEnum):
-    """What a token allows."""
+    """Permission of a token."""
 
     JUDGE = "judge"
-    """Judge programs on problems that are there, run programs, see one's own jobs."""
+    """Judge programs on stored problems, run programs, read one's own jobs."""
     PROBLEMS_WRITE = "problems:write"
     """Upload and delete problems."""
     ANSWERS_READ = "answers:read"
@@ -36,7 +36,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """What the store keeps of a token. Times are seconds since 1970; `expires` of None is never."""
+    """Stored part of a token. Times are seconds since 1970; `expires` of None is never."""
 
     id: str
     label: str
@@ -47,24 +47,24 @@ class TokenRecord:
     is_revoked: bool = False
 
     def is_valid(self, now: float) -> bool:
-        """Neither revoked nor expired."""
+        """Return whether the token is neither revoked nor expired."""
         return not self.is_revoked and (self.expires is None or now < self.expires)
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who asks: the name that jobs, limits and the audit know, and what it may do."""
+    """A client: the id in jobs, limits and the audit log, and its scopes."""
 
     id: str
     scopes: frozenset[Scope]
 
 
 LOCAL_CLIENT = Client("local", frozenset(Scope))
-"""Everybody, at a server that asks for no tokens."""
+"""Every client of a server without tokens."""
 
 
 def create_token(label: str, scopes: frozenset[Scope], now: float, lifetime_s: float | None) -> tuple[str, TokenRecord]:
-    """A new token, which nobody can read again, and what to keep of it."""
+    """Return a new token, which cannot be read again, and its record."""
     identity = secrets.token_hex(4)
     text = f"autoclave_{identity}_{secrets.token_urlsafe(32)}"
     expires = None if lifetime_s is None else now + lifetime_s
@@ -72,27 +72,27 @@ def create_token(label: str, scopes: frozenset[Scope], now: float, lifetime_s: f
 
 
 def hash_of(text: str) -> str:
-    """sha256 (hex) of a token. Its 256 random bits need no salt and no slow hash."""
+    """Return the sha256 (hex) of a token. Its 256 random bits need no salt and no slow hash."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def identity_of(text: str) -> str | None:
-    """The name in a token; None if it has not the form of one."""
+    """Return the id in a token; None if the string does not have the form of a token."""
     match = _FORM.fullmatch(text)
     return match[1] if match else None
 
 
-def is_proved(text: str, record: TokenRecord | None, now: float) -> bool:
-    """Whether `text` is the token of a valid record. Takes as long for a wrong one, and for one that is not there."""
-    is_equal = hmac.compare_digest(hash_of(text), record.hash if record else _NOBODY)
+def is_authentic(text: str, record: TokenRecord | None, now: float) -> bool:
+    """Return whether `text` is the token of a valid record, in constant time, also for an unknown id."""
+    is_equal = hmac.compare_digest(hash_of(text), record.hash if record else _UNKNOWN)
     return is_equal and record is not None and record.is_valid(now)
 
 
 def seconds_of(text: str) -> float | None:
-    """Seconds in a duration such as 30d, 12h, 90m or 45s; None for `never`.
+    """Return the seconds of a duration such as 30d, 12h, 90m or 45s; None for `never`.
 
     Raises:
-        InputError: it is none.
+        InputError: it is not a duration.
     """
     if text == "never":
         return None

@@ -1,4 +1,4 @@
-"""What goes over the wire: requests and answers, which are also what the description of the interface says.
+"""Bodies of requests and responses, from which FastAPI derives the OpenAPI description.
 
 Verdicts and traces have the form of the files of the same name; see `core`.
 """
@@ -11,7 +11,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidato
 
 from autoclave.core import Ended, Trace, Verdict
 
-Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="sha256 of what decides a verdict, in hex.")]
+Digest = Annotated[
+    str, Field(pattern="^[0-9a-f]{64}$", description="sha256, in hex, of the parts of a problem that decide verdicts.")
+]
 Identity = Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,64}$")]
 Wait = Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)]
 Keep = Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)]
@@ -22,12 +24,14 @@ EXAMPLE_DIGEST = "3b1f6a0c5f6d4f2d9f8f4f0f7a6c1e2b3b1f6a0c5f6d4f2d9f8f4f0f7a6c1e
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("must be text")
+        raise ValueError("must be a string")
     return value
 
 
-Source = Annotated[str, PlainValidator(_text), WithJsonSchema({"type": "string", "description": "Text of a program."})]
-"""Any text, half surrogate pairs too: whether it is a program is for the judge to say."""
+Source = Annotated[
+    str, PlainValidator(_text), WithJsonSchema({"type": "string", "description": "Source of a program."})
+]
+"""Any string, lone surrogates included: the judge decides whether it is a program."""
 
 
 def _well_formed(value: str) -> str:
@@ -37,17 +41,17 @@ def _well_formed(value: str) -> str:
 
 
 Label = Annotated[str, AfterValidator(_well_formed)]
-"""Text that is told again."""
+"""A string that a response repeats."""
 
 
 class Request(BaseModel):
-    """What a client sends: no other fields."""
+    """Base of request bodies; unknown fields are an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
 class Answer(BaseModel):
-    """What a client gets."""
+    """Base of response bodies."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -56,16 +60,16 @@ class Answer(BaseModel):
 
 
 class ErrorDetail(Answer):
-    """What is wrong."""
+    """An error."""
 
     kind: str
     """A word for programs: input, unauthorized, forbidden, not_found, unknown_problem, too_large, busy, draining ..."""
     message: str
-    """A sentence for people."""
+    """A sentence for users."""
 
 
 class ErrorAnswer(Answer):
-    """The one form of all errors."""
+    """Body of every error."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"error": {"kind": "not_found", "message": "no such job"}}]}
@@ -76,8 +80,8 @@ class ErrorAnswer(Answer):
 # --- Problems ------------------------------------------------------------------------------------------------------
 
 
-class ProblemAbout(Answer):
-    """A stored problem, without its answers."""
+class StoredProblem(Answer):
+    """A stored problem without its expected answers."""
 
     digest: Digest
     id: str
@@ -97,15 +101,15 @@ class ProblemAbout(Answer):
     created: float
     """Seconds since 1970."""
     statement: str | None = None
-    """Only where one problem is asked for."""
+    """Null in lists."""
 
 
 class ProblemList(Answer):
     """A page of problems."""
 
-    problems: list[ProblemAbout]
+    problems: list[StoredProblem]
     next: str | None
-    """Give it as `after` for the next page; null at the end."""
+    """Value of `after` for the next page; null at the end."""
 
 
 class UploadedProblem(Answer):
@@ -117,38 +121,38 @@ class UploadedProblem(Answer):
 
 
 class Uploaded(Answer):
-    """What became of an upload."""
+    """Result of an upload."""
 
     problems: list[UploadedProblem]
     new: int
-    """How many were not there before."""
+    """Number of problems that were not stored before."""
 
 
 class ProblemNeed(Request):
-    """A problem that is going to be used for programs in a language."""
+    """A problem, and the language of the programs for it."""
 
     digest: Digest
     language: str = "python"
 
 
 class Lookup(Request):
-    """Which problems are there, and can be judged here in that language?"""
+    """Problems to look up: whether they are stored and can be judged here."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"problems": [{"digest": EXAMPLE_DIGEST}]}]})
     problems: Annotated[list[ProblemNeed], Field(max_length=10_000)]
 
 
 class RefusedProblem(Answer):
-    """A problem that is there and cannot be judged."""
+    """A stored problem that cannot be judged."""
 
     digest: Digest
     kind: Literal["input", "host"]
-    """`host`: the server's machine lacks something."""
+    """`host`: something is missing on the server's machine."""
     message: str
 
 
 class LookupAnswer(Answer):
-    """Those that are neither unknown nor refused can be used."""
+    """Result of a lookup; problems in neither list can be used."""
 
     unknown: list[Digest]
     refused: list[RefusedProblem]
@@ -158,35 +162,35 @@ class LookupAnswer(Answer):
 
 
 class Job(Request):
-    """One program, to be judged on the tests of a stored problem."""
+    """A program to judge on the tests of a stored problem."""
 
     problem: Digest
     source: Source
     language: str = "python"
     id: Label = ""
-    """A label of your own; it comes back in the verdict."""
+    """The client's label; the verdict repeats it."""
     tests: Annotated[str, Field(pattern="^(all|longest:[1-9][0-9]{0,8})$")] = "all"
     """`all`, or `longest:N`: the N tests with the longest inputs."""
     stop_at_failure: bool = True
-    """Whether the first failing test ends the job."""
+    """End the job at the first failing test."""
     profile: str | None = None
-    """Interpreter, in place of the problem's own."""
+    """Interpreter profile; the problem's by default."""
     time_limit_s: Seconds | None = None
-    """CPU seconds per test, in place of the problem's own; not above the server's."""
+    """CPU seconds per test, at most the server's; the problem's by default."""
     memory_limit_mb: Annotated[int, Field(gt=0)] | None = None
-    """Memory, in place of the problem's own; not above the server's."""
+    """Memory in MiB, at most the server's; the problem's by default."""
 
 
 class Options(Request):
-    """What holds for all jobs of a request."""
+    """Options for all jobs of a request."""
 
     priority: Annotated[int, Field(ge=0, le=9)] = 4
     """9 goes first, 0 last."""
     deadline_s: Seconds | None = None
-    """Seconds from now after which it is too late to begin; null: never."""
+    """Seconds from now after which a job is not started any more; null: no deadline."""
     keep_s: Keep | None = None
-    """Seconds for which jobs outlive a client that was waiting for them and is gone; null: for ever. A request that
-    waits and does not say cancels its jobs at once."""
+    """Seconds that jobs stay queued after the client that waits for them disconnects; null: for ever. By default, a
+    request that waits cancels its jobs at once."""
 
 
 class JobRequest(Job, Options):
@@ -211,36 +215,36 @@ class BatchRequest(Options):
 
 
 class JobAnswer(Answer):
-    """Where a job stands."""
+    """State of a job."""
 
     job: Identity
     batch: Identity
     place: int
-    """Its place in the batch, from 0."""
+    """Index in the batch, from 0."""
     id: str
-    """The label that the client gave."""
+    """The client's label."""
     state: Literal["accepted", "running", "done", "cancelled"]
     sequence: int | None
-    """Orders what has ended; give it as `after` to go on behind it."""
+    """Position in the order in which jobs ended; value of `after` to continue from here."""
     verdict: Verdict | None
-    """Once it is done."""
+    """Null until the job is done."""
 
 
 class BatchAnswer(Answer):
-    """Where a batch stands."""
+    """State of a batch."""
 
     batch: Identity
     jobs: list[Identity]
     """In the order of the request."""
     counts: dict[str, int]
-    """How many are accepted, running, done and cancelled."""
+    """Number of jobs by state: accepted, running, done, cancelled."""
 
 
 class Cancelled(Answer):
-    """What became of a request to cancel."""
+    """Result of a cancellation."""
 
     cancelled: int
-    """How many jobs had not ended before."""
+    """Number of jobs that had not ended before."""
 
 
 # --- Runs and traces -----------------------------------------------------------------------------------------------
@@ -265,22 +269,22 @@ class RunRequest(Request):
     language: str = "python"
     stdin: str = ""
     files: Annotated[dict[str, str], Field(max_length=1000)] = {}
-    """Files that are there when it begins: content (base64) by path in its working folder. For Python programs, like
-    `fetch_files` and `wants_value`."""
+    """Files to create in the working folder: content (base64) by path. For Python programs, like `fetch_files` and
+    `wants_value`."""
     fetch_files: Annotated[list[str], Field(max_length=1000)] = []
-    """Paths of files that are wanted once it has ended."""
+    """Paths of files to return after the run."""
     wants_value: bool = False
-    """Whether to tell the value of the last statement, if that is an expression."""
+    """Return the value of the last statement, if that is an expression."""
     profile: str = "plain"
     time_limit_s: Seconds | None = None
-    """CPU seconds; not above the server's, which is also the default."""
+    """CPU seconds, at most the server's, which is the default."""
     memory_limit_mb: Annotated[int, Field(gt=0)] | None = None
-    """Memory; not above the server's, which is also the default."""
+    """Memory in MiB, at most the server's, which is the default."""
 
 
 class RunAnswer(Answer):
-    """How a run ended. Output that is not UTF-8 has U+FFFD in its place. Value and files are what the program's own
-    process says: text that nobody vouches for.
+    """Result of a run. U+FFFD replaces output that is not UTF-8. Value and files come from the program's own process
+    and are not verified.
     """
 
     ended: Ended
@@ -289,26 +293,26 @@ class RunAnswer(Answer):
     stdout: str
     stderr: str
     stdout_cut: int
-    """Bytes that are left out at the end."""
+    """Bytes cut off at the end."""
     stderr_cut: int
     cpu_s: float
     wall_s: float
     memory_mb: float
     detail: str
     level: str
-    """Isolation that it ran under."""
+    """Isolation level of the run."""
     value: str | None
-    """The last expression as Python shows it, up to 10,000 characters; null if there is none, it was not asked for, or
-    the program did not come to its end."""
+    """`repr` of the last expression, up to 10,000 characters; null if there is none, it was not requested, or the
+    program did not finish."""
     value_cut: int
-    """Characters that are left out at the end."""
+    """Characters cut off at the end."""
     files: dict[str, str]
-    """Content (base64) of the files that were asked for and found. All together have at most half of the server's limit
-    of output; what is beyond is left out."""
+    """Content (base64) of the requested files that exist. Together at most half of the server's output limit; the rest
+    is left out."""
 
 
 class TraceRequest(Request):
-    """One more run of a program on a test, for the final values of its variables."""
+    """Another run of a program on one test, to record the final values of its variables."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"problem": EXAMPLE_DIGEST, "source": "x = int(input())", "test": 0}]}
@@ -319,12 +323,12 @@ class TraceRequest(Request):
     id: Label = ""
     test: Annotated[int, Field(ge=0)] = 0
     """Index of the test."""
-    is_rehearsal: bool = False
-    """Only find out whether it can be traced."""
+    check_only: bool = False
+    """Only check that the program can be traced; the response has no trace."""
 
 
 class TraceAnswer(Answer):
-    """The trace; null for a rehearsal."""
+    """The trace; null with `check_only`."""
 
     trace: Trace | None
 
@@ -333,32 +337,32 @@ class TraceAnswer(Answer):
 
 
 class ServerAnswer(Answer):
-    """What the server is, and how much it has to do."""
+    """Properties and load of the server."""
 
     version: str
     level: str
-    """Isolation that every program runs under."""
+    """Isolation level of every program."""
     slots: int
     """Programs judged at a time."""
     all_slots: int
-    """Those of all servers that share its store."""
+    """Slots of all servers that share the store."""
     waiting: int
-    """Programs that wait; where several servers share a store, this one's share of them."""
+    """Queued programs; where several servers share a store, this one's share of them."""
     running: int
     per_s: float
-    """Verdicts per second of late."""
+    """Verdicts per second in the last 30 s."""
     is_draining: bool
     batch_limit: int
     """Most jobs in one request."""
     least_time_limit_s: float
-    """CPU seconds per test, also where a problem gives less."""
+    """Least CPU seconds per test, also where a problem gives less."""
     greatest_time_limit_s: float
     """Most CPU seconds per test."""
     memory_limit_mb: int
 
 
 class Health(Answer):
-    """Whether it is well."""
+    """Health of the server."""
 
     status: Literal["ok", "draining", "store", "failed"]
     """`store`: the database does not answer."""

@@ -1,4 +1,4 @@
-"""Protocols of other sandboxes, spoken by the same server: each request becomes a run or a job of ours."""
+"""Protocols of other sandboxes at the same server: each request becomes a run or a job."""
 
 from __future__ import annotations
 
@@ -14,8 +14,5 @@ _MODULES: dict[Protocol, Any] = {"sandbox_fusion": sandbox_fusion, "piston": pis
 
 
 def routers_of(protocols: Iterable[Protocol]) -> list[APIRouter]:
-    """The routes of these protocols."""
+    """Return the routes of these protocols."""
     return [_MODULES[name].router for name in dict.fromkeys(protocols)]
-
-
-__all__ = ["routers_of"]

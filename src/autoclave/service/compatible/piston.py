@@ -1,8 +1,8 @@
 """Piston's protocol: one request is one run.
 
-open-r1 asks so for verdicts as well: a request whose files are `grader_config`, `input.txt` and `correct_output.txt` is
-a submission to one test. It becomes a job here, so that the expected output never gets near the program, and the answer
-is what open-r1 reads: `1` on standard output for a pass.
+open-r1 uses it for verdicts too: a request with the files `grader_config`, `input.txt` and `correct_output.txt` is a
+submission with one test. It becomes a job, so that the program cannot read the expected output, and the response has
+what open-r1 reads: `1` on standard output for a pass.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from autoclave.core import Ended, Outcome, Problem, Program, Status, StdinCase, StdinTests, Verdict
-from autoclave.core.json import rule_of
 from autoclave.judge import RunOrder
-from autoclave.service.access import LeasesHere, PartsHere, needs
+from autoclave.service.access import LeasesDep, PartsDep, needs
 from autoclave.service.compatible.translation import (
     json_response,
     keep_problem,
@@ -31,8 +30,8 @@ from autoclave.service.compatible.translation import (
     verdict_of,
 )
 from autoclave.service.parts import Parts
-from autoclave.service.refusals import Refused, bad_input, described_errors
-from autoclave.service.running import run_in_turn
+from autoclave.service.refusals import Refused, bad_input, described_errors, validation_message
+from autoclave.service.requests import run_queued
 from autoclave.service.tokens import Client, Scope
 from autoclave.service.wire import Job, Source
 
@@ -43,32 +42,26 @@ _NAMES: dict[str, tuple[str, ...]] = {
 _GRADER = {"grader_config", "input.txt", "correct_output.txt"}
 
 
-def _refuse(error: Refused) -> Response:
+def _http_error(error: Refused) -> Response:
     status = 400 if error.status_code == 422 else error.status_code
     return json_response({"message": error.detail}, status, error.headers)
 
 
-def _complain(error: RequestValidationError) -> Response:
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body") or "body"
-    return json_response({"message": f"{where[:200]}: {rule_of(first['msg'])[:300]}"}, 400)
+def _validation_error(error: RequestValidationError) -> Response:
+    return json_response({"message": validation_message(error)}, 400)
 
 
 def _require_json(request: Request) -> None:
-    """Piston reads nothing else.
-
-    Raises:
-        Refused: the request says that it is something else.
-    """
+    """Raise `Refused` for other types than JSON, as Piston does."""
     if (
         request.method == "POST"
         and request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json"
     ):
-        raise Refused(415, "input", "requests must be of type application/json")
+        raise Refused(415, "input", "Content-Type: must be application/json")
 
 
-class Refusal(BaseModel):
-    """The form of errors."""
+class ErrorResponse(BaseModel):
+    """An error."""
 
     message: str
 
@@ -76,8 +69,8 @@ class Refusal(BaseModel):
 router = APIRouter(
     prefix="/api/v2",
     tags=["Piston"],
-    route_class=route_class(_refuse, _complain, _require_json),
-    responses=described_errors(Refusal),
+    route_class=route_class(_http_error, _validation_error, _require_json),
+    responses=described_errors(ErrorResponse),
 )
 Judging = Annotated[Client, needs(Scope.JUDGE)]
 Milliseconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
@@ -88,7 +81,7 @@ class _Piston(BaseModel):
 
 
 class File(_Piston):
-    """A file; the first is the program, whatever it is called."""
+    """A file; the first one is the program."""
 
     name: str | None = None
     content: Source
@@ -109,9 +102,9 @@ class ExecuteRequest(_Piston):
     files: Annotated[list[File], Field(min_length=1, max_length=1000)]
     stdin: Source = ""
     args: Annotated[list[str], Field(max_length=0)] = []
-    """None are passed on."""
+    """Must be empty: arguments are not supported."""
     run_timeout: Milliseconds = 3000
-    """By the wall clock."""
+    """Wall-clock time."""
     compile_timeout: Milliseconds = 10_000
     run_cpu_time: Milliseconds = 3000
     compile_cpu_time: Milliseconds = 10_000
@@ -122,7 +115,7 @@ class ExecuteRequest(_Piston):
 
 
 class Runtime(BaseModel):
-    """A language that is run here."""
+    """A supported language."""
 
     language: str
     version: str
@@ -131,7 +124,7 @@ class Runtime(BaseModel):
 
 
 class Stage(BaseModel):
-    """How the compiler or the program ended."""
+    """Result of the compiler or the program."""
 
     stdout: str
     stderr: str
@@ -147,7 +140,7 @@ class Stage(BaseModel):
 
 
 class ExecuteAnswer(BaseModel):
-    """What came of a program."""
+    """Result of a program."""
 
     language: str
     version: str
@@ -156,14 +149,14 @@ class ExecuteAnswer(BaseModel):
 
 
 @router.get("/runtimes", response_model_exclude_none=True)
-async def runtimes(parts: PartsHere, client: Judging) -> list[Runtime]:
-    """The languages that are run here."""
+async def runtimes(parts: PartsDep, client: Judging) -> list[Runtime]:
+    """List the supported languages."""
     return [_runtime(language, version) for language, version in await asyncio.to_thread(_versions, parts)]
 
 
 @router.post("/execute", response_model_exclude_unset=True)
 async def execute(
-    body: ExecuteRequest, request: Request, parts: PartsHere, leases: LeasesHere, client: Judging
+    body: ExecuteRequest, request: Request, parts: PartsDep, leases: LeasesDep, client: Judging
 ) -> ExecuteAnswer:
     """Run one program."""
     language, runtime = await asyncio.to_thread(_chosen, parts, body)
@@ -178,7 +171,7 @@ async def execute(
         verdict = await _graded(parts, leases, request, client, body, language, source, files)
         return _graded_answer(runtime, verdict)
     order = _order(parts, body, files)
-    result = await run_in_turn(parts, lambda: parts.runner.run(Program(source, language), order))
+    result = await run_queued(parts, lambda: parts.runner.run(Program(source, language), order))
     ended = result.outcome.ended.value
     parts.audit.note(client.id, "run", source=contents[0], language=language, ended=ended)
     stage = _stage(result.outcome)
@@ -218,7 +211,7 @@ def _content(file: File) -> bytes:
             return bytes.fromhex(file.content)
         return file.content.encode("utf-8", "surrogatepass")
     except (binascii.Error, ValueError):
-        raise bad_input(f"files: a content is not {file.encoding}, as its encoding says") from None
+        raise bad_input(f"files: a content is not {file.encoding}, the encoding given") from None
 
 
 def _stage(outcome: Outcome) -> Stage:
@@ -252,7 +245,7 @@ def _stage(outcome: Outcome) -> Stage:
 
 
 def _versions(parts: Parts) -> list[tuple[str, str]]:
-    """The languages that are run here, with their versions."""
+    """Return the supported languages with their versions."""
     found = [("python", ".".join(map(str, sys.version_info[:3])))]
     version = parts.runner.cpp_version()
     return found if version is None else [*found, ("cpp", version)]
@@ -264,11 +257,7 @@ def _runtime(language: str, version: str) -> Runtime:
 
 
 def _chosen(parts: Parts, body: ExecuteRequest) -> tuple[str, Runtime]:
-    """The language that is asked for, as we call it, and its runtime.
-
-    Raises:
-        Refused: there is none.
-    """
+    """Return the requested language and its runtime, or raise `Refused`."""
     for language, version in _versions(parts):
         if body.language in _NAMES[language] and body.version in ("*", version):
             return language, _runtime(language, version)
@@ -280,7 +269,7 @@ def _chosen(parts: Parts, body: ExecuteRequest) -> tuple[str, Runtime]:
 
 async def _graded(
     parts: Parts,
-    leases: LeasesHere,
+    leases: LeasesDep,
     request: Request,
     client: Client,
     body: ExecuteRequest,
@@ -288,13 +277,9 @@ async def _graded(
     source: str,
     files: dict[str, bytes],
 ) -> Verdict:
-    """The verdict on the one test that came along.
-
-    Raises:
-        Refused: it has another form, or cannot be judged.
-    """
+    """Return the verdict on the test in the request, or raise `Refused`."""
     if unknown := sorted(set(files) - _GRADER):
-        raise bad_input(f"files: {unknown[0][:100]}: checkers that come with a request are not run; leave it out")
+        raise bad_input(f"files: {unknown[0][:100]}: checkers in requests are not supported. Fix: leave it out")
     try:
         given, expected, text = (files[name].decode() for name in ("input.txt", "correct_output.txt", "grader_config"))
         settings = dict(line.split("=", 1) for line in text.splitlines() if line.strip())
@@ -320,7 +305,7 @@ async def _graded(
 
 
 def _graded_answer(runtime: Runtime, verdict: Verdict) -> ExecuteAnswer:
-    """What the grader of open-r1 prints: 1 or 0. It reads how the compiler ended for every language."""
+    """Return what open-r1 reads: 1 or 0 on standard output, and a result of the compiler for every language."""
     refused = verdict.status is Status.COMPILE_ERROR
     failed = Stage(stdout="", stderr=verdict.message, output=verdict.message, code=1, status="RE")
     compiled = failed if refused else Stage(stdout="", stderr="", output="", code=0)

@@ -1,8 +1,7 @@
 """SandboxFusion's protocol: runs as those of `/v1/runs`, and submissions as jobs on stored problems.
 
-Its data sets are the values of `source` in our problems, its ids their digests. Its clients repeat a request after an
-answer that is not 200, verl only after 504: so that is what a full server, one that ends, and a fault of the sandbox
-answer. None of them looks like the end of a program.
+Its data sets are the values of `source` of stored problems, its ids their digests. Its clients retry after every status
+but 200, verl only after 504, which is therefore the status of a full server, a shutdown and a fault of the sandbox.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from autoclave.core import DataError, Ended, Outcome, Problem, Program, Status, 
 from autoclave.core.json import rule_of
 from autoclave.core.verdict import TestResult
 from autoclave.judge import EXTRACTION_RULES, RunOrder, RunResult
-from autoclave.service.access import LeasesHere, PartsHere, needs
+from autoclave.service.access import LeasesDep, PartsDep, needs
 from autoclave.service.compatible.sandbox_fusion_wire import (
     CellRunResult,
     CommandRunResult,
     DatasetRequest,
+    ErrorResponse,
     EvalResult,
     EvalTestCase,
     Prompt,
     PromptRequest,
-    Refusal,
     RunCodeRequest,
     RunCodeResponse,
     RunJupyterRequest,
@@ -47,21 +46,20 @@ from autoclave.service.compatible.translation import (
 )
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input, described_errors
-from autoclave.service.running import decoded, encoded, require_memory, run_in_turn, time_limit_of
-from autoclave.service.store import ProblemRecord
+from autoclave.service.requests import decoded, encoded, require_memory, run_queued, time_limit_of
 from autoclave.service.tokens import Client, Scope
-from autoclave.service.wire import Job
+from autoclave.service.wire import Job, StoredProblem
 
 PATIENCE_S = 8.0
-"""Longest wait for a turn. verl gives up after both timeouts and 10 s; before that it should hear that it may retry."""
+"""Longest wait in the queue. verl gives up after both timeouts and 10 s, and must get the 504 before that."""
 _UNNAMED = "autoclave"
-"""The data set of problems without a `source`."""
+"""Data set of problems without a `source`."""
 _PAGE = 1000
 _DIGEST = re.compile("[0-9a-f]{64}")
 _MAY_RETRY = 504
 
 
-def _refuse(error: Refused) -> Response:
+def _http_error(error: Refused) -> Response:
     may_retry = error.status_code in (429, 503) or error.kind == "fault"
     status = _MAY_RETRY if may_retry else error.status_code
     detail: object = error.detail
@@ -70,23 +68,25 @@ def _refuse(error: Refused) -> Response:
     return json_response({"detail": detail}, status, error.headers)
 
 
-def _complain(error: RequestValidationError) -> Response:
-    """As FastAPI says it, without what was given."""
+def _validation_error(error: RequestValidationError) -> Response:
+    """Return the errors in FastAPI's form, without the values."""
     found = [{"type": one["type"], "loc": list(one["loc"]), "msg": rule_of(one["msg"])} for one in error.errors()]
     return json_response({"detail": found}, 422)
 
 
 router = APIRouter(
     tags=["SandboxFusion"],
-    route_class=route_class(_refuse, _complain),
-    responses=described_errors(Refusal, {_MAY_RETRY: "No room now, about to end, or a fault: ask again."}),
+    route_class=route_class(_http_error, _validation_error),
+    responses=described_errors(
+        ErrorResponse, {_MAY_RETRY: "The queue is full, the server is shutting down, or a fault: retry."}
+    ),
 )
 Judging = Annotated[Client, needs(Scope.JUDGE)]
 
 
 @router.get("/v1/ping")
 async def ping() -> str:
-    """Whether somebody is there."""
+    """Return pong."""
     return "pong"
 
 
@@ -94,7 +94,7 @@ async def ping() -> str:
 
 
 @router.post("/run_code")
-async def run_code(body: RunCodeRequest, parts: PartsHere, client: Judging) -> RunCodeResponse:
+async def run_code(body: RunCodeRequest, parts: PartsDep, client: Judging) -> RunCodeResponse:
     """Run one program."""
     limit_s = time_limit_of(parts, body.run_timeout, "run_timeout")
     order = RunOrder(
@@ -108,15 +108,15 @@ async def run_code(body: RunCodeRequest, parts: PartsHere, client: Judging) -> R
         compile_limit_s=body.compile_timeout,
     )
     program = Program(body.code, body.language)
-    result = await run_in_turn(parts, lambda: parts.runner.run(program, order), patience_s=PATIENCE_S)
+    result = await run_queued(parts, lambda: parts.runner.run(program, order), patience_s=PATIENCE_S)
     source = body.code.encode("utf-8", "surrogatepass")
     parts.audit.note(client.id, "run", source=source, language=body.language, ended=result.outcome.ended.value)
     return _run_response(result, body.language)
 
 
 @router.post("/run_jupyter")
-async def run_jupyter(body: RunJupyterRequest, parts: PartsHere, client: Judging) -> RunJupyterResponse:
-    """Run cells one after the other in one process."""
+async def run_jupyter(body: RunJupyterRequest, parts: PartsDep, client: Judging) -> RunJupyterResponse:
+    """Run the cells of a notebook in one process."""
     order = RunOrder(
         files=decoded(body.files),
         fetch=body.fetch_files,
@@ -125,7 +125,7 @@ async def run_jupyter(body: RunJupyterRequest, parts: PartsHere, client: Judging
         wall_limit_s=body.total_timeout,
         memory_limit_mb=_memory(parts, body.memory_limit_MB),
     )
-    result = await run_in_turn(
+    result = await run_queued(
         parts, lambda: parts.runner.run_notebook(body.cells, order), patience_s=body.total_timeout
     )
     source = json.dumps(body.cells).encode()
@@ -154,7 +154,7 @@ def _memory(parts: Parts, wanted_mb: int) -> int | None:
 
 def _run_response(result: RunResult, language: str) -> RunCodeResponse:
     command = _command(result.outcome)
-    if language == "python":  # nothing is compiled; what Python cannot read is an error of the run
+    if language == "python":  # nothing is compiled; a syntax error is an error of the run
         return _response(None, command, encoded(result.files))
     if result.compile_error is None:
         return _response(CommandRunResult(status="Finished", return_code=0, stdout="", stderr=""), command, {})
@@ -209,24 +209,24 @@ def _well_formed(text: str) -> str:
 
 
 @router.get("/list_datasets")
-async def list_datasets(parts: PartsHere, client: Judging) -> list[str]:
-    """The sources of the problems that are stored."""
+async def list_datasets(parts: PartsDep, client: Judging) -> list[str]:
+    """List the sources of stored problems."""
     return await asyncio.to_thread(lambda: sorted({_dataset(record) for record in _records(parts)}))
 
 
 @router.post("/list_ids")
-async def list_ids(body: DatasetRequest, parts: PartsHere, client: Judging) -> list[int | str]:
-    """Digests of the problems of a data set."""
+async def list_ids(body: DatasetRequest, parts: PartsDep, client: Judging) -> list[int | str]:
+    """List the digests of the problems of a data set."""
     return [record.digest for record in await asyncio.to_thread(_chosen, parts, body)]
 
 
 @router.post("/get_prompts")
-async def get_prompts(body: DatasetRequest, parts: PartsHere, client: Judging) -> list[Prompt]:
-    """What the problems of a data set ask."""
+async def get_prompts(body: DatasetRequest, parts: PartsDep, client: Judging) -> list[Prompt]:
+    """Return the statements of the problems of a data set."""
 
     def prompts() -> list[Prompt]:
         digests = [record.digest for record in _chosen(parts, body)]
-        found: dict[str, ProblemRecord] = {}
+        found: dict[str, StoredProblem] = {}
         for start in range(0, len(digests), _PAGE):
             found |= {one.digest: one for one in parts.store.problem_records(digests[start : start + _PAGE])}
         return [_prompt(found[digest]) for digest in digests if digest in found]
@@ -235,16 +235,16 @@ async def get_prompts(body: DatasetRequest, parts: PartsHere, client: Judging) -
 
 
 @router.post("/get_prompt_by_id")
-async def get_prompt_by_id(body: PromptRequest, parts: PartsHere, client: Judging) -> Prompt:
-    """What a problem asks."""
+async def get_prompt_by_id(body: PromptRequest, parts: PartsDep, client: Judging) -> Prompt:
+    """Return the statement of a problem."""
     return _prompt(await asyncio.to_thread(_record, parts, body.id))
 
 
 @router.post("/submit")
 async def submit(
-    body: SubmitRequest, request: Request, parts: PartsHere, leases: LeasesHere, client: Judging
+    body: SubmitRequest, request: Request, parts: PartsDep, leases: LeasesDep, client: Judging
 ) -> EvalResult:
-    """Judge the program in a response."""
+    """Judge the program in a response of a model."""
     config = body.config
     if config.provided_data is not None:
         problem = _provided(parts, body)
@@ -252,11 +252,11 @@ async def submit(
         digest, language = problem.digest, problem.language
     else:
         if config.dataset_type is not None:
-            raise bad_input("config.dataset_type: only with config.provided_data; stored problems have one already")
+            raise bad_input("config.dataset_type: is only valid with config.provided_data. Fix: leave it out")
         record = await asyncio.to_thread(_record, parts, body.id)
         digest, language = record.digest, config.language or record.language
     if config.compile_timeout is not None and language != "python":
-        raise bad_input("config.compile_timeout: the server's own limit holds; leave it out")
+        raise bad_input("config.compile_timeout: the server's limit applies. Fix: leave it out")
     if config.run_timeout is not None:
         time_limit_of(parts, config.run_timeout, "config.run_timeout")
     source = EXTRACTION_RULES["last_fence"](body.completion)
@@ -276,11 +276,11 @@ async def submit(
         extracted_code=_well_formed(source),
         tests=[_test(test) for test in verdict.tests],
         extracted_type="fenced",
-        extra=_told(verdict),
+        extra=_extra(verdict),
     )
 
 
-def _told(verdict: Verdict) -> dict[str, Any]:
+def _extra(verdict: Verdict) -> dict[str, Any]:
     status = verdict.status.value if verdict.status else None
     return {"status": status, "message": verdict.message, "level": verdict.level}
 
@@ -300,11 +300,7 @@ def _test(test: TestResult) -> EvalTestCase:
 
 
 def _provided(parts: Parts, body: SubmitRequest) -> Problem:
-    """The row that came with a submission, as a problem of ours.
-
-    Raises:
-        Refused: it has another form.
-    """
+    """Return the row in a submission as a problem, or raise `Refused`."""
     config = body.config
     if config.dataset_type is None:
         raise bad_input('config.dataset_type: must be "CommonOJDataset" with config.provided_data')
@@ -336,23 +332,19 @@ def _provided(parts: Parts, body: SubmitRequest) -> Problem:
 _CASES: TypeAdapter[list[dict[str, dict[str, str]]]] = TypeAdapter(list[dict[str, dict[str, str]]])
 
 
-def _dataset(record: ProblemRecord) -> str:
+def _dataset(record: StoredProblem) -> str:
     return record.source or _UNNAMED
 
 
-def _records(parts: Parts) -> Iterator[ProblemRecord]:
+def _records(parts: Parts) -> Iterator[StoredProblem]:
     after = ""
     while page := parts.store.list_problems(after, _PAGE):
         yield from page
         after = page[-1].digest
 
 
-def _chosen(parts: Parts, body: DatasetRequest) -> list[ProblemRecord]:
-    """The problems of a data set, by digest.
-
-    Raises:
-        Refused: there is no such data set.
-    """
+def _chosen(parts: Parts, body: DatasetRequest) -> list[StoredProblem]:
+    """Return the problems of a data set by digest, or raise `Refused`."""
     found = [record for record in _records(parts) if _dataset(record) == body.dataset]
     if not found:
         raise Refused(400, "input", "no such dataset")
@@ -361,19 +353,15 @@ def _chosen(parts: Parts, body: DatasetRequest) -> list[ProblemRecord]:
     return found[body.offset : body.offset + body.limit]
 
 
-def _record(parts: Parts, id: int | str) -> ProblemRecord:
-    """The problem of that digest, in whatever data set: the same tests are one problem.
-
-    Raises:
-        Refused: there is none.
-    """
+def _record(parts: Parts, id: int | str) -> StoredProblem:
+    """Return the problem with a digest, in any data set, or raise `Refused`."""
     found = parts.store.problem_records([id]) if isinstance(id, str) and _DIGEST.fullmatch(id) else []
     if not found:
         raise Refused(400, "input", "no such problem; ids are digests, see /list_ids")
     return found[0]
 
 
-def _prompt(record: ProblemRecord) -> Prompt:
+def _prompt(record: StoredProblem) -> Prompt:
     labels: dict[str, Any] = {"id": record.id, "kind": record.kind, "num_tests": record.num_tests}
     labels |= {"language": record.language, "difficulty": record.difficulty, "tags": record.tags}
     return Prompt(id=record.digest, prompt=record.statement or "", labels=labels)

@@ -1,4 +1,4 @@
-"""Requests and answers of SandboxFusion, with the names that its clients know. A field that is not here is refused."""
+"""Bodies of requests and responses of SandboxFusion. Unknown fields are an error."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from pydantic import BaseModel, ConfigDict, Field
 from autoclave.service.wire import Label, Source
 
 Language = Literal["python", "cpp"]
-"""The languages of the protocol that are run here."""
+"""Supported languages of the protocol."""
 Seconds = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 Files = Annotated[dict[str, str | None], Field(max_length=1000)]
 Paths = Annotated[list[str], Field(max_length=1000)]
 
 
-class Asked(BaseModel):
-    """What a client sends."""
+class Request(BaseModel):
+    """Base of request bodies."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
-class Told(BaseModel):
-    """What a client gets."""
+class Response(BaseModel):
+    """Base of response bodies."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
 
-class Complaint(Told):
-    """One thing that is wrong with a request."""
+class ErrorItem(Response):
+    """One error of a request."""
 
     type: str
     loc: list[str | int]
-    """The way to it."""
+    """Path of the field."""
     msg: str
 
 
-class Refusal(Told):
-    """The form of errors."""
+class ErrorResponse(Response):
+    """An error."""
 
-    detail: str | list[Complaint]
-    """A sentence, or with status 422 what is wrong with the request."""
+    detail: str | list[ErrorItem]
+    """A sentence, or with status 422 the errors of the request."""
 
 
 # --- Runs ----------------------------------------------------------------------------------------------------------
 
 
-class RunCodeRequest(Asked):
+class RunCodeRequest(Request):
     """One program."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"code": "print(input())", "language": "python"}]})
@@ -54,27 +54,27 @@ class RunCodeRequest(Asked):
     language: Language
     stdin: Source | None = None
     compile_timeout: Seconds = 10.0
-    """CPU seconds of the compiler; the server's own limit holds too."""
+    """CPU seconds of the compiler; the server's limit applies too."""
     run_timeout: Seconds = 10.0
-    """CPU seconds; the wall clock allows half as much again, and one second. Not above the server's."""
+    """CPU seconds, at most the server's; the wall-clock limit is 1.5 times as much plus one second."""
     memory_limit_MB: Annotated[int, Field(ge=-1)] = -1  # noqa: N815
-    """Not above the server's; -1: the server's."""
+    """At most the server's; -1: the server's."""
     files: Files = {}
     """Content (base64) by path. For Python, like `fetch_files`."""
     fetch_files: Paths = []
     args: Annotated[list[str], Field(max_length=0)] = []
-    """None are passed on."""
+    """Must be empty: arguments are not supported."""
 
 
-class CommandRunResult(Told):
-    """How one command ended."""
+class CommandRunResult(Response):
+    """Result of one command."""
 
     status: Literal["Finished", "Error", "TimeLimitExceeded"]
     execution_time: float | None = None
-    """Seconds by the wall clock."""
+    """Wall-clock seconds."""
     cpu_time: float | None = None
     return_code: int | None = None
-    """Negative: the signal that ended it; limits but that of time end with -9."""
+    """Negative: a signal; -9 also for every limit but that of time."""
     stdout: str | None = None
     stderr: str | None = None
 
@@ -82,8 +82,8 @@ class CommandRunResult(Told):
 RunStatus = Literal["Success", "Failed", "SandboxError"]
 
 
-class RunCodeResponse(Told):
-    """How a program ended."""
+class RunCodeResponse(Response):
+    """Result of a program."""
 
     status: RunStatus
     message: str = ""
@@ -93,23 +93,23 @@ class RunCodeResponse(Told):
     files: dict[str, str] = {}
 
 
-class RunJupyterRequest(Asked):
-    """Cells of a notebook, for one process."""
+class RunJupyterRequest(Request):
+    """Cells of a notebook, which run in one process."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"cells": ["a = 123", "a"]}]})
     cells: Annotated[list[Source], Field(max_length=1000)]
     cell_timeout: Annotated[float, Field(ge=0, le=0)] = 0.0
-    """Only 0, no limit of its own for a cell."""
+    """Must be 0: cells have no limit of their own."""
     total_timeout: Annotated[float, Field(gt=0, le=600)] = 45.0
-    """Seconds by the wall clock; CPU seconds are as many, up to the server's limit."""
+    """Wall-clock seconds; CPU seconds are as many, at most the server's limit."""
     memory_limit_MB: Annotated[int, Field(ge=-1)] = -1  # noqa: N815
     kernel: Literal["python3"] = "python3"
     files: Files = {}
     fetch_files: Paths = []
 
 
-class CellRunResult(Told):
-    """What became of a cell."""
+class CellRunResult(Response):
+    """Result of a cell."""
 
     stdout: str
     stderr: str
@@ -117,8 +117,8 @@ class CellRunResult(Told):
     error: list[dict[str, Any]]
 
 
-class RunJupyterResponse(Told):
-    """What became of a notebook."""
+class RunJupyterResponse(Response):
+    """Result of a notebook."""
 
     status: RunStatus
     message: str = ""
@@ -131,24 +131,24 @@ class RunJupyterResponse(Told):
 # --- Data sets -----------------------------------------------------------------------------------------------------
 
 
-class Extra(Asked):
+class Extra(Request):
     """Options of one class of data sets."""
 
     run_all_cases: bool = False
-    """Whether tests after the first that fails run too."""
+    """Run the tests after the first failing one too."""
 
 
-class TestConfig(Asked):
-    """How to judge. What would change a verdict in a way that we do not follow is refused."""
+class TestConfig(Request):
+    """Options of judging. Options that would change a verdict and are not supported are an error."""
 
     __test__ = False
     dataset_type: Literal["CommonOJDataset"] | None = None
-    """Only with `provided_data`."""
+    """Valid only with `provided_data`."""
     language: Language | None = None
     locale: None = None
     is_fewshot: Literal[False] | None = None
     compile_timeout: Seconds | None = None
-    """For Python, where nothing is compiled; for C++ the server's limit holds, and this is refused."""
+    """Ignored for Python, an error for C++, where the server's limit applies."""
     run_timeout: Seconds | None = None
     """CPU seconds per test, clipped to the server's range."""
     custom_extract_logic: None = None
@@ -157,8 +157,8 @@ class TestConfig(Asked):
     extra: Extra = Extra()
 
 
-class DatasetRequest(Asked):
-    """Which problems."""
+class DatasetRequest(Request):
+    """Problems of a data set."""
 
     dataset: str
     config: TestConfig = TestConfig()
@@ -166,15 +166,15 @@ class DatasetRequest(Asked):
     limit: Annotated[int, Field(ge=0)] = 1_000_000
 
 
-class PromptRequest(Asked):
-    """Which problem."""
+class PromptRequest(Request):
+    """A problem of a data set."""
 
     dataset: str
     id: int | str
     config: TestConfig = TestConfig()
 
 
-class SubmitRequest(Asked):
+class SubmitRequest(Request):
     """A response of a model, to be judged."""
 
     dataset: Label
@@ -183,23 +183,23 @@ class SubmitRequest(Asked):
     config: TestConfig = TestConfig()
 
 
-class Prompt(Told):
-    """What a problem asks."""
+class Prompt(Response):
+    """Statement of a problem."""
 
     id: int | str
     prompt: str
     labels: dict[str, Any] = {}
 
 
-class EvalTestCase(Told):
-    """One test. Neither its input nor what is expected is told."""
+class EvalTestCase(Response):
+    """Result of one test, without its input and expected output."""
 
     passed: bool
     exec_info: RunCodeResponse
     test_info: None = None
 
 
-class EvalResult(Told):
+class EvalResult(Response):
     """The verdict."""
 
     id: int | str

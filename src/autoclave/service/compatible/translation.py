@@ -1,4 +1,4 @@
-"""What the protocols have in common: errors in their form, and jobs from problems that come along."""
+"""Common parts of the protocols: error responses, and jobs for problems in requests."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from autoclave.core import DataError, Ended, HostError, InputError, Outcome, Problem, Verdict
+from autoclave.core import Ended, Outcome, Problem, Verdict
 from autoclave.core.json import from_plain
 from autoclave.service.answers import wait_for
 from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
-from autoclave.service.refusals import Refused, bad_input, draining, store_away
-from autoclave.service.requests import accept, repaired_apart
-from autoclave.service.running import FAULT
-from autoclave.service.store import StoreAway
+from autoclave.service.refusals import Refused, draining, fault, judge_errors_refused, store_unavailable
+from autoclave.service.requests import accept
+from autoclave.service.store import StoreUnavailable
 from autoclave.service.tokens import Client, Scope
 from autoclave.service.wire import Job, Options
 
 _LONGEST_WAIT_S = 86400.0
-"""Clients of these protocols wait as long as they like; who hangs up cancels."""
+"""Clients of these protocols wait without a limit; a client that disconnects cancels."""
 
 _FLOOD_BYTES = 1 << 16
 
@@ -34,21 +33,21 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 def require_scope(client: Client, scope: Scope) -> None:
-    """Check what only some requests of a route need.
+    """Check a scope that only some requests of a route need.
 
     Raises:
-        Refused: the client may not do this.
+        Refused: the token does not have it.
     """
     if scope not in client.scopes:
         raise Refused(403, "forbidden", f"the token does not have the scope {scope.value}")
 
 
 def route_class(
-    refuse: Callable[[Refused], Response],
-    complain: Callable[[RequestValidationError], Response],
+    http_error: Callable[[Refused], Response],
+    validation_error: Callable[[RequestValidationError], Response],
     require: Callable[[Request], None] = lambda _: None,
 ) -> type[APIRoute]:
-    """Routes whose refusals and complaints have a protocol's form. `require` looks at a request before its body."""
+    """Return a class of routes with a protocol's error responses. `require` checks requests before their bodies."""
 
     class ProtocolRoute(APIRoute):
         def get_route_handler(self) -> Handler:
@@ -59,13 +58,13 @@ def route_class(
                     require(request)
                     return await handle(request)
                 except Refused as error:
-                    return refuse(error)
-                except HTTPException as error:  # FastAPI's own: the body cannot be read
-                    return refuse(Refused(error.status_code, "input", error.detail))
-                except StoreAway:
-                    return refuse(store_away())
+                    return http_error(error)
+                except HTTPException as error:  # of FastAPI: the body cannot be parsed
+                    return http_error(Refused(error.status_code, "input", error.detail))
+                except StoreUnavailable:
+                    return http_error(store_unavailable())
                 except RequestValidationError as error:
-                    return complain(error)
+                    return validation_error(error)
 
             return handler
 
@@ -73,19 +72,19 @@ def route_class(
 
 
 def printed(outcome: Outcome) -> tuple[str, str]:
-    """Standard output and error as text; the beginning, where the limit of output ended the run."""
+    """Decode standard output and error; only the beginning, if the output limit ended the run."""
     end = _FLOOD_BYTES if outcome.ended is Ended.OUTPUT else None
     out, err = (stream[:end].decode("utf-8", "replace") for stream in (outcome.stdout, outcome.stderr))
     return out, err
 
 
 def json_response(content: object, status: int, headers: Any = None) -> Response:
-    """An answer as JSON."""
+    """Return a response with JSON."""
     return Response(json.dumps(content), status, headers, media_type="application/json")
 
 
 async def keep_problem(parts: Parts, client: Client, problem: Problem) -> None:
-    """Store a problem that came with a request.
+    """Store a problem that is part of a request.
 
     Raises:
         Refused: the client may not upload, or the problem cannot be judged here.
@@ -93,12 +92,8 @@ async def keep_problem(parts: Parts, client: Client, problem: Problem) -> None:
     require_scope(client, Scope.PROBLEMS_WRITE)
 
     def keep() -> None:
-        try:
+        with judge_errors_refused():
             parts.judge.check(problem)
-        except HostError as error:
-            raise Refused(501, "host", repaired_apart(error)) from None
-        except InputError as error:
-            raise bad_input(str(error)) from None
         parts.store.put_problems([problem])
         parts.audit.note(client.id, "upload", problem=problem.digest)
 
@@ -106,30 +101,17 @@ async def keep_problem(parts: Parts, client: Client, problem: Problem) -> None:
 
 
 async def verdict_of(parts: Parts, leases: Leases, request: Request, client: Client, job: Job) -> Verdict:
-    """The verdict of one job, which is queued, kept and judged like any other.
+    """Queue one job and return its verdict.
 
     Raises:
-        Refused: it cannot be judged, there is no room, or there is no verdict.
+        Refused: it cannot be judged, the queue is full, or there is no verdict.
     """
     batch = await accept(parts, client, [job], Options(keep_s=0.0), None)
     id = (await asyncio.to_thread(parts.store.jobs_of, batch.id))[0].id
     state = await wait_for(parts, leases, request, batch, id, _LONGEST_WAIT_S)
-    if state.verdict is None:  # the server is about to end, or the client is gone
+    if state.verdict is None:  # the server is shutting down, or the client has disconnected
         raise draining(1.0)
-    try:
-        verdict = from_plain(Verdict, json.loads(state.verdict), "verdict")
-    except DataError:
-        raise Refused(500, "fault", FAULT) from None
+    verdict = from_plain(Verdict, json.loads(state.verdict), "verdict")
     if verdict.fault is not None:
-        raise Refused(500, "fault", FAULT)
+        raise fault()
     return verdict
-
-
-__all__ = [
-    "json_response",
-    "keep_problem",
-    "printed",
-    "require_scope",
-    "route_class",
-    "verdict_of",
-]

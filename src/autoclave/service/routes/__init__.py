@@ -1,1 +1,1 @@
-"""The routes of the service, one file per noun. Each checks who asks, and hands on."""
+"""Routes of the service, one file per resource."""

@@ -1,4 +1,4 @@
-"""Jobs and batches: submit, look, wait, stream, cancel."""
+"""Routes of jobs and batches: submit, get, wait, stream, cancel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from autoclave.service.access import LeasesHere, PartsHere, needs
+from autoclave.service.access import LeasesDep, PartsDep, needs
 from autoclave.service.answers import EVENTS, NDJSON, FollowedBatch, batch_answer, plain_job, wait_for
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import not_found
@@ -33,13 +33,15 @@ Key = Annotated[
     Header(
         alias="Idempotency-Key",
         pattern="^[\\x21-\\x7e]{1,200}$",
-        description="The same request under the same key is accepted once, and answered each time.",
+        description="A repeated request with the same key is accepted once, and gets the same batch.",
     ),
 ]
-After = Annotated[int, Query(ge=0, le=2**62, description="Only what ended after the job with this sequence number.")]
+After = Annotated[
+    int, Query(ge=0, le=2**62, description="Return only jobs that ended after the one with this sequence number.")
+]
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "A line or an event per verdict as it comes; the last says `end`.",
+        "description": "A line or an event per verdict as it arrives; the last one is `end`.",
         "content": {NDJSON: {"schema": {"type": "string"}}, EVENTS: {"schema": {"type": "string"}}},
     }
 }
@@ -49,12 +51,12 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 async def judge_one(
     body: JobRequest,
     request: Request,
-    parts: PartsHere,
-    leases: LeasesHere,
+    parts: PartsDep,
+    leases: LeasesDep,
     client: Annotated[Client, needs(Scope.JUDGE)],
     key: Key = None,
 ) -> Response:
-    """Judge one program: the verdict if it comes within `wait_s` seconds (200), else where the job stands (202)."""
+    """Judge one program: returns the verdict if it arrives within `wait_s` seconds (200), else the state (202)."""
     job = Job.model_validate(body.model_dump(include=set(Job.model_fields)))
     options = _options(body, is_waiting=body.wait_s > 0)
     batch = await accept(parts, client, [job], options, key)
@@ -69,12 +71,12 @@ async def judge_one(
 async def look_at_job(
     job: Identity,
     request: Request,
-    parts: PartsHere,
-    leases: LeasesHere,
+    parts: PartsDep,
+    leases: LeasesDep,
     client: Annotated[Client, needs(Scope.JUDGE)],
     wait_s: Annotated[Wait, Query(description="Seconds to wait for the verdict.")] = 0.0,
 ) -> Response:
-    """Where a job stands; with the verdict once it has one."""
+    """Get the state of a job, with the verdict once it is done."""
     batch, state = await asyncio.to_thread(_own_job, parts, client, job)
     if wait_s and state.sequence is None:
         state = await wait_for(parts, leases, request, batch, job, wait_s)
@@ -82,8 +84,8 @@ async def look_at_job(
 
 
 @router.delete("/jobs/{job}")
-async def cancel_job(job: Identity, parts: PartsHere, client: Annotated[Client, needs(Scope.JUDGE)]) -> Cancelled:
-    """Cancel a job. One that has ended stays as it is."""
+async def cancel_job(job: Identity, parts: PartsDep, client: Annotated[Client, needs(Scope.JUDGE)]) -> Cancelled:
+    """Cancel a job. A job that has ended does not change."""
     await asyncio.to_thread(_own_job, parts, client, job)
     return Cancelled(cancelled=await asyncio.to_thread(parts.dispatcher.cancel, [job]))
 
@@ -97,13 +99,13 @@ async def cancel_job(job: Identity, parts: PartsHere, client: Annotated[Client, 
 async def judge_many(
     body: BatchRequest,
     request: Request,
-    parts: PartsHere,
-    leases: LeasesHere,
+    parts: PartsDep,
+    leases: LeasesDep,
     client: Annotated[Client, needs(Scope.JUDGE)],
     key: Key = None,
     accept_header: Annotated[str, Header(alias="Accept", include_in_schema=False)] = "",
 ) -> Response:
-    """Judge many programs. With `Accept: application/x-ndjson` or `text/event-stream` verdicts come as a stream."""
+    """Judge many programs. With `Accept: application/x-ndjson` or `text/event-stream` the response is a stream."""
     form = _form(accept_header)
     options = _options(body, is_waiting=form is not None)
     batch = await accept(parts, client, body.jobs, options, key)
@@ -114,10 +116,8 @@ async def judge_many(
 
 
 @router.get("/batches/{batch}")
-async def look_at_batch(
-    batch: Identity, parts: PartsHere, client: Annotated[Client, needs(Scope.JUDGE)]
-) -> BatchAnswer:
-    """Where a batch stands."""
+async def look_at_batch(batch: Identity, parts: PartsDep, client: Annotated[Client, needs(Scope.JUDGE)]) -> BatchAnswer:
+    """Get the state of a batch."""
     return await asyncio.to_thread(lambda: batch_answer(parts, own_batch(parts, client, batch)))
 
 
@@ -125,14 +125,14 @@ async def look_at_batch(
 async def stream_batch(
     batch: Identity,
     request: Request,
-    parts: PartsHere,
-    leases: LeasesHere,
+    parts: PartsDep,
+    leases: LeasesDep,
     client: Annotated[Client, needs(Scope.JUDGE)],
     after: After = 0,
     accept_header: Annotated[str, Header(alias="Accept", include_in_schema=False)] = "",
     last_event: Annotated[str, Header(alias="Last-Event-ID", include_in_schema=False)] = "",
 ) -> Response:
-    """The verdicts of a batch as they come, those that are there first."""
+    """Stream the verdicts of a batch, those that exist first."""
     found = await asyncio.to_thread(own_batch, parts, client, batch)
     form = _form(accept_header) or NDJSON
     if last_event.isascii() and last_event.isdigit() and len(last_event) < 19:
@@ -141,7 +141,7 @@ async def stream_batch(
 
 
 @router.delete("/batches/{batch}")
-async def cancel_batch(batch: Identity, parts: PartsHere, client: Annotated[Client, needs(Scope.JUDGE)]) -> Cancelled:
+async def cancel_batch(batch: Identity, parts: PartsDep, client: Annotated[Client, needs(Scope.JUDGE)]) -> Cancelled:
     """Cancel all jobs of a batch that have not ended."""
 
     def cancel() -> int:

@@ -1,35 +1,35 @@
-"""What the server says of itself."""
+"""Routes of health, load and metrics."""
 
 from __future__ import annotations
 
 import asyncio
-from importlib.metadata import version
 from typing import Annotated, Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
-from autoclave.service.access import PartsHere, needs
+from autoclave import __version__
+from autoclave.service.access import PartsDep, needs
 from autoclave.service.tokens import Client, Scope
 from autoclave.service.wire import Health, ServerAnswer
 
 router = APIRouter(prefix="/v1", tags=["server"])
-_NOT_READY: dict[int | str, dict[str, Any]] = {503: {"model": Health, "description": "Not now."}}
+_NOT_READY: dict[int | str, dict[str, Any]] = {503: {"model": Health, "description": "Not ready."}}
 _TEXT: dict[int | str, dict[str, Any]] = {
     200: {"description": "A line per value.", "content": {"text/plain": {"schema": {"type": "string"}}}}
 }
 
 
 @router.get("/health", response_model=Health, responses=_NOT_READY)
-async def health(parts: PartsHere) -> Response:
-    """Whether it works at all; if not, it should be started anew. Needs no token."""
+async def health(parts: PartsDep) -> Response:
+    """Liveness: on failure, restart the server. Needs no token."""
     is_well = parts.dispatcher.is_alive
     return JSONResponse({"status": "ok" if is_well else "failed"}, 200 if is_well else 503)
 
 
 @router.get("/ready", response_model=Health, responses=_NOT_READY)
-async def ready(parts: PartsHere) -> Response:
-    """Whether it takes new work. Needs no token."""
+async def ready(parts: PartsDep) -> Response:
+    """Readiness: whether the server accepts jobs. Needs no token."""
     if not parts.dispatcher.is_alive or parts.dispatcher.is_draining:
         status = "draining"
     else:
@@ -38,16 +38,16 @@ async def ready(parts: PartsHere) -> Response:
 
 
 @router.get("/server")
-async def server(parts: PartsHere, client: Annotated[Client, needs(Scope.JUDGE)]) -> ServerAnswer:
-    """What the server is, and how much it has to do."""
+async def server(parts: PartsDep, client: Annotated[Client, needs(Scope.JUDGE)]) -> ServerAnswer:
+    """Get properties and load of the server."""
     dispatcher, config = parts.dispatcher, parts.config
-    num_waiting, all_slots = await asyncio.to_thread(dispatcher.share)
+    load = await asyncio.to_thread(dispatcher.load)
     return ServerAnswer(
-        version=version("autoclave"),
+        version=__version__,
         level=parts.judge.level,
         slots=dispatcher.slots,
-        all_slots=all_slots,
-        waiting=num_waiting,
+        all_slots=load.slots,
+        waiting=load.waiting,
         running=dispatcher.num_running,
         per_s=round(dispatcher.per_s(), 3),
         is_draining=dispatcher.is_draining,
@@ -59,13 +59,13 @@ async def server(parts: PartsHere, client: Annotated[Client, needs(Scope.JUDGE)]
 
 
 @router.get("/metrics", response_class=Response, responses=_TEXT)
-async def metrics(parts: PartsHere, client: Annotated[Client, needs()]) -> Response:
-    """Counters and gauges in the text form that Prometheus reads. Any valid token will do."""
+async def metrics(parts: PartsDep, client: Annotated[Client, needs()]) -> Response:
+    """Get metrics in the text format of Prometheus. Any valid token is accepted."""
     dispatcher = parts.dispatcher
-    num_waiting, num_clients = await asyncio.to_thread(lambda: (dispatcher.num_waiting, dispatcher.num_clients))
+    load = await asyncio.to_thread(dispatcher.load)
     gauges = {
-        "queue_jobs": num_waiting,
-        "queue_clients": num_clients,
+        "queue_jobs": load.waiting,
+        "queue_clients": load.clients,
         "running_jobs": dispatcher.num_running,
         "slots": dispatcher.slots,
         "is_draining": dispatcher.is_draining,

@@ -1,4 +1,4 @@
-"""Problems: upload, list, look at, read with answers, delete."""
+"""Routes of problems: upload, list, get, read answers, delete."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from autoclave.core import DataError, HostError, InputError, Problem
 from autoclave.core.json import parse_object
 from autoclave.core.problem import StoredTests
-from autoclave.service.access import PartsHere, needs
+from autoclave.service.access import PartsDep, needs
 from autoclave.service.bodies import lines_of
 from autoclave.service.parts import Parts
-from autoclave.service.refusals import Refused, bad_input, not_found
-from autoclave.service.requests import repaired_apart
-from autoclave.service.store import JobSpec, ProblemRecord
+from autoclave.service.refusals import Refused, bad_input, not_found, without_fix
+from autoclave.service.store import JobSpec
 from autoclave.service.tokens import Client, Scope
 from autoclave.service.wire import (
     EXAMPLE_DIGEST,
     Lookup,
     LookupAnswer,
-    ProblemAbout,
     ProblemList,
     ProblemNeed,
     RefusedProblem,
+    StoredProblem,
     Uploaded,
     UploadedProblem,
 )
@@ -32,9 +31,9 @@ from autoclave.service.wire import (
 router = APIRouter(prefix="/v1/problems", tags=["problems"])
 DigestPath = Annotated[str, Path(pattern="^[0-9a-f]{64}$", examples=[EXAMPLE_DIGEST])]
 _TOGETHER = 64
-"""Problems that are stored in one transaction ..."""
+"""Most problems in one transaction."""
 _TOGETHER_BYTES = 8 << 20
-"""... but no more than these bytes of them."""
+"""Bytes of problems after which a transaction ends."""
 _BODY = {
     "required": True,
     "description": "Lines of a problem file (autoclave-problem/1). Content-Encoding may be gzip or zstd.",
@@ -51,10 +50,10 @@ _BODY = {
 @router.post("", status_code=200, openapi_extra={"requestBody": _BODY})
 async def upload(
     request: Request,
-    parts: PartsHere,
+    parts: PartsDep,
     client: Annotated[Client, needs(Scope.PROBLEMS_WRITE)],
 ) -> Uploaded:
-    """Upload problems. One that is there already is the same problem. Lines before one that is refused are kept."""
+    """Upload problems. A problem with a stored digest is not stored again. Lines before a refused line are kept."""
     parts.dispatcher.require_accepting()
     done: list[UploadedProblem] = []
     pending: list[Problem] = []
@@ -76,30 +75,26 @@ async def upload(
 
 
 def _checked(parts: Parts, line: bytes, number: int) -> Problem:
-    """The problem of a line, which can be judged here.
-
-    Raises:
-        Refused: it is malformed, or cannot be judged; the line is named.
-    """
+    """Return the problem of a line. Raises `Refused`, which names the line, if it cannot be judged here."""
     where = f"line {number}"
     try:
         problem = Problem.from_json(parse_object(line.decode("utf-8-sig"), where), where)
         if isinstance(problem.tests, StoredTests):
-            raise bad_input(f"{where}: tests.kind = stored: upload the tests themselves")
+            raise bad_input(f"{where}: tests.kind = stored: has no tests. Fix: upload the tests themselves")
         parts.judge.check(problem)
     except UnicodeDecodeError:
         raise bad_input(f"{where}: not UTF-8") from None
     except DataError as error:
         raise bad_input(without_value(str(error))) from None
     except HostError as error:
-        raise Refused(501, "host", f"{where}: {repaired_apart(error)}") from None
+        raise Refused(501, "host", f"{where}: {without_fix(error)}") from None
     except InputError as error:
         raise bad_input(f"{where}: {without_value(str(error))}") from None
     return problem
 
 
 def without_value(message: str) -> str:
-    """A complaint of the form `path = value: rule` without the value, which may be part of an answer."""
+    """Return a message `path = value: rule` without the value, which may be part of an expected answer."""
     path, equals, rest = message.partition(" = ")
     return f"{path}: {rest.rpartition(': ')[2]}" if equals else message
 
@@ -118,24 +113,24 @@ async def _stored(parts: Parts, client: Client, problems: list[Problem]) -> list
 
 @router.get("")
 async def list_problems(
-    parts: PartsHere,
+    parts: PartsDep,
     client: Annotated[Client, needs(Scope.JUDGE)],
     after: Annotated[str, Query(max_length=64)] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> ProblemList:
-    """A page of the problems that are stored, by digest."""
+    """List stored problems by digest, in pages."""
     records = await asyncio.to_thread(parts.store.list_problems, after, limit)
     is_last = len(records) < limit
-    return ProblemList(problems=[_about(record) for record in records], next=None if is_last else records[-1].digest)
+    return ProblemList(problems=records, next=None if is_last else records[-1].digest)
 
 
 @router.post("/lookup")
-async def lookup(body: Lookup, parts: PartsHere, client: Annotated[Client, needs(Scope.JUDGE)]) -> LookupAnswer:
-    """Which problems would have to be uploaded, and which cannot be judged here in that language."""
-    return await asyncio.to_thread(_looked_up, parts, body.problems)
+async def lookup(body: Lookup, parts: PartsDep, client: Annotated[Client, needs(Scope.JUDGE)]) -> LookupAnswer:
+    """Find out which problems must be uploaded, and which cannot be judged here in a language."""
+    return await asyncio.to_thread(_lookup, parts, body.problems)
 
 
-def _looked_up(parts: Parts, needed: list[ProblemNeed]) -> LookupAnswer:
+def _lookup(parts: Parts, needed: list[ProblemNeed]) -> LookupAnswer:
     known = {record.digest: record for record in parts.store.problem_records(sorted({need.digest for need in needed}))}
     unknown = [digest for digest in dict.fromkeys(need.digest for need in needed) if digest not in known]
     refused: list[RefusedProblem] = []
@@ -146,28 +141,28 @@ def _looked_up(parts: Parts, needed: list[ProblemNeed]) -> LookupAnswer:
         try:
             parts.judge.check(problem)
         except HostError as error:
-            refused.append(RefusedProblem(digest=need.digest, kind="host", message=repaired_apart(error)))
+            refused.append(RefusedProblem(digest=need.digest, kind="host", message=without_fix(error)))
         except InputError as error:
             refused.append(RefusedProblem(digest=need.digest, kind="input", message=str(error)))
     return LookupAnswer(unknown=unknown, refused=refused)
 
 
 @router.get("/{digest}")
-async def look_at(digest: DigestPath, parts: PartsHere, client: Annotated[Client, needs(Scope.JUDGE)]) -> ProblemAbout:
-    """What is known of a problem, without its answers."""
+async def look_at(digest: DigestPath, parts: PartsDep, client: Annotated[Client, needs(Scope.JUDGE)]) -> StoredProblem:
+    """Get a problem without its expected answers."""
     records = await asyncio.to_thread(parts.store.problem_records, [digest])
     if not records:
         raise not_found("problem")
-    return _about(records[0])
+    return records[0]
 
 
 @router.get("/{digest}/answers")
 async def read_answers(
     digest: DigestPath,
-    parts: PartsHere,
+    parts: PartsDep,
     client: Annotated[Client, needs(Scope.ANSWERS_READ)],
 ) -> dict[str, Any]:
-    """The whole problem with its expected answers, as in a line of a problem file."""
+    """Get a problem with its expected answers, as a line of a problem file."""
     records = await asyncio.to_thread(parts.store.problem_records, [digest])
     problem = await asyncio.to_thread(parts.store.problem, digest) if records else None
     if problem is None:
@@ -179,15 +174,11 @@ async def read_answers(
 @router.delete("/{digest}", status_code=204)
 async def delete(
     digest: DigestPath,
-    parts: PartsHere,
+    parts: PartsDep,
     client: Annotated[Client, needs(Scope.PROBLEMS_WRITE)],
 ) -> Response:
-    """Delete a problem. Jobs that were accepted are still judged."""
+    """Delete a problem. Accepted jobs are still judged."""
     if not await asyncio.to_thread(parts.store.delete_problem, digest):
         raise not_found("problem")
     parts.audit.note(client.id, "delete", problem=digest)
     return Response(status_code=204)
-
-
-def _about(record: ProblemRecord) -> ProblemAbout:
-    return ProblemAbout.model_validate(record, from_attributes=True)

@@ -1,4 +1,4 @@
-"""Programs without tests, and traces."""
+"""Routes of runs without tests, and of traces."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Annotated
 
 from fastapi import APIRouter
 
-from autoclave.core import HostError, InputError, JudgeFault, Program, Trace
+from autoclave.core import Program, Trace
 from autoclave.judge import JudgeJob, RunOrder, RunResult
-from autoclave.service.access import PartsHere, needs
+from autoclave.service.access import PartsDep, needs
 from autoclave.service.parts import Parts
-from autoclave.service.refusals import Refused, bad_input
-from autoclave.service.requests import repaired_apart
-from autoclave.service.running import FAULT, decoded, encoded, require_memory, run_in_turn, time_limit_of
+from autoclave.service.refusals import Refused, judge_errors_refused
+from autoclave.service.requests import decoded, encoded, require_memory, run_queued, time_limit_of
 from autoclave.service.store import JobSpec
 from autoclave.service.tokens import Client, Scope
 from autoclave.service.wire import RunAnswer, RunRequest, TraceAnswer, TraceRequest
@@ -23,8 +22,8 @@ router = APIRouter(prefix="/v1", tags=["runs"])
 
 
 @router.post("/runs")
-async def run(body: RunRequest, parts: PartsHere, client: Annotated[Client, needs(Scope.JUDGE)]) -> RunAnswer:
-    """Run one program, sealed, without tests."""
+async def run(body: RunRequest, parts: PartsDep, client: Annotated[Client, needs(Scope.JUDGE)]) -> RunAnswer:
+    """Run one program in a sealed cell, without tests."""
     require_memory(parts, body.memory_limit_mb)
     order = RunOrder(
         body.stdin.encode("utf-8", "surrogatepass"),
@@ -36,7 +35,7 @@ async def run(body: RunRequest, parts: PartsHere, client: Annotated[Client, need
         memory_limit_mb=body.memory_limit_mb,
     )
     program = Program(body.source, body.language)
-    result = await run_in_turn(parts, lambda: parts.runner.run(program, order))
+    result = await run_queued(parts, lambda: parts.runner.run(program, order))
     source = body.source.encode("utf-8", "surrogatepass")
     parts.audit.note(client.id, "run", source=source, language=body.language, ended=result.outcome.ended.value)
     return _run_answer(result, parts.judge.level)
@@ -66,20 +65,18 @@ def _run_answer(result: RunResult, level: str) -> RunAnswer:
 @router.post("/traces")
 async def trace(
     body: TraceRequest,
-    parts: PartsHere,
+    parts: PartsDep,
     client: Annotated[Client, needs(Scope.JUDGE, Scope.TRACES_READ)],
 ) -> TraceAnswer:
-    """Run a program once more on one test, for the final values of its variables."""
+    """Run a program on one test and return the final values of its variables."""
     parts.dispatcher.require_accepting()
-    if body.is_rehearsal:
-        await asyncio.to_thread(_rehearsed, parts, body)
+    if body.check_only:
+        (await asyncio.to_thread(_begun, parts, body)).cancel()
         return TraceAnswer(trace=None)
-    async with parts.turns:
+    async with parts.run_queue:
         future = await asyncio.to_thread(_begun, parts, body)
-        try:
+        with judge_errors_refused():
             found = await asyncio.wrap_future(future)
-        except JudgeFault:
-            raise Refused(500, "fault", FAULT) from None
     source = body.source.encode("utf-8", "surrogatepass")
     parts.audit.note(client.id, "trace", source=source, problem=body.problem, test=body.test)
     return TraceAnswer(trace=found)
@@ -90,13 +87,5 @@ def _begun(parts: Parts, body: TraceRequest) -> Future[Trace]:
     problem = parts.problems.get(spec) if parts.store.problem_records([body.problem]) else None
     if problem is None:
         raise Refused(404, "unknown_problem", f"problem: {body.problem} is not stored here")
-    try:
+    with judge_errors_refused():
         return parts.judge.trace(JudgeJob(problem, Program(body.source, body.language), body.id), body.test)
-    except HostError as error:
-        raise Refused(501, "host", repaired_apart(error)) from None
-    except InputError as error:
-        raise bad_input(str(error)) from None
-
-
-def _rehearsed(parts: Parts, body: TraceRequest) -> None:
-    _begun(parts, body).cancel()

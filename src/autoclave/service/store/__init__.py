@@ -1,37 +1,31 @@
-"""Where the service keeps problems, tokens and jobs: the protocol, SQLite and PostgreSQL. Imports core alone."""
+"""Store of problems, tokens and jobs: `Store`, its records, and its forms in SQLite and PostgreSQL."""
 
-from autoclave.service.store.interface import (
+from autoclave.service.store.records import (
     Batch,
     Bounds,
     Event,
+    EventKind,
     JobSpec,
     JobState,
     KeyReused,
     Load,
-    News,
-    ProblemRecord,
     QueueFull,
     StartedJob,
-    Store,
-    StoreAway,
-    Waiting,
-    counts_of,
+    StoreUnavailable,
 )
+from autoclave.service.store.sql import Store
 
 __all__ = [
     "Batch",
     "Bounds",
     "Event",
+    "EventKind",
     "JobSpec",
     "JobState",
     "KeyReused",
     "Load",
-    "News",
-    "ProblemRecord",
     "QueueFull",
     "StartedJob",
     "Store",
-    "StoreAway",
-    "Waiting",
-    "counts_of",
+    "StoreUnavailable",
 ]

@@ -1,4 +1,4 @@
-"""The schema of a store, as numbered steps. One that was released is never changed; a new one is added at the end."""
+"""Schema of a store as numbered steps. A released step never changes; new ones are appended."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True)
 class Types:
-    """What a database calls the types of columns."""
+    """Column types of a database."""
 
     number: str
-    """A row's own, given by the database."""
+    """Generated number of a row."""
     integer: str
     real: str
     text: str
-    """In an order that does not depend on the language of the database."""
+    """Sorted by bytes, whatever the locale of the database."""
     free_text: str
-    """What clients wrote: any character, also those that some databases cannot hold as text."""
+    """Strings of clients, with characters that some databases cannot hold as text."""
     bytes: str
 
 
@@ -33,7 +33,7 @@ POSTGRES = Types(
 
 
 def steps(types: Types, version: int) -> Iterator[tuple[int, list[str]]]:
-    """The steps that a store of `version` lacks, each with the version that it leads to."""
+    """Yield the steps after `version`, each with the version that it leads to."""
     for number, step in enumerate(MIGRATIONS[version:], start=version + 1):
         yield number, [statement.format(**asdict(types)) for statement in step]
 
@@ -96,7 +96,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX jobs_unfinished ON jobs (state, number) WHERE state IN ('accepted', 'running')",
         "CREATE INDEX jobs_of_problem ON jobs (digest) WHERE state IN ('accepted', 'running')",
     ),
-    (  # several nodes: turns in the table, who has what, who watches what
+    (  # several nodes: turns, owners and watches of jobs
         "ALTER TABLE batches ADD COLUMN last_sequence {integer} NOT NULL DEFAULT 0",
         "UPDATE batches SET last_sequence = "
         "(SELECT coalesce(max(jobs.sequence), 0) FROM jobs WHERE jobs.batch = batches.id)",
@@ -137,5 +137,5 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX watches_of_node ON watches (node)",
         "INSERT INTO watches (batch, node) SELECT id, 'former' FROM batches WHERE keep_s IS NOT NULL",
     ),
-    ("ALTER TABLE batches ADD COLUMN ended {real}",),  # when the last of its jobs so far did
+    ("ALTER TABLE batches ADD COLUMN ended {real}",),  # time at which the last of its jobs so far ended
 )

@@ -1,76 +1,79 @@
-"""A store in a PostgreSQL database, for several nodes at a time.
+"""Store in a PostgreSQL database, for several nodes.
 
-Nodes that start at once make the schema one after the other (advisory lock), and accept jobs one after the other, so
-that bounds and turns hold over all of them. Jobs are claimed without waiting (`SKIP LOCKED`). What happens is told with
-NOTIFY when it is committed, to all nodes alike: this one, too, hears of its own deeds from the database.
+Advisory locks serialize migration of the schema and acceptance of jobs, so that bounds and turns hold over all nodes.
+Jobs are claimed without waiting (`SKIP LOCKED`). A commit sends its events by NOTIFY to all nodes, this one included.
 
-While the database is away everything raises `StoreAway`, at once where the connection is refused.
+While the database is unavailable, all methods raise `StoreUnavailable`, at once where the connection is refused.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 import secrets
+import select
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, LiteralString, cast
 
 import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
 
 from autoclave.core import HostError, InputError
-from autoclave.service.store.connections import AWAY, Connections, reason_of
-from autoclave.service.store.interface import Event, StoreAway
-from autoclave.service.store.listening import CHANNEL, Listener, written
 from autoclave.service.store.migrations import MIGRATIONS, POSTGRES, steps
-from autoclave.service.store.sql import SqlStore
+from autoclave.service.store.records import Event, EventKind, StoreUnavailable
+from autoclave.service.store.sql import Store
 
 _SCHEMA_LOCK, _QUEUE_LOCK = 7_018_312_001, 7_018_312_002
-"""Names of advisory locks: any numbers that nobody else in the database uses."""
+"""Keys of advisory locks."""
 _CONNECTIONS = 10
 
 
-class PostgresStore(SqlStore):
-    """A `Store` in a database."""
+class PostgresStore(Store):
+    """Store in a database."""
 
     NOW = "extract(epoch FROM clock_timestamp())::float8"
     LOCKED = "FOR UPDATE"
     FREE = "FOR UPDATE SKIP LOCKED"
 
     def __init__(self, url: str) -> None:
-        """Connect, and bring the schema up to date. `url` is what libpq understands: postgresql://...
+        """Connect, and migrate the schema. `url` is an address for libpq: postgresql://...
 
         Raises:
-            InputError: the address cannot be read, the database holds something else, or is of a later version.
-            HostError: the database does not answer, or does not let us in.
+            InputError: the address is not valid, the database holds something else, or is of a later version.
+            HostError: the database does not respond, or refuses the connection.
         """
         self.node = secrets.token_urlsafe(12)
         self._connections = Connections(url, _CONNECTIONS)
         self._current = threading.local()
-        self._listener: Listener | None = None
+        self._subscription: Subscription | None = None
         with contextlib.ExitStack() as undone:
             undone.callback(self._connections.close)
             try:
                 self._prepare()
-            except StoreAway as away:
+            except StoreUnavailable as error:
                 raise HostError(
-                    f"store: the PostgreSQL database cannot be used: {away}. Fix: start it, or give another address"
+                    f"store: the PostgreSQL database cannot be used: {error}. Fix: start it, or use another address"
                 ) from None
             except psycopg.Error as error:
                 raise InputError(
-                    f"store: the PostgreSQL database cannot be used ({type(error).__name__}); give an empty one, or "
-                    "one that autoclave made, in which this user may make tables"
+                    f"store: the PostgreSQL database cannot be used ({type(error).__name__}). Fix: use an empty "
+                    "one, or one that autoclave created, in which this user may create tables"
                 ) from None
             undone.pop_all()
 
     def _prepare(self) -> None:
-        with self._changing():  # another node may be doing the same
+        with self._changing():  # another node may migrate it too
             self._run("SELECT pg_advisory_xact_lock(?)", _SCHEMA_LOCK)
             self._run("CREATE TABLE IF NOT EXISTS autoclave_schema (version BIGINT NOT NULL)")
             version = self._value("SELECT coalesce(max(version), 0) FROM autoclave_schema")
             if version > len(MIGRATIONS):
                 raise InputError(
                     f"store: the database has version {version} of the schema, and this program knows "
-                    f"{len(MIGRATIONS)}; use the newer program, or give another database"
+                    f"{len(MIGRATIONS)}. Fix: use the newer program, or another database"
                 )
             for number, statements in steps(POSTGRES, version):
                 for statement in statements:
@@ -78,16 +81,16 @@ class PostgresStore(SqlStore):
                 self._run("INSERT INTO autoclave_schema (version) VALUES (?)", number)
 
     def join(self) -> None:
-        pass  # others may be at work; `adopt` finds those who are not any more
+        pass  # `adopt` finds dead nodes
 
-    def listen(self, hear: Callable[[Event], None]) -> None:
-        if self._listener is not None:
-            raise RuntimeError("somebody listens already")
-        self._listener = Listener(self._connections.connect, hear)
+    def subscribe(self, on_event: Callable[[Event], None]) -> None:
+        if self._subscription is not None:
+            raise RuntimeError("the store has a subscriber already")
+        self._subscription = Subscription(self._connections.connect, on_event)
 
     def close(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
+        if self._subscription is not None:
+            self._subscription.close()
         self._connections.close()
 
     # --- Statements ------------------------------------------------------------------------------------------------
@@ -123,13 +126,205 @@ class PostgresStore(SqlStore):
 
     @contextlib.contextmanager
     def _lent(self) -> Generator[psycopg.Connection[Any]]:
-        """A connection. What goes wrong on the way to the database says nothing of where that is."""
+        """Lend a connection. Errors do not show the address of the database."""
         try:
             with self._connections.lent() as connection:
                 yield connection
         except AWAY as error:
-            raise StoreAway(reason_of(error)) from None
+            raise StoreUnavailable(reason_of(error)) from None
 
 
 def _marked(statement: str) -> LiteralString:
     return cast(LiteralString, statement.replace("?", "%s"))
+
+
+# --- Connections ---------------------------------------------------------------------------------------------------
+
+
+AWAY = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
+"""Errors of a broken connection, and of a server that is down, full or a standby."""
+_DEFAULTS: dict[str, Any] = {
+    "application_name": "autoclave serve",
+    "connect_timeout": 5,
+    "keepalives_idle": 10,  # a machine without power is detected within 30 s
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+_SETTINGS = (
+    "SET client_encoding = 'UTF8'",
+    "SET statement_timeout = '60s'",
+    "SET idle_in_transaction_session_timeout = '10s'",  # a suspended node must not hold locks
+)
+_REASONS = (
+    ("password", "it does not accept the user or the password"),
+    ("authentication", "it does not accept the user or the password"),
+    ("does not exist", "the user or the database does not exist"),
+    ("refused", "the connection was refused"),
+    ("no such file", "the connection was refused"),
+    ("timeout", "no response in time"),
+    ("name or service", "its host name is unknown"),
+    ("name resolution", "its host name is unknown"),
+    ("ssl", "TLS failed"),
+    ("certificate", "TLS failed"),
+    ("starting up", "it is starting"),
+    ("shutting down", "it is shutting down"),
+    ("too many", "it has too many connections"),
+    ("remaining connection slots", "it has too many connections"),
+)
+
+
+class Connections:
+    """Pool of at most `limit` connections; callers wait for a free one."""
+
+    def __init__(self, url: str, limit: int) -> None:
+        """Prepare the pool; no connection is made.
+
+        Raises:
+            InputError: the address is not valid.
+        """
+        try:
+            self._address = make_conninfo("", **{**_DEFAULTS, **conninfo_to_dict(url)})
+        except psycopg.ProgrammingError:  # its message has the address
+            raise InputError("store: the address is not valid. Fix: use postgresql://USER@HOST:PORT/DATABASE") from None
+        self._places = threading.BoundedSemaphore(limit)
+        self._lock = threading.Lock()
+        self._free: list[psycopg.Connection[Any]] = []
+        self._is_closed = False
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """Return a new connection, which the caller closes.
+
+        Raises:
+            StoreUnavailable: the database does not respond, or refuses the connection.
+        """
+        try:
+            connection = psycopg.connect(self._address, autocommit=True)
+        except psycopg.Error as error:
+            raise StoreUnavailable(reason_of(error)) from None
+        try:
+            for setting in _SETTINGS:
+                connection.execute(setting)
+        except psycopg.Error as error:
+            connection.close()
+            raise StoreUnavailable(reason_of(error)) from None
+        return connection
+
+    @contextlib.contextmanager
+    def lent(self) -> Generator[psycopg.Connection[Any]]:
+        """Lend a connection; a broken one leaves the pool.
+
+        Raises:
+            StoreUnavailable: no connection can be made.
+        """
+        with self._places:
+            connection = self._taken() or self.connect()
+            try:
+                yield connection
+            finally:
+                self._take_back(connection)
+
+    def close(self) -> None:
+        """Close idle connections now, and lent ones when they return."""
+        with self._lock:
+            self._is_closed = True
+            free, self._free = self._free, []
+        for connection in free:
+            connection.close()
+
+    def _taken(self) -> psycopg.Connection[Any] | None:
+        while True:
+            with self._lock:
+                if self._is_closed:
+                    raise StoreUnavailable("the store is closed")
+                if not self._free:
+                    return None
+                connection = self._free.pop()
+            if not _has_ended(connection):
+                return connection
+            connection.close()
+
+    def _take_back(self, connection: psycopg.Connection[Any]) -> None:
+        with self._lock:
+            if not self._is_closed and connection.info.transaction_status == TransactionStatus.IDLE:
+                self._free.append(connection)
+                return
+        connection.close()
+
+
+def _has_ended(connection: psycopg.Connection[Any]) -> bool:
+    """Return whether the server closed an idle connection, which makes it readable."""
+    if connection.closed:
+        return True
+    poller = select.poll()
+    poller.register(connection.fileno(), select.POLLIN)
+    return bool(poller.poll(0))
+
+
+def reason_of(error: BaseException) -> str:
+    """Describe an error without a name, a path or an address."""
+    text = str(error).lower()
+    return next((reason for word, reason in _REASONS if word in text), "the connection failed")
+
+
+# --- Events --------------------------------------------------------------------------------------------------------
+
+
+CHANNEL = "autoclave"
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
+_log = logging.getLogger(__name__)
+
+
+def written(event: Event) -> str:
+    """Return an event as the payload of a notification."""
+    return f"{event.kind} {event.batch}"
+
+
+def read(payload: str) -> Event:
+    """Parse a payload; a kind of a later version becomes UNKNOWN."""
+    word, _, batch = payload.partition(" ")
+    return Event(EventKind(word), batch) if word in list(EventKind) else Event(EventKind.UNKNOWN)
+
+
+class Subscription:
+    """Calls `on_event` for events of all nodes, and with UNKNOWN after each new connection, when events may be lost."""
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], on_event: Callable[[Event], None]) -> None:
+        self._connect = connect
+        self._on_event = on_event
+        self._is_closed = threading.Event()
+        self._waker = os.eventfd(0, os.EFD_CLOEXEC)
+        self._thread = threading.Thread(target=self._work, name="store-listener", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._is_closed.set()
+        os.eventfd_write(self._waker, 1)
+        self._thread.join()
+        os.close(self._waker)
+
+    def _work(self) -> None:
+        pause_s = 0.0
+        while not self._is_closed.wait(pause_s):
+            try:
+                with contextlib.closing(self._connect()) as connection:
+                    connection.execute(f"LISTEN {CHANNEL}")
+                    if pause_s:
+                        _log.warning("the store responds again")
+                    pause_s = 0.0
+                    self._on_event(Event(EventKind.UNKNOWN))
+                    self._listen(connection)
+            except (StoreUnavailable, psycopg.Error):
+                if not pause_s:
+                    _log.warning("the store does not respond; retrying")
+                pause_s = min(max(2 * pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
+
+    def _listen(self, connection: psycopg.Connection[Any]) -> None:
+        poller = select.poll()
+        for descriptor in (connection.fileno(), self._waker):
+            poller.register(descriptor, select.POLLIN)
+        while not self._is_closed.is_set():
+            for notification in connection.notifies(timeout=0):
+                self._on_event(read(notification.payload))
+            poller.poll()

@@ -1,30 +1,146 @@
-"""From nouns to the columns of a store and back; the same for every database."""
+"""Records of the store, and their conversion to columns and back. Times are seconds since 1970."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from autoclave.core import CallTests, Problem, StdinTests
-from autoclave.service.store.interface import JobSpec, JobState, ProblemRecord
 from autoclave.service.tokens import Scope, TokenRecord
+from autoclave.service.wire import StoredProblem
 
 _OPTIONS = ("language", "tests", "stop_at_failure", "profile", "time_limit_s", "memory_limit_mb")
 _ABOUT = ("id", "language", "profile", "time_limit_s", "memory_limit_mb", "source", "difficulty", "tags")
 
 
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """A program to judge. None takes a limit or the profile from the problem."""
+
+    digest: str
+    source: bytes
+    language: str = "python"
+    label: str = ""
+    tests: str = "all"
+    stop_at_failure: bool = True
+    profile: str | None = None
+    time_limit_s: float | None = None
+    memory_limit_mb: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Jobs accepted together. They stay queued `keep_s` seconds after their client disconnects; None is for ever."""
+
+    id: str
+    client: str
+    key: str
+    fingerprint: str
+    priority: int
+    created: float
+    deadline: float | None = None
+    keep_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartedJob:
+    """A claimed job, with the number of its starts, this one included."""
+
+    id: str
+    batch: str
+    client: str
+    spec: JobSpec
+    starts: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """State of a job. `verdict` is JSON once `state` is `done`; `sequence` numbers the ended jobs of a batch."""
+
+    id: str
+    batch: str
+    client: str
+    place: int
+    label: str
+    state: str
+    sequence: int | None
+    verdict: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Limits of queued jobs: of all clients, and of one."""
+
+    total: int
+    of_client: int
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Queued jobs, clients that have some, and slots and verdicts per second of all other nodes."""
+
+    waiting: int
+    clients: int
+    slots: int
+    per_s: float
+
+
+class EventKind(StrEnum):
+    """Kind of an event."""
+
+    WAITING = "waiting"
+    """Jobs can be claimed."""
+    ENDED = "ended"
+    """Jobs of a batch have ended."""
+    CANCELLED = "cancelled"
+    """Jobs of a batch were cancelled; nodes may stop them."""
+    UNKNOWN = "unknown"
+    """Events may have been lost: anything may have changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A change in the store, of a batch if it is named."""
+
+    kind: EventKind
+    batch: str = ""
+
+
+class KeyReused(Exception):
+    """An idempotency key was used for another request."""
+
+
+class QueueFull(Exception):
+    """The queue is full: `excess` jobs are too many."""
+
+    def __init__(self, excess: int, *, is_own_share: bool) -> None:
+        super().__init__(f"{excess} too many")
+        self.excess = excess
+        self.is_own_share = is_own_share
+
+
+class StoreUnavailable(Exception):
+    """The database does not respond. It is unknown whether the change was made; another try may succeed."""
+
+    def __init__(self, reason: str = "the connection failed") -> None:
+        super().__init__(reason)
+
+
 def body_of(problem: Problem) -> bytes:
-    """The line of a problem file, as it is stored."""
+    """Return the line of a problem file that is stored."""
     return json.dumps(problem.to_json(), separators=(",", ":")).encode()
 
 
 def problem_of(body: bytes) -> Problem:
-    """The problem that `body_of` wrote."""
+    """Parse what `body_of` returned."""
     return Problem.from_json(json.loads(body), "store")
 
 
 def about(problem: Problem) -> str:
-    """What may be read without its answers, but for the statement."""
+    """Return the fields of a problem without tests and statement, as JSON."""
     tests = problem.tests
     known: dict[str, Any] = {name: getattr(problem, name) for name in _ABOUT}
     known["kind"] = tests.kind
@@ -34,48 +150,39 @@ def about(problem: Problem) -> str:
 
 def record_of(
     digest: str, about: str, size: int, created: float, statement: str | bytes | None = None
-) -> ProblemRecord:
-    """The record of a row."""
+) -> StoredProblem:
+    """Return the problem of a row."""
     text = None if statement is None else text_of(statement)
-    return ProblemRecord(digest=digest, size=size, created=created, statement=text, **json.loads(about))
+    return StoredProblem(digest=digest, size=size, created=created, statement=text, **json.loads(about))
 
 
 def options_of(spec: JobSpec) -> str:
-    """All of a job but problem, program and label."""
+    """Return the options of a job as JSON: all but problem, program and label."""
     return json.dumps({name: getattr(spec, name) for name in _OPTIONS})
 
 
 def spec_of(digest: str, label: str | bytes, source: bytes, options: str) -> JobSpec:
-    """The job of a row."""
+    """Return the job of a row."""
     return JobSpec(digest, source, label=text_of(label), **json.loads(options))
 
 
-def state_of(
-    id: str,
-    batch: str,
-    client: str,
-    place: int,
-    label: str | bytes,
-    state: str,
-    sequence: int | None,
-    verdict: str | None,
-) -> JobState:
-    """The state of a row."""
-    return JobState(id, batch, client, place, text_of(label), state, sequence, verdict)
+def state_of(row: Sequence[Any]) -> JobState:
+    """Return the state of a row."""
+    id, batch, client, place, label, *rest = row
+    return JobState(id, batch, client, place, text_of(label), *rest)
 
 
-def token_of(
-    id: str, label: str, hash: str, scopes: str, created: float, expires: float | None, is_revoked: int
-) -> TokenRecord:
-    """The token of a row."""
+def token_of(row: Sequence[Any]) -> TokenRecord:
+    """Return the token of a row."""
+    id, label, hash, scopes, created, expires, is_revoked = row
     return TokenRecord(id, label, hash, frozenset(map(Scope, scopes.split())), created, expires, bool(is_revoked))
 
 
 def free_text(text: str) -> bytes:
-    """What a client wrote, for a column of type `free_text`."""
+    """Encode a string of a client for a column of type `free_text`."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def text_of(column: str | bytes) -> str:
-    """What `free_text` wrote; files of the first version of the schema hold it as text."""
+    """Decode a column of type `free_text`; the first version of the schema has text."""
     return column if isinstance(column, str) else column.decode("utf-8", "surrogatepass")

@@ -1,35 +1,36 @@
-"""What stores have in common: every statement.
+"""The store: problems by digest, tokens, and the durable queue of jobs, in an SQL database.
 
-Statements are plain enough for all databases; where rows must be locked, the database has the words for it. Whoever
-ends jobs locks their batches first, in order of their ids: so nobody waits in a circle, and the sequence numbers within
-a batch are in the order in which others come to see them.
+A store object belongs to one server, a node; several nodes may share a database. Jobs are ordered by priority, then
+fairly between clients, then by acceptance. Times are seconds since 1970. All methods are safe to use from several
+threads, block, are atomic, and survive kill -9 of the process once they return. They raise `StoreUnavailable` where the
+database does not respond.
+
+A transaction that ends jobs first locks their batches in order of their ids: transactions cannot deadlock, and other
+transactions see the sequence numbers of a batch in order.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar
 
 import zstandard
 
 from autoclave.core import Problem
-from autoclave.service.store.database import Database
-from autoclave.service.store.interface import (
+from autoclave.service.store.records import (
     Batch,
     Bounds,
     Event,
+    EventKind,
     JobSpec,
     JobState,
     KeyReused,
     Load,
-    News,
-    ProblemRecord,
     QueueFull,
     StartedJob,
-    Waiting,
-)
-from autoclave.service.store.records import (
     about,
     body_of,
     free_text,
@@ -41,19 +42,78 @@ from autoclave.service.store.records import (
     token_of,
 )
 from autoclave.service.tokens import TokenRecord
+from autoclave.service.wire import StoredProblem
 
 _UNFINISHED = "state IN ('accepted', 'running')"
 _BATCH = "id, client, idempotency_key, fingerprint, priority, created, deadline, keep_s"
 _STATE = "id, batch, client, place, label, state, sequence"
+_VALUES_AT_ONCE = 500
 _TOKEN = "id, label, hash, scopes, created, expires, is_revoked"
 
 
-class SqlStore(Database):
-    """A `Store` in a database that speaks SQL."""
+class Store(ABC):
+    """Store in an SQL database; subclasses know its driver. Placeholders are `?`."""
+
+    NOW: ClassVar[str]
+    """Expression for the time of the database, the common clock of all nodes."""
+    LOCKED: ClassVar[str]
+    """Suffix of SELECT that locks the rows until the transaction ends."""
+    FREE: ClassVar[str]
+    """Suffix of SELECT that locks the rows and skips locked ones."""
+
+    node: str
+    """Unique id of this node, other for each process."""
+
+    @abstractmethod
+    def join(self) -> None:
+        """Register this node."""
+
+    @abstractmethod
+    def subscribe(self, on_event: Callable[[Event], None]) -> None:
+        """Call `on_event` for changes by any node from now on, from any thread. It must not block."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close all connections."""
+
+    @abstractmethod
+    def _changing(self) -> AbstractContextManager[list[Event]]:
+        """Run a transaction of this thread, rolled back on an error; a commit sends the events in the list."""
+
+    @abstractmethod
+    def _lock_queue(self) -> None:
+        """Keep other transactions from accepting jobs until this one ends."""
+
+    @abstractmethod
+    def _rows(self, statement: str, *values: Any) -> list[Any]:
+        """Return the rows of a query, in the transaction of this thread if it has one."""
+
+    @abstractmethod
+    def _run(self, statement: str, *values: Any) -> int:
+        """Execute a statement in the transaction; return the number of changed rows."""
+
+    @abstractmethod
+    def _run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Execute a statement for each row of values."""
+
+    def _row(self, statement: str, *values: Any) -> Any:
+        return next(iter(self._rows(statement, *values)), None)
+
+    def _value(self, statement: str, *values: Any) -> Any:
+        return self._row(statement, *values)[0]
+
+    def _rows_of(self, statement: str, values: Sequence[Any]) -> list[Any]:
+        """Return the rows for any number of values, which replace `(*)` in the statement."""
+        rows: list[Any] = []
+        for start in range(0, len(values), _VALUES_AT_ONCE):
+            part = values[start : start + _VALUES_AT_ONCE]
+            rows += self._rows(statement.replace("(*)", f"({', '.join('?' * len(part))})"), *part)
+        return rows
 
     # --- Problems --------------------------------------------------------------------------------------------------
 
     def put_problems(self, problems: Iterable[Problem]) -> list[bool]:
+        """Store problems by digest; return for each whether it is new."""
         packer = zstandard.ZstdCompressor(level=3)
         rows: list[tuple[Any, ...]] = []
         for problem in problems:
@@ -66,9 +126,8 @@ class SqlStore(Database):
             "ON CONFLICT (digest) DO NOTHING"
         )
         with self._changing():
-            for place, row in sorted(
-                enumerate(rows), key=lambda numbered: numbered[1][0]
-            ):  # others may upload them too
+            # In one order, against deadlocks.
+            for place, row in sorted(enumerate(rows), key=lambda numbered: numbered[1][0]):
                 added[place] = bool(
                     self._run(insert, *row)
                     or self._run("UPDATE problems SET is_deleted = 0 WHERE digest = ? AND is_deleted = 1", row[0])
@@ -76,26 +135,30 @@ class SqlStore(Database):
         return added
 
     def problem(self, digest: str) -> Problem | None:
+        """Return a problem with its tests; a deleted one too while an unfinished job needs it."""
         row = self._row("SELECT body FROM problems WHERE digest = ?", digest)
         return None if row is None else problem_of(zstandard.ZstdDecompressor().decompress(row[0]))
 
-    def problem_records(self, digests: Sequence[str]) -> list[ProblemRecord]:
+    def problem_records(self, digests: Sequence[str]) -> list[StoredProblem]:
+        """Return the stored problems among `digests`, in any order."""
         rows = self._rows_of(
             "SELECT digest, about, size, created, statement FROM problems WHERE is_deleted = 0 AND digest IN (*)",
             digests,
         )
         return [record_of(*row) for row in rows]
 
-    def list_problems(self, after: str, limit: int) -> list[ProblemRecord]:
+    def list_problems(self, after: str, limit: int) -> list[StoredProblem]:
+        """Return the first `limit` problems by digest after `after`, without statements."""
         rows = self._rows(
             "SELECT digest, about, size, created FROM problems WHERE is_deleted = 0 AND digest > ? "
             "ORDER BY digest LIMIT ?",
-            after.partition("\0")[0],  # the same place among digests, and text for every database
+            after.partition("\0")[0],  # sorts the same, and PostgreSQL has no NUL in text
             limit,
         )
         return [record_of(*row) for row in rows]
 
     def delete_problem(self, digest: str) -> bool:
+        """Hide a problem now, and delete it once no unfinished job needs it; return False if it is not stored."""
         with self._changing():
             hidden = self._run("UPDATE problems SET is_deleted = 1 WHERE digest = ? AND is_deleted = 0", digest)
             self._remove_deleted()
@@ -119,18 +182,27 @@ class SqlStore(Database):
 
     def token(self, id: str) -> TokenRecord | None:
         row = self._row(f"SELECT {_TOKEN} FROM tokens WHERE id = ?", id)
-        return None if row is None else token_of(*row)
+        return None if row is None else token_of(row)
 
     def tokens(self) -> list[TokenRecord]:
-        return [token_of(*row) for row in self._rows(f"SELECT {_TOKEN} FROM tokens ORDER BY created, id")]
+        return [token_of(row) for row in self._rows(f"SELECT {_TOKEN} FROM tokens ORDER BY created, id")]
 
     def revoke_token(self, id: str) -> bool:
+        """Revoke a token; return False if it does not exist."""
         with self._changing():
             return bool(self._run("UPDATE tokens SET is_revoked = 1 WHERE id = ?", id))
 
     # --- Accepting -------------------------------------------------------------------------------------------------
 
     def add_batch(self, batch: Batch, jobs: Sequence[tuple[str, JobSpec]], bounds: Bounds | None = None) -> Batch:
+        """Accept jobs with their ids, or return the batch that the client submitted before under the same key.
+
+        With `keep_s`, this node watches the batch, as with `watch`.
+
+        Raises:
+            KeyReused: the key belongs to another request.
+            QueueFull: more jobs would be queued than the bounds allow.
+        """
         with self._changing() as events:
             self._lock_queue()
             if before := self.batch_of_key(batch.client, batch.key):
@@ -165,7 +237,7 @@ class SqlStore(Database):
             )
             if batch.keep_s is not None:
                 self._watch(batch.id)
-            events.append(Event(News.WAITING))
+            events.append(Event(EventKind.WAITING))
         return batch
 
     def _require_room(self, client: str, count: int, bounds: Bounds) -> None:
@@ -178,8 +250,9 @@ class SqlStore(Database):
             raise QueueFull(total, is_own_share=False)
 
     def _next_turn(self, client: str, priority: int) -> int:
-        """Clients take turns, because the jobs of each have turns of their own: behind those of it that wait, and not
-        before the job that is next. (Start-time fair queueing: Goyal, Vin, Cheng, SIGCOMM 1996, 2.1, unit lengths.)
+        """Return the start tag of the client's next job: after its queued jobs, and not before the next job of all.
+
+        Start-time fair queueing with unit lengths: Goyal, Vin, Cheng, SIGCOMM 1996, 2.1.
         """
         turns = "SELECT turn FROM jobs WHERE state = 'accepted' AND priority = ?"
         own = self._row(f"{turns} AND client = ? ORDER BY turn DESC LIMIT 1", priority, client)
@@ -194,9 +267,10 @@ class SqlStore(Database):
         row = self._row(f"SELECT {_BATCH} FROM batches WHERE id = ?", id)
         return None if row is None else Batch(*row)
 
-    # --- Taking and ending -----------------------------------------------------------------------------------------
+    # --- Claiming and ending ---------------------------------------------------------------------------------------
 
     def claim(self, count: int, now: float) -> list[StartedJob]:
+        """Claim the next jobs, at most `count`, for this node alone. Jobs after their deadline are left."""
         with self._changing():
             rows = self._rows(
                 "SELECT number, id, batch, client, digest, label, source, options, starts FROM jobs "
@@ -214,6 +288,7 @@ class SqlStore(Database):
         ]
 
     def expire(self, now: float, verdict: str) -> float | None:
+        """End queued jobs after their deadline with this verdict; return the next deadline of a queued job."""
         late = "SELECT id FROM jobs WHERE state = 'accepted' AND deadline <= ?"
         if ids := [row[0] for row in self._rows(late, now)]:
             with self._changing() as events:
@@ -221,23 +296,25 @@ class SqlStore(Database):
         return self._value("SELECT min(deadline) FROM jobs WHERE state = 'accepted' AND deadline IS NOT NULL")
 
     def finish(self, verdicts: Sequence[tuple[str, str]]) -> list[str]:
+        """Store verdicts (JSON) of unfinished jobs by id; return the ids of those jobs."""
         with self._changing() as events:
             return self._end("done", dict(verdicts), events)
 
     def cancel(self, ids: Sequence[str]) -> list[str]:
+        """Cancel unfinished jobs; return their ids."""
         with self._changing() as events:
             return self._cancel(ids, events)
 
     def _cancel(self, ids: Sequence[str], events: list[Event]) -> list[str]:
         known = len(events)
         cancelled = self._end("cancelled", dict.fromkeys(ids), events)
-        events += [Event(News.CANCELLED, event.batch) for event in events[known:]]
+        events += [Event(EventKind.CANCELLED, event.batch) for event in events[known:]]
         return cancelled
 
     def _end(
         self, state: str, verdicts: Mapping[str, str | None], events: list[Event], which: str = _UNFINISHED
     ) -> list[str]:
-        """End those of the jobs that have not. A program is not needed any more, so it goes."""
+        """End unfinished jobs and delete their programs."""
         ids = list(verdicts)
         batches = sorted({row[0] for row in self._rows_of(f"SELECT batch FROM jobs WHERE {which} AND id IN (*)", ids)})
         locked = f"SELECT id, last_sequence FROM batches WHERE id IN (*) ORDER BY id {self.LOCKED}"
@@ -256,10 +333,11 @@ class SqlStore(Database):
         self._run_many(
             f"UPDATE batches SET last_sequence = ?, ended = {self.NOW} WHERE id = ?", [(last[id], id) for id in touched]
         )
-        events += [Event(News.ENDED, batch) for batch in touched]
+        events += [Event(EventKind.ENDED, batch) for batch in touched]
         return ended
 
     def purge(self, before: float) -> int:
+        """Delete the batches whose last job ended before that time; return their number."""
         with self._changing():
             gone = self._run(
                 "DELETE FROM batches WHERE coalesce(ended, created) < ? AND NOT EXISTS "
@@ -269,31 +347,33 @@ class SqlStore(Database):
             self._remove_deleted()
         return gone
 
-    # --- Looking ---------------------------------------------------------------------------------------------------
-
-    def unfinished(self) -> list[Waiting]:
-        rows = self._rows(f"SELECT id, batch, client, priority, deadline FROM jobs WHERE {_UNFINISHED} ORDER BY number")
-        return [Waiting(*row) for row in rows]
+    # --- Queries --------------------------------------------------------------------------------------------------
 
     def ended_among(self, ids: Collection[str]) -> list[str]:
-        there = {row[0] for row in self._rows_of(f"SELECT id FROM jobs WHERE {_UNFINISHED} AND id IN (*)", list(ids))}
-        return [id for id in ids if id not in there]
+        """Return the jobs among `ids` that have ended or were deleted."""
+        unfinished = {
+            row[0] for row in self._rows_of(f"SELECT id FROM jobs WHERE {_UNFINISHED} AND id IN (*)", list(ids))
+        }
+        return [id for id in ids if id not in unfinished]
 
     def job(self, id: str) -> JobState | None:
         row = self._row(f"SELECT {_STATE}, verdict FROM jobs WHERE id = ?", id)
-        return None if row is None else state_of(*row)
+        return None if row is None else state_of(row)
 
     def jobs_of(self, batch: str) -> list[JobState]:
+        """Return all jobs of a batch in order, without verdicts."""
         rows = self._rows(f"SELECT {_STATE}, NULL FROM jobs WHERE batch = ? ORDER BY place", batch)
-        return [state_of(*row) for row in rows]
+        return [state_of(row) for row in rows]
 
     def ended(self, batch: str, after: int) -> list[JobState]:
+        """Return the jobs of a batch that ended after sequence number `after`, in that order."""
         rows = self._rows(
             f"SELECT {_STATE}, verdict FROM jobs WHERE batch = ? AND sequence > ? ORDER BY sequence", batch, after
         )
-        return [state_of(*row) for row in rows]
+        return [state_of(row) for row in rows]
 
     def is_finished(self, batch: str) -> bool:
+        """Return whether all jobs of a batch have ended."""
         return self._row(f"SELECT 1 FROM jobs WHERE batch = ? AND {_UNFINISHED} LIMIT 1", batch) is None
 
     def load(self) -> Load:
@@ -307,6 +387,7 @@ class SqlStore(Database):
     # --- Several nodes ---------------------------------------------------------------------------------------------
 
     def beat(self, slots: int, per_s: float) -> None:
+        """Record a heartbeat of this node, with its slots and its verdicts per second."""
         with self._changing():
             self._run(
                 f"INSERT INTO nodes (id, slots, per_s, seen) VALUES (?, ?, ?, {self.NOW}) "
@@ -315,6 +396,10 @@ class SqlStore(Database):
             )
 
     def adopt(self, lease_s: float) -> list[Batch]:
+        """Take over from nodes without a heartbeat for `lease_s` seconds, or that have left.
+
+        Their jobs are queued again. Returns the batches that they watched, which this node watches now.
+        """
         gone = "node NOT IN (SELECT id FROM nodes)"
         with self._changing() as events:
             self._run(f"DELETE FROM nodes WHERE id <> ? AND seen < {self.NOW} - ?", self.node, lease_s)
@@ -325,10 +410,11 @@ class SqlStore(Database):
                 self._watch(batch)
             self._run_many(f"DELETE FROM watches WHERE batch = ? AND {gone}", [(batch,) for batch in batches])
             if numbers:
-                events.append(Event(News.WAITING))
+                events.append(Event(EventKind.WAITING))
             return [Batch(*row) for row in self._rows_of(f"SELECT {_BATCH} FROM batches WHERE id IN (*)", batches)]
 
     def give_back(self, keep: Collection[str]) -> None:
+        """Queue the jobs that this node claimed again, except those in `keep`, without counting a start."""
         with self._changing() as events:
             rows = self._rows("SELECT id, number FROM jobs WHERE state = 'running' AND node = ?", self.node)
             numbers = [(number,) for id, number in rows if id not in keep]
@@ -338,14 +424,16 @@ class SqlStore(Database):
                 numbers,
             )
             if numbers:
-                events.append(Event(News.WAITING))
+                events.append(Event(EventKind.WAITING))
 
     def leave(self) -> None:
+        """Unregister this node and queue its jobs again."""
         self.give_back(())
         with self._changing():
             self._run("DELETE FROM nodes WHERE id = ?", self.node)
 
     def watch(self, batch: str) -> None:
+        """Record that a client waits for the batch at this node."""
         with self._changing():
             if self._rows(f"SELECT 1 FROM batches WHERE id = ? {self.LOCKED}", batch):
                 self._watch(batch)
@@ -354,8 +442,9 @@ class SqlStore(Database):
         self._run("INSERT INTO watches (batch, node) VALUES (?, ?) ON CONFLICT DO NOTHING", batch, self.node)
 
     def abandon(self, batch: str) -> int:
+        """Remove this node's watch; without another one, cancel the batch. Returns the number of cancelled jobs."""
         with self._changing() as events:
-            self._rows(f"SELECT 1 FROM batches WHERE id = ? {self.LOCKED}", batch)  # a client may just come elsewhere
+            self._rows(f"SELECT 1 FROM batches WHERE id = ? {self.LOCKED}", batch)  # another node may add a watch
             self._run("DELETE FROM watches WHERE batch = ? AND node = ?", batch, self.node)
             if self._value("SELECT count(*) FROM watches WHERE batch = ?", batch):
                 return 0

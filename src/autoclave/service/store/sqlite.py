@@ -1,8 +1,7 @@
-"""A store in one SQLite file, with a write-ahead log, for one server.
+"""Store in one SQLite file with a write-ahead log, for one server.
 
-Commits do not wait for the disk (`synchronous = NORMAL`): what was written survives the death of the process at any
-moment; a power cut can take the last moments, after which clients ask again under the same idempotency keys. One
-connection is used by all threads in turn.
+Commits do not wait for the disk (`synchronous = NORMAL`): they survive the death of the process; a power cut can lose
+the last ones, and clients then retry with the same idempotency keys. All threads share one connection.
 """
 
 from __future__ import annotations
@@ -18,42 +17,42 @@ from typing import Any
 
 from autoclave.core import InputError
 from autoclave.core.sqlite_files import open_database
-from autoclave.service.store.interface import Event
 from autoclave.service.store.migrations import MIGRATIONS, SQLITE, steps
-from autoclave.service.store.sql import SqlStore
+from autoclave.service.store.records import Event
+from autoclave.service.store.sql import Store
 
 
-class SqliteStore(SqlStore):
-    """A `Store` in a file."""
+class SqliteStore(Store):
+    """Store in a file."""
 
     NOW = "((julianday('now') - 2440587.5) * 86400.0)"
     LOCKED = FREE = ""  # a transaction that writes has the whole file
 
     def __init__(self, path: Path) -> None:
-        """Open the file, or make it, readable by this user alone, and bring its schema up to date.
+        """Open the file, or create it readable by this user alone, and migrate its schema.
 
         Raises:
-            InputError: it cannot be opened, is no store, or is of a later version.
+            InputError: it cannot be opened, is not a store, or is of a later version.
         """
         self.node = secrets.token_urlsafe(12)
         self._lock = threading.RLock()
-        self._hear: list[Callable[[Event], None]] = []
+        self._subscribers: list[Callable[[Event], None]] = []
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # holds hashes and answers
             self._database = open_database(path, "NORMAL")
             self._prepare(path)
         except (OSError, sqlite3.Error) as error:
-            raise InputError(f"store {path}: cannot be used ({error}); give another file") from None
+            raise InputError(f"store {path}: cannot be used ({error}). Fix: use another file") from None
 
     def _prepare(self, path: Path) -> None:
         self._database.execute("PRAGMA foreign_keys = ON")
-        with self._changing():  # another process may be doing the same
+        with self._changing():  # another process may migrate it too
             version = self._value("PRAGMA user_version")
             if version > len(MIGRATIONS):
                 raise InputError(
-                    f"store {path}: has version {version} of the schema, and this program knows {len(MIGRATIONS)}; "
-                    "use the newer program, or give another file"
+                    f"store {path}: has version {version} of the schema, and this program knows {len(MIGRATIONS)}. "
+                    "Fix: use the newer program, or another file"
                 )
             for number, statements in steps(SQLITE, version):
                 for statement in statements:
@@ -61,16 +60,16 @@ class SqliteStore(SqlStore):
                 self._database.execute(f"PRAGMA user_version = {number}")
 
     def join(self) -> None:
-        """One server has the file; whoever had it before is gone."""
+        """Forget former nodes: one server has the file."""
         with self._changing():
             self._run("DELETE FROM nodes")
 
-    def listen(self, hear: Callable[[Event], None]) -> None:
-        self._hear.append(hear)
+    def subscribe(self, on_event: Callable[[Event], None]) -> None:
+        self._subscribers.append(on_event)
 
     def close(self) -> None:
         with self._lock:
-            self._hear.clear()
+            self._subscribers.clear()
             self._database.close()
 
     # --- Statements ------------------------------------------------------------------------------------------------
@@ -87,8 +86,8 @@ class SqliteStore(SqlStore):
                 self._database.execute("ROLLBACK")
                 raise
         for event in dict.fromkeys(events):
-            for hear in self._hear:
-                hear(event)
+            for on_event in self._subscribers:
+                on_event(event)
 
     def _lock_queue(self) -> None:
         pass  # the transaction has the whole file

@@ -12,7 +12,7 @@ from autoclave.core import DataError, InputError
 from autoclave.evaluation import bootstrap_interval, share_interval, wilson_interval
 from autoclave.evaluation.benchmark_result import BenchmarkResult, GradedResponse, load_result
 from autoclave.evaluation.comparison import compare_results, sign_test
-from autoclave.evaluation.questions import About
+from autoclave.evaluation.questions import QuestionInfo
 from autoclave.report.evaluation import comparison_page, result_page
 
 
@@ -26,9 +26,9 @@ def graded(id: str, *scores: float | None, **more) -> list[GradedResponse]:
     ]
 
 
-A = About("a", "easy", "2024-08-03", "atcoder", ("x", "y"))
-B = About("b", "hard", "2024-08-30", "leetcode")
-C = About("c", "hard", "", "leetcode", ("x",))
+A = QuestionInfo("a", "easy", "2024-08-03", "atcoder", ("x", "y"))
+B = QuestionInfo("b", "hard", "2024-08-30", "leetcode")
+C = QuestionInfo("c", "hard", "", "leetcode", ("x",))
 RESULT = BenchmarkResult(
     "bench",
     "model",
@@ -58,7 +58,7 @@ def test_with_one_response_each_there_is_an_interval_by_wilson():
     assert one.to_metrics()["wilson_interval"] == [around.lower, around.upper]
 
 
-def test_what_was_not_judged_is_counted_and_never_wrong():
+def test_responses_without_a_verdict_are_counted_and_not_wrong():
     figures = RESULT.to_metrics()
     assert figures["no_verdict_share"] == 1 / 12
     assert RESULT.rates["b"] == 0.0
@@ -83,7 +83,7 @@ def test_tables_are_by_difficulty_month_source_and_tag():
     }
 
 
-def test_truncation_and_length_are_of_those_that_say():
+def test_truncation_and_length_are_over_responses_that_have_them():
     samples = (
         graded("a", 1.0, finish="length", tokens=10) + graded("b", 1.0, finish="stop", tokens=4) + graded("c", 0.0)
     )
@@ -133,7 +133,7 @@ def test_comparison_is_paired():
     other = replace(
         RESULT,
         model="other",
-        problems=(A, B, C, About("d")),
+        problems=(A, B, C, QuestionInfo("d")),
         samples=tuple(graded("a", 1.0, 1.0) + graded("b", 0.0, 1.0) + graded("c", 0.0, 1.0) + graded("d", 1.0)),
     )
     found = compare_results(RESULT, other)
@@ -147,7 +147,7 @@ def test_comparison_is_paired():
     assert found.interval == around
 
 
-def test_a_pair_shows_what_it_was_won_by():
+def test_a_pair_shows_a_right_and_a_wrong_response():
     other = replace(RESULT, samples=tuple(graded("a", 0.0, 1.0, 1.0, 1.0) + graded("b", 0.0) + graded("c", 1.0, 0.0)))
     found = compare_results(RESULT, other)
     (won,), (lost,) = found.won, found.lost
@@ -162,7 +162,7 @@ def test_the_sign_test_is_exact(won, lost, p):
 
 
 def test_results_with_nothing_in_common_are_not_compared():
-    other = replace(RESULT, problems=(About("z"),), samples=tuple(graded("z", 1.0)))
+    other = replace(RESULT, problems=(QuestionInfo("z"),), samples=tuple(graded("z", 1.0)))
     with pytest.raises(InputError, match="no problem in common"):
         compare_results(RESULT, other)
 
@@ -172,7 +172,7 @@ def test_scores_of_different_kinds_are_not_compared():
         compare_results(RESULT, replace(RESULT, score="share_of_tests"))
 
 
-def test_what_else_than_the_model_differs_is_noted():
+def test_a_comparison_notes_different_settings():
     first = replace(RESULT, settings={"prompt": "code", "temperature": 0.6, "judge": 1})
     assert compare_results(first, replace(first, settings={**first.settings, "judge": 2})).notes == ()
     other = replace(first, benchmark="other", settings={**first.settings, "temperature": 1.0})
@@ -184,13 +184,13 @@ def test_what_else_than_the_model_differs_is_noted():
 
 def test_samples_of_another_result_are_named(tmp_path):
     RESULT.save(tmp_path / "one")
-    replace(RESULT, problems=(About("z"),), samples=tuple(graded("z", 1.0))).save(tmp_path / "other")
+    replace(RESULT, problems=(QuestionInfo("z"),), samples=tuple(graded("z", 1.0))).save(tmp_path / "other")
     (tmp_path / "other/samples.jsonl").replace(tmp_path / "one/samples.jsonl")
     with pytest.raises(DataError, match=r"samples\.jsonl:1: problem_id = 'z'"):
         load_result(tmp_path / "one")
 
 
-def test_a_result_that_is_replaced_is_gone_before_its_samples_are(tmp_path, monkeypatch):
+def test_replacing_a_result_removes_it_before_its_samples(tmp_path, monkeypatch):
     RESULT.save(tmp_path)
     monkeypatch.setattr("autoclave.evaluation.benchmark_result.write_atomically", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -199,7 +199,7 @@ def test_a_result_that_is_replaced_is_gone_before_its_samples_are(tmp_path, monk
         load_result(tmp_path)
 
 
-def test_what_a_model_wrote_is_text_on_the_pages():
+def test_pages_escape_output_of_models():
     evil = "</pre><script>alert(1)</script>\u202e"
     samples = tuple(replace(each, response=evil, submission=None) for each in RESULT.samples)
     result = replace(RESULT, samples=samples, model=evil)
@@ -208,7 +208,7 @@ def test_what_a_model_wrote_is_text_on_the_pages():
         assert "\u202e" not in page
 
 
-def test_nothing_measured_is_nan_and_not_zero():
+def test_missing_figures_are_nan():
     empty = replace(RESULT, samples=())
     assert math.isnan(empty.to_metrics()["pass@1"])
     assert "not measured" in result_page(empty)

@@ -1,4 +1,4 @@
-"""A rating that means what Codeforces means by it."""
+"""Codeforces ratings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import random
+from bisect import bisect_left
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,6 @@ from autoclave.evaluation.codeforces import (
     percentile,
     points_of,
     rank_of,
-    ranks,
     rating_of_rank,
     score_by_points,
     score_by_solved,
@@ -72,7 +72,7 @@ def test_a_contest_by_hand():
     assert overall([found, found], {1000: 3, 1379: 1, 1380: 1})["percentile"] == 80.0
 
 
-def test_who_solves_all_is_first_and_who_solves_nothing_is_last():
+def test_solving_all_is_first_and_solving_nothing_is_last():
     standings = [Standing(Score(points), 1500) for points in (3, 2, 2, 0)]
     assert contest_result("1", Score(4), standings).rating == HIGHEST
     assert contest_result("1", Score(0), standings).rating == LOWEST  # behind all, the one with nothing too
@@ -86,10 +86,9 @@ def test_without_the_participant_as_the_report_of_deepcoder_prints_it():
 
 
 def test_penalty_decides_between_equal_points_and_ties_share_the_last_place():
-    scores = [Score(2, -10), Score(3), Score(2, -20), Score(2, -10), Score(0)]
-    assert ranks(scores).tolist() == [3, 1, 4, 3, 5]
-    assert rank_of(Score(2, -10), scores) == 4
-    assert ranks([]).tolist() == []
+    others = [Score(2, -10), Score(3), Score(2, -20), Score(2, -10), Score(0)]
+    assert [rank_of(score, others) for score in (Score(3), Score(2, -10), Score(2, -20), Score(0))] == [2, 4, 5, 6]
+    assert rank_of(Score(0), []) == 1
 
 
 @given(RATINGS, st.data())
@@ -124,13 +123,12 @@ def test_real_rounds(data: Path, contest: int, median: int):
     rounds = {row["contest"]: row["rows"] for _, row in read_jsonl(data / "codeforces_rounds_dev.jsonl.gz")}
     rows = list(rounds[contest])
     random.Random(0).shuffle(rows)
-    places = ranks([Score(row["points"], -row["penalty"]) for row in rows])
+    scores = [Score(row["points"], -row["penalty"]) for row in rows]
+    ordered = sorted(scores)
+    places = [len(ordered) - bisect_left(ordered, score) for score in scores]
     before = np.array([row["old_rating"] for row in rows], dtype=np.float64)
-    better = {(row["points"], row["penalty"]): place for row, place in zip(rows, places, strict=True)}
-    for (points, penalty), place in list(better.items())[:50]:
-        assert place == sum(
-            (row["points"], -row["penalty"]) >= (points, -penalty) for row in rounds[contest]
-        )  # behind all that are better or equal
+    for number in range(50):
+        assert places[number] == rank_of(scores[number], scores[:number] + scores[number + 1 :])
     differences: list[float] = []
     for number in range(0, len(rows), max(1, len(rows) // 500)):
         if rows[number]["performance"] == "Infinity":

@@ -12,13 +12,13 @@ import pytest
 from autoclave.config import EndpointConfig
 from autoclave.core import ConfigError, EngineFault, InputError
 from autoclave.evaluation.endpoint import Endpoint
-from autoclave.evaluation.responses import Asked, CachedResponses, Response, ResponseCache
+from autoclave.evaluation.responses import CachedResponses, Response, ResponseCache, ResponseRequest
 from autoclave.rollout import SamplingParameters, http_server
 from tests.evaluation.chat_server import ChatServer
 
 pytestmark = pytest.mark.timeout(60)
 
-QUESTION = Asked(
+QUESTION = ResponseRequest(
     "p",
     ({"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say it."}),
     True,
@@ -39,7 +39,7 @@ def server() -> Iterator[ChatServer]:
     server.close()
 
 
-def respond(server: ChatServer, *asked: Asked, **settings) -> list[Response]:
+def respond(server: ChatServer, *asked: ResponseRequest, **settings) -> list[Response]:
     endpoint = Endpoint(server.url, EndpointConfig(**settings))
     try:
         return [given.result() for given in endpoint.respond(asked or [QUESTION])]
@@ -47,7 +47,7 @@ def respond(server: ChatServer, *asked: Asked, **settings) -> list[Response]:
         endpoint.close()
 
 
-def test_what_is_asked_and_said(server):
+def test_requests_and_responses_have_the_openai_format(server):
     (response,) = respond(server)
     (body,) = server.bodies
     assert response == Response(f"said {body['seed']}", "stop", 2, 7)
@@ -58,7 +58,7 @@ def test_what_is_asked_and_said(server):
     )
 
 
-def test_text_that_is_gone_on_from_is_a_completion(server):
+def test_a_prompt_without_chat_is_a_completion_request(server):
     respond(server, replace(QUESTION, is_chat=False, messages=({"role": "user", "content": "def f():"},)))
     assert server.bodies[0]["prompt"] == "def f():"
 
@@ -69,19 +69,19 @@ def test_samples_of_one_question_have_seeds_of_their_own(server):
 
 
 @pytest.mark.parametrize("trouble", [429, 500, 503, 529, "truncated", "damaged", "page", "empty", {"text": 3}])
-def test_what_may_pass_is_tried_again(server, trouble):
+def test_transient_errors_are_retried(server, trouble):
     server.trouble = [trouble, trouble]
     (response,) = respond(server)
     assert response.text.startswith("said")
     assert len(server.bodies) == 3
 
 
-def test_a_silent_server_is_asked_again(server):
+def test_a_request_without_an_answer_is_retried(server):
     server.trouble = ["silent"]
     assert respond(server, timeout_s=0.3)[0].text.startswith("said")
 
 
-def test_the_server_says_how_long_to_wait(server):
+def test_retry_after_of_the_server_is_respected(server):
     server.trouble, server.retry_after = [429], "1"
     started = time.monotonic()
     respond(server)
@@ -89,27 +89,27 @@ def test_the_server_says_how_long_to_wait(server):
 
 
 @pytest.mark.parametrize("trouble", [500, "damaged"])
-def test_trouble_that_stays_is_a_fault_with_the_server_named(server, trouble):
+def test_a_lasting_error_is_a_fault_that_names_the_server(server, trouble):
     server.trouble = [trouble] * 10
     with pytest.raises(EngineFault, match=server.url.removesuffix("/v1")):
         respond(server, retries=2)
     assert len(server.bodies) == 3
 
 
-def test_answers_without_a_choice_are_a_fault_in_the_end(server):
+def test_answers_without_a_choice_end_in_a_fault(server):
     server.trouble = ["empty"] * 3
     with pytest.raises(EngineFault, match="no choice"):
         respond(server, retries=2)
 
 
-def test_what_another_try_will_not_change_is_not_tried_again(server):
+def test_permanent_errors_are_not_retried(server):
     server.trouble = [501]
     with pytest.raises(InputError, match="501"):
         respond(server)
     assert len(server.bodies) == 1
 
 
-def test_a_date_can_be_waited_for(server):
+def test_retry_after_may_be_a_date(server):
     server.trouble = [429]
     started = time.monotonic()
     server.retry_after = email.utils.formatdate(time.time() + 2, usegmt=True)
@@ -117,12 +117,12 @@ def test_a_date_can_be_waited_for(server):
     assert 0.9 < time.monotonic() - started < 20
 
 
-def test_what_the_server_keeps_back_is_told_apart(server):
+def test_filtered_responses_are_marked(server):
     server.trouble = [{"message": {"content": None}, "finish_reason": "content_filter"}]
     assert respond(server) == [Response("", "filtered")]  # and numbers of tokens that are none are not counted
 
 
-def test_more_stops_than_servers_take_are_cut_at_here(server):
+def test_stops_beyond_the_limit_of_servers_cut_the_text(server):
     server.say = lambda body: "one\nif two"
     stops = ("\nclass", "\ndef", "\n#", "\n@", "\nif")
     (response,) = respond(server, replace(QUESTION, parameters=replace(QUESTION.parameters, stops=stops)))
@@ -130,7 +130,7 @@ def test_more_stops_than_servers_take_are_cut_at_here(server):
     assert response.text == "one"
 
 
-def test_white_space_around_a_key_is_no_part_of_it_and_no_key_is_ever_shown(server):
+def test_api_keys_are_stripped_and_never_shown(server):
     endpoint = Endpoint(server.url, EndpointConfig(), lambda: "sk-SECRET\n")
     endpoint.respond([QUESTION])[0].result()
     endpoint.close()
@@ -141,7 +141,7 @@ def test_white_space_around_a_key_is_no_part_of_it_and_no_key_is_ever_shown(serv
         assert "CR" not in str(error.value)
 
 
-def test_what_several_ask_alike_is_asked_once(server, tmp_path):
+def test_equal_requests_are_sent_once(server, tmp_path):
     endpoint = Endpoint(server.url, EndpointConfig())
     with ResponseCache(tmp_path / "responses.sqlite") as cache:
         asked = [QUESTION, replace(QUESTION, question_id="same"), replace(QUESTION, sample=1)]
@@ -151,19 +151,19 @@ def test_what_several_ask_alike_is_asked_once(server, tmp_path):
     assert len(server.bodies) == 2
 
 
-def test_a_model_that_is_not_there_is_told_in_the_words_of_the_server(server):
+def test_an_unknown_model_is_reported_with_the_message_of_the_server(server):
     with pytest.raises(InputError, match="The model `other` does not exist"):
         respond(server, model="other")
 
 
 def test_of_several_models_one_is_named():
     server = ChatServer(lambda body: "", models=("a", "b"))
-    with pytest.raises(ConfigError, match=r"has a, b; name one"):
+    with pytest.raises(ConfigError, match=r"has a, b. Fix: name one"):
         respond(server)
     server.close()
 
 
-def test_the_key_is_asked_for_each_time(server):
+def test_the_api_key_is_read_for_each_request(server):
     keys = iter(["first", "second", "third"])
     endpoint = Endpoint(server.url, EndpointConfig(concurrency=1), lambda: next(keys))  # the first lists the models
     for given in endpoint.respond([QUESTION, replace(QUESTION, sample=1)]):
@@ -172,13 +172,13 @@ def test_the_key_is_asked_for_each_time(server):
     assert server.keys == ["Bearer second", "Bearer third"]
 
 
-def test_requests_are_begun_at_the_pace_that_is_allowed(server):
+def test_requests_start_at_the_configured_rate(server):
     started = time.monotonic()
     respond(server, *(replace(QUESTION, sample=sample) for sample in range(4)), requests_per_minute=600)
     assert server.begun[-1] - started >= 0.29
 
 
-def test_what_was_spent_is_counted(server):
+def test_the_account_counts_requests_tokens_and_cost(server):
     endpoint = Endpoint(server.url, EndpointConfig(input_price=1.0, output_price=2.0))
     for given in endpoint.respond([QUESTION, replace(QUESTION, sample=1)]):
         given.result()
@@ -186,7 +186,7 @@ def test_what_was_spent_is_counted(server):
     assert endpoint.account() == {"requests": 2, "prompt_tokens": 14, "response_tokens": 4, "cost": 22 / 1e6}
 
 
-def test_what_was_said_before_is_not_asked_again(server, tmp_path):
+def test_cached_responses_are_not_requested_again(server, tmp_path):
     endpoint = Endpoint(server.url, EndpointConfig())
     asked = [replace(QUESTION, sample=sample) for sample in range(3)]
     with ResponseCache(tmp_path / "cache/responses.sqlite") as cache:
@@ -213,7 +213,7 @@ def test_what_was_said_before_is_not_asked_again(server, tmp_path):
         replace(QUESTION, parameters=replace(QUESTION.parameters, stops=())),
     ],
 )
-def test_whatever_a_response_depends_on_is_in_its_key(other):
+def test_the_cache_key_covers_everything_a_response_depends_on(other):
     assert other.key("m") != QUESTION.key("m")
     assert QUESTION.key("m") != QUESTION.key("n")
     assert replace(QUESTION, question_id="q").key("m") == QUESTION.key("m")

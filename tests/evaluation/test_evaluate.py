@@ -52,7 +52,7 @@ def evaluation_of(
 # --- Counting ------------------------------------------------------------------------------------------------------
 
 
-def test_correct_responses_are_counted_by_problem_and_greedy_ones_apart():
+def test_greedy_responses_are_counted_separately():
     evaluation = evaluation_of({"a1": [1, 0, 1, 0, 1], "a2": [0, 0, 0, 0, 1], "b1": [1, 1, 1, 1, 0]})
     assert [(p.id, p.judged, p.correct, p.greedy) for p in evaluation.problems] == [
         ("a1", 4, 2, True),
@@ -90,13 +90,13 @@ def test_metrics_without_any_complete_problem_have_no_pass_at_k_and_do_not_fail(
     assert math.isnan(metrics["pass@2"])
 
 
-def test_metrics_without_a_greedy_verdict_do_not_claim_one():
+def test_greedy_metrics_without_a_verdict_are_nan():
     metrics = evaluation_of({"a1": [1, 1, None], "b1": [0, 0, None]}).to_metrics()
     assert math.isnan(metrics["greedy"])
     assert math.isnan(metrics["greedy/low"])
 
 
-def test_no_verdict_at_all_is_a_fault_that_names_the_causes():
+def test_an_evaluation_without_any_verdict_raises_the_causes():
     with pytest.raises(FaultError, match=r"no verdict on any of 4 responses: .*no cell could be made"):
         evaluation_of({"a1": [None, None, 1], "b1": [None, None, 1]})
 
@@ -107,7 +107,7 @@ def test_shares_and_lengths_are_over_the_sampled_responses_alone():
     assert evaluation.mean_response_length == 3.5
 
 
-def test_without_greedy_none_is_asked_for():
+def test_without_greedy_no_greedy_request_is_sent():
     evaluation = evaluation_of({"a1": [1, 0]}, with_greedy=False)
     assert evaluation.problems[0].greedy is None
     assert evaluation.samples == 2
@@ -116,7 +116,7 @@ def test_without_greedy_none_is_asked_for():
 # --- What is asked -------------------------------------------------------------------------------------------------
 
 
-def test_samples_are_asked_at_the_temperature_and_the_last_greedily_with_seeds_of_their_own():
+def test_samples_have_their_own_seeds_and_the_last_is_greedy():
     sampler = ScriptedSampler(lambda asked: completion(text="x/0"))
     evaluation_of({"a1": [1, 1, 1], "b1": [1, 1, 1]}, sampler=sampler)
     assert [asked.parameters.temperature for asked in sampler.asked] == [1.0, 1.0, 0.0] * 2

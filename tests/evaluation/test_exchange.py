@@ -1,4 +1,4 @@
-"""Files of others: responses that are graded here, grades that are taken over, and results that are given away."""
+"""Files of other tools: responses to grade, imported grades, and exported results."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import pytest
 from autoclave.core import DataError, InputError
 from autoclave.evaluation.benchmark_result import BenchmarkResult, GradedResponse
 from autoclave.evaluation.exchange import recorded_result, to_evalplus, to_livecodebench, write_export
-from autoclave.evaluation.questions import About
-from autoclave.evaluation.ready_responses import read_responses
-from autoclave.evaluation.responses import Asked
+from autoclave.evaluation.questions import QuestionInfo
+from autoclave.evaluation.responses import ResponseRequest, read_responses
 from autoclave.problems.prompts import plain_messages
 from autoclave.rollout import SamplingParameters
 
@@ -22,8 +21,10 @@ RESULT = BenchmarkResult(
     "LiveCodeBench",
     "model",
     (
-        About("livecodebench/1873_A", "easy", "2023-08-21", "codeforces", title="A. Short Sort", statement="Sort."),
-        About("livecodebench/abc301_a", "hard", "2023-05-13", "atcoder"),
+        QuestionInfo(
+            "livecodebench/1873_A", "easy", "2023-08-21", "codeforces", title="A. Short Sort", statement="Sort."
+        ),
+        QuestionInfo("livecodebench/abc301_a", "hard", "2023-05-13", "atcoder"),
     ),
     (
         GradedResponse("livecodebench/1873_A", 0, "accepted", 1.0, "```python\nx\n```", "x"),
@@ -40,7 +41,8 @@ def texts(path: Path, ids: list[str], id: str) -> list[tuple[str, str]]:
     """Text and form of each response to a problem."""
     ready = read_responses(path, ids)
     asked = [
-        Asked(id, plain_messages(""), True, SamplingParameters(), sample) for sample in range(ready.num_samples(id))
+        ResponseRequest(id, plain_messages(""), True, SamplingParameters(), sample)
+        for sample in range(ready.num_samples(id))
     ]
     return [(given.result().text, given.result().form) for given in ready.respond(asked)]
 
@@ -60,7 +62,7 @@ def test_eval_all_of_livecodebench_has_texts_codes_and_grades():
     assert second["code_list"] == [""]
 
 
-def test_what_is_given_away_comes_back_with_the_same_figures(tmp_path):
+def test_an_exported_result_is_imported_with_equal_figures(tmp_path):
     write_export(JUDGED, "livecodebench", path := tmp_path / "eval_all.json")
     found = recorded_result(path, "LiveCodeBench", "model")
     assert found.recorded
@@ -70,7 +72,7 @@ def test_what_is_given_away_comes_back_with_the_same_figures(tmp_path):
 
 
 def test_samples_of_evalplus_are_whole_programs(tmp_path):
-    problems = (About("HumanEval/0", preamble="from typing import List\n\n"), About("mbpp/11"))
+    problems = (QuestionInfo("HumanEval/0", preamble="from typing import List\n\n"), QuestionInfo("mbpp/11"))
     samples = (
         GradedResponse("HumanEval/0", 0, "accepted", 1.0, "r", "def f(): ..."),
         GradedResponse("mbpp/11", 0, "bad_format", 0.0, "r", None),
@@ -84,7 +86,7 @@ def test_samples_of_evalplus_are_whole_programs(tmp_path):
     assert texts(tmp_path / "samples.jsonl", ["HumanEval/0", "mbpp/11"], "mbpp/11") == [("", "submission")]
 
 
-def test_what_a_form_cannot_say_is_not_written():
+def test_an_export_without_verdicts_or_known_ids_is_an_error():
     with pytest.raises(InputError, match="1 of 4 responses have no verdict"):
         to_livecodebench(RESULT)
     with pytest.raises(InputError, match="1873_A"):
@@ -101,7 +103,7 @@ def test_what_a_form_cannot_say_is_not_written():
         ('{"eval": {"a": [{"base_status": "pass", "plus_status": "pass"}, {"base_status": "fail"}]}}', 0.5),
     ],
 )
-def test_grades_of_others_are_taken_over(tmp_path, text, pass_at_1):
+def test_grades_of_other_evaluators_are_imported(tmp_path, text, pass_at_1):
     (tmp_path / "f").write_text(text)
     assert recorded_result(tmp_path / "f", "b", "m").to_metrics()["pass@1"] == pass_at_1
 
@@ -114,14 +116,14 @@ def test_grades_of_others_are_taken_over(tmp_path, text, pass_at_1):
         '[{"id": "a", "scored": [null]}]',
     ],
 )
-def test_a_grade_that_is_no_truth_value_is_named(tmp_path, text):
+def test_a_grade_that_is_not_boolean_is_an_error(tmp_path, text):
     (tmp_path / "f").write_text(text)
     with pytest.raises(DataError, match="must be true or false"):
         recorded_result(tmp_path / "f", "b", "m")
 
 
 @pytest.mark.parametrize("text", ['[{"question_id": "a"}]', "[3]", '{"passed": true}\n{"passed": true}\n'])
-def test_what_has_no_grades_is_named(tmp_path, text):
+def test_a_file_without_grades_is_an_error(tmp_path, text):
     (tmp_path / "f").write_text(text)
     with pytest.raises(DataError, match="f"):
         recorded_result(tmp_path / "f", "b", "m")
@@ -144,20 +146,20 @@ IDS = ["HumanEval/0", "mbpp/11", "livecodebench/1873_A"]
         ({"question_id": "1873_A", "output_list": ["t"], "code_list": ["x"]}, "livecodebench/1873_A", [("t", "text")]),
     ],
 )
-def test_responses_are_found_by_the_names_that_others_use(tmp_path, line, id, expected):
+def test_responses_match_problems_by_the_ids_of_other_tools(tmp_path, line, id, expected):
     (tmp_path / "lines.jsonl").write_text(json.dumps(line))
     (tmp_path / "array.json.gz").write_bytes(gzip.compress(json.dumps([line]).encode()))
     assert texts(tmp_path / "lines.jsonl", IDS, id) == expected
     assert texts(tmp_path / "array.json.gz", IDS, id) == expected
 
 
-def test_responses_to_another_set_are_none_to_this_one(tmp_path):
+def test_responses_to_another_set_are_an_error(tmp_path):
     (tmp_path / "f.jsonl").write_text('{"task_id": "Mbpp/0", "solution": "x"}')
     with pytest.raises(InputError, match="none of its 1 responses"):
         read_responses(tmp_path / "f.jsonl", ["HumanEval/0"])
 
 
-def test_a_name_that_means_two_problems_means_none(tmp_path):
+def test_an_ambiguous_id_matches_no_problem(tmp_path):
     (tmp_path / "f.jsonl").write_text('{"task_id": "11", "response": "x"}\n{"task_id": "a/11", "response": "y"}')
     ready = read_responses(tmp_path / "f.jsonl", ["a/11", "b/11"])
     assert (ready.num_samples("a/11"), ready.num_samples("b/11")) == (1, 0)

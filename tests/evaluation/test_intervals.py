@@ -41,7 +41,7 @@ def test_less_confidence_gives_a_narrower_interval(values):
     assert wide.lower <= narrow.lower <= narrow.upper <= wide.upper
 
 
-def test_drawing_in_pieces_changes_nothing(monkeypatch):
+def test_resampling_in_chunks_gives_the_same_interval(monkeypatch):
     values = np.linspace(0, 1, 7)
     at_once = bootstrap_interval(values, num_resamples=100)
     monkeypatch.setattr(intervals, "_RESAMPLED_AT_ONCE", 50)
@@ -56,7 +56,7 @@ def test_wilson_by_hand():
     assert found.upper == pytest.approx(0.943318, abs=2e-6)
 
 
-def test_wilson_says_something_about_never():
+def test_wilson_has_an_upper_bound_for_no_success():
     found = wilson_interval(0, 10)
     assert found.lower == 0.0
     assert found.upper == pytest.approx(3.841459 / 13.841459, abs=1e-6)  # z^2 / (n + z^2)
@@ -79,7 +79,7 @@ def test_intervals_of_shares_keep_their_coverage_near_the_ends(rate: float):
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.5, 0.95])
-def test_shares_of_several_samples_are_covered_too(rate: float):
+def test_intervals_cover_shares_of_several_samples(rate: float):
     generator = np.random.default_rng(3)
     skills = generator.beta(2 * rate, 2 * (1 - rate), (2000, 164))  # problems differ in how hard they are
     found = [share_interval(values) for values in generator.binomial(8, skills) / 8]
@@ -104,7 +104,7 @@ def test_equal_shares_count_as_one_trial_per_problem():
     assert share_interval([0.25] * 8) == wilson_interval(2, 8)
 
 
-def test_wrong_arguments_are_refused():
+def test_invalid_arguments_are_errors():
     for values in ([], [[0.5]], [float("nan")], [1.1], [-0.1]):
         with pytest.raises(ValueError, match="share from 0 to 1"):
             share_interval(values)
@@ -120,5 +120,5 @@ def test_wrong_arguments_are_refused():
             wilson_interval(successes, trials)
 
 
-def test_an_interval_is_a_value():
+def test_intervals_compare_by_value():
     assert bootstrap_interval([0.5, 0.5]) == Interval(0.5, 0.5)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.evaluation.pass_at_k import mean_pass_at_k, pass_at_k
+from autoclave.evaluation.intervals import mean_pass_at_k, pass_at_k
 
 
 @st.composite
@@ -18,7 +18,7 @@ def counts(draw):
     return num_samples, draw(st.integers(0, num_samples)), draw(st.integers(1, num_samples))
 
 
-def test_every_way_to_draw_two_of_five():
+def test_pass_at_2_equals_the_enumeration_of_all_pairs():
     right = [True, True, False, False, False]
     drawn = [any(pair) for pair in combinations(right, 2)]
     assert pass_at_k(5, [2], 2).tolist() == pytest.approx([sum(drawn) / len(drawn)])  # 7 of 10
@@ -37,7 +37,7 @@ def test_one_sample_passes_as_often_as_samples_are_right(case):
 
 
 @given(counts())
-def test_more_draws_and_more_right_samples_never_hurt(case):
+def test_pass_at_k_grows_with_k_and_with_right_samples(case):
     n, c, k = case
     chance = pass_at_k(n, [c], k)[0]
     assert 0 <= chance <= 1
@@ -52,7 +52,7 @@ def test_large_numbers_of_samples_stay_finite():
     assert pass_at_k(100_000, [1], 50_000)[0] == pytest.approx(0.5)
 
 
-def test_problems_weigh_the_same_however_often_they_were_sampled():
+def test_problems_weigh_the_same_for_any_number_of_samples():
     assert pass_at_k([2, 100], [1, 0], 1).tolist() == [0.5, 0.0]
     assert mean_pass_at_k(np.array([2, 100]), np.array([1, 0]), 1) == 0.25
 
@@ -68,11 +68,11 @@ def test_problems_weigh_the_same_however_often_they_were_sampled():
         ([4, 4, 4], [1, 2], 1, "broadcast"),
     ],
 )
-def test_impossible_counts_are_refused(samples, correct, k, message):
+def test_impossible_counts_are_errors(samples, correct, k, message):
     with pytest.raises(ValueError, match=message):
         pass_at_k(samples, correct, k)
 
 
-def test_a_benchmark_without_problems_has_no_figure():
+def test_figures_of_a_benchmark_without_problems_are_nan():
     with pytest.raises(ValueError, match="no problems"):
         mean_pass_at_k(4, np.zeros(0, dtype=np.int64), 1)

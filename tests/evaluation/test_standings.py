@@ -1,4 +1,4 @@
-"""Ratings from files of standings; every figure of the small contest is worked out by hand."""
+"""Ratings from files of standings; every figure of the small contest is computed by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from autoclave.core import DataError, InputError
 from autoclave.evaluation.benchmark_result import BenchmarkResult, GradedResponse
 from autoclave.evaluation.codeforces import expected_rank
-from autoclave.evaluation.questions import About
+from autoclave.evaluation.questions import QuestionInfo
 from autoclave.evaluation.standings import (
     contest_of,
     rating_of,
@@ -51,7 +51,7 @@ def result_of(attempts: dict[str, list[bool | None]]) -> BenchmarkResult:
         for id, each in attempts.items()
         for place, right in enumerate(each)
     ]
-    return BenchmarkResult("codeforces", "m", tuple(About(id) for id in attempts), tuple(samples))
+    return BenchmarkResult("codeforces", "m", tuple(QuestionInfo(id) for id in attempts), tuple(samples))
 
 
 def rated(folder: Path, attempts: dict[str, list[bool | None]], **more):
@@ -75,14 +75,14 @@ def test_a_contest_by_hand(tmp_path):
     assert found["percentile"] == 80  # 1000 and 1500, below a rating of about 1950
 
 
-def test_attempts_beyond_the_limit_and_those_without_a_verdict_are_none(tmp_path):
+def test_attempts_beyond_the_limit_or_without_a_verdict_do_not_count(tmp_path):
     write_contest(tmp_path)
     late = {"1971A": [False, None, *[False] * 6, True], "1971B": [None, True]}
     (contest,) = rated(tmp_path, late)["per_contest"]
     assert contest["score"]["points"] == 1000
 
 
-def test_what_the_rating_leaves_out_is_told(tmp_path):
+def test_the_rating_lists_left_out_problems(tmp_path):
     write_contest(tmp_path)
     found = rated(tmp_path, {"1971A": [True], "1971A#2": [True], "puzzle": [True]})
     assert found["without_contest"] == ["1971A#2", "puzzle"]
@@ -98,7 +98,7 @@ def test_rounds_without_points_go_by_problems_and_penalty(tmp_path):
     assert contest["rank"] == 2  # better than ann, not than bob
 
 
-def test_the_rating_is_the_mean_over_contests_and_those_without_standings_are_listed(tmp_path):
+def test_the_rating_is_the_mean_over_contests_with_standings(tmp_path):
     write_contest(tmp_path)
     write_contest(tmp_path, "1972")
     found = rated(tmp_path, {"1971A": [True], "1972B": [True], "2000A": [True]})
@@ -118,7 +118,7 @@ def test_without_standings_there_is_no_rating(tmp_path):
     write_contest(tmp_path)
     with pytest.raises(InputError, match="2000"):
         rated(tmp_path, {"2000A": [True]})
-    with pytest.raises(InputError, match="no problem id names one"):
+    with pytest.raises(InputError, match="no problem id has one"):
         rated(tmp_path, {"HumanEval/0": [True]})
     with pytest.raises(InputError, match=r"has no points for problem C|have no points for problem C"):
         rated(tmp_path, {"1971C": [True]})
@@ -130,7 +130,7 @@ def test_a_file_of_rounds(tmp_path):
     path.write_text(json.dumps({"contest": 1971, "problems": {"A": 500, "B": 1000}, "rows": rows}))
     assert rated(path, {"1971B": [True]})["per_contest"][0]["rank"] == 2
     path.write_text(json.dumps({"contest": 1971, "rows": rows}))
-    with pytest.raises(InputError, match="goes by points"):
+    with pytest.raises(InputError, match="is a round with points"):
         rated(path, {"1971B": [True]})
 
 
@@ -139,11 +139,11 @@ def test_a_file_of_rounds(tmp_path):
     [
         ("{", "not JSON"),
         ('{"status": "FAILED", "comment": "contestId: not found"}', "contestId: not found"),
-        (answer({"rows": []}), "is not what contest.standings answers"),
+        (answer({"rows": []}), "is not an answer of contest.standings"),
         (answer({"problems": [], "rows": []}), "no rated participant"),
     ],
 )
-def test_files_that_are_no_standings_are_named(tmp_path, standings, message):
+def test_files_that_are_not_standings_are_errors(tmp_path, standings, message):
     write_contest(tmp_path)
     (tmp_path / "1971.standings.json").write_text(standings)
     with pytest.raises(DataError, match=message):

@@ -1,4 +1,4 @@
-"""From a response to what is judged."""
+"""Extraction of programs and answers from responses."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def test_reasoning_is_not_graded(response, rest):
     assert without_thinking(response, "</think>") == rest
 
 
-def test_where_the_prompt_begins_the_reasoning_a_response_without_its_end_is_all_reasoning():
+def test_a_response_without_the_end_of_opened_reasoning_is_all_reasoning():
     assert without_thinking("a draft ```python\n1\n```", "</think>", is_opened=True) == ""
     assert without_thinking("a draft</think>answer", "</think>", is_opened=True) == "answer"
 
 
-def test_without_a_mark_all_is_graded():
+def test_a_response_without_reasoning_is_graded_whole():
     assert without_thinking("<think>x", "") == "<think>x"
 
 
-def test_a_completion_goes_on_from_the_prompt_up_to_the_first_stop():
+def test_a_completion_continues_the_prompt_up_to_the_first_stop():
     assert found("completion", "    return 1\ndef g():", ("\nclass", "\ndef")) == "def f(a):\n    return 1"
     assert found("completion", "    return 1\n") == "def f(a):\n    return 1\n"
 
@@ -104,12 +104,12 @@ def test_a_call_with_values_is_a_program(response, call):
         "",
     ],
 )
-def test_anything_but_values_is_no_answer(response):
+def test_arguments_other_than_values_are_not_an_answer(response):
     assert call_arguments(CODE, response) is None
 
 
 @given(st.text())
-def test_whatever_is_said_a_program_that_comes_out_is_one_call_of_f(response):
+def test_extracted_programs_are_one_call_of_f(response):
     source = call_arguments(CODE, response)
     if source is not None:
         (function,) = ast.parse(source).body
@@ -121,5 +121,5 @@ def test_whatever_is_said_a_program_that_comes_out_is_one_call_of_f(response):
 
 
 @given(st.text())
-def test_no_response_ends_the_search_for_a_value(response):
+def test_the_search_for_a_value_handles_any_response(response):
     assert value(response) != ""

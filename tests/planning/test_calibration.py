@@ -19,8 +19,8 @@ from autoclave.planning.calibration import (
     Place,
     calibrate,
     reward_seconds,
+    sampling_times,
 )
-from autoclave.planning.token_times import sampling_times
 from tests.planning.profiles import tiny
 
 GROUPS, SIZE = 6, 4

@@ -1,19 +1,19 @@
-"""The default curriculum and its demonstrations, built once."""
+"""The default synthetic problems and their demonstrations, built once."""
 
 from __future__ import annotations
 
 import pytest
 
-from autoclave.config.problems import CurriculumConfig
+from autoclave.config.problems import SyntheticConfig
 from autoclave.config.training import SftConfig
-from autoclave.problems import Curriculum, Demonstration, build_curriculum, demonstrations
+from autoclave.problems import Demonstration, SyntheticProblems, build_synthetic, demonstrations
 
 
 @pytest.fixture(scope="session")
-def curriculum() -> Curriculum:
-    return build_curriculum(CurriculumConfig())
+def synthetic() -> SyntheticProblems:
+    return build_synthetic(SyntheticConfig())
 
 
 @pytest.fixture(scope="session")
 def shown() -> list[Demonstration]:
-    return demonstrations(CurriculumConfig(), SftConfig())
+    return demonstrations(SyntheticConfig(), SftConfig())

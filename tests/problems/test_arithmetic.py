@@ -1,4 +1,4 @@
-"""The built-in arithmetic: right answers, whole workings, pairs kept apart, a teacher who is honest about mistakes."""
+"""Synthetic arithmetic: right answers, complete workings, split pairs, marked mistakes of the teacher."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_answer_is_what_an_independent_evaluation_of_the_statement_gives(cal
 
 
 @given(calculations())
-def test_the_right_working_has_a_true_line_for_each_operation_and_ends_with_the_answer(calculation: Calculation):
+def test_the_right_working_has_a_line_per_operation_and_the_answer(calculation: Calculation):
     response = right_working(calculation)
     lines = steps(response)
     assert all(left == right for left, right in lines)
@@ -106,7 +106,7 @@ def pairs_of(problem_id: str) -> set[tuple[str, str]]:
     return set(pairwise(names))
 
 
-def test_kept_pairs_stand_in_every_heldout_problem_and_in_nothing_that_is_learnt():
+def test_kept_pairs_occur_in_every_heldout_problem_and_never_in_training():
     built = build_arithmetic(SMALL)
     assert len(built.heldout_pairs) == round(0.25 * len(OPERATIONS) ** 2)
     assert all(pairs_of(problem.id) & built.heldout_pairs for problem in built.heldout)
@@ -117,7 +117,7 @@ def test_kept_pairs_stand_in_every_heldout_problem_and_in_nothing_that_is_learnt
     assert learnt == {operation.name for operation in OPERATIONS}  # every operation is learnt by itself
 
 
-def test_no_problem_is_there_twice():
+def test_problem_ids_are_unique():
     built = build_arithmetic(SMALL)
     statements = [problem.statement for problem in built.train + built.heldout]
     assert len(statements) == len(set(statements))
@@ -147,7 +147,7 @@ def answer_in(demonstration: Demonstration) -> str | None:
     return ANSWER_RULES["final"](demonstration.response)
 
 
-def test_a_careful_teacher_makes_no_mistake():
+def test_a_teacher_with_error_rate_0_makes_no_mistake():
     for each in arithmetic_demonstrations(SMALL, CAREFUL):
         statement = each.messages[0]["content"]
         assert each.is_right
@@ -155,7 +155,7 @@ def test_a_careful_teacher_makes_no_mistake():
         assert all(left == right for left, right in steps(each.response))
 
 
-def test_a_careless_teacher_is_honest_about_it_and_still_writes_an_answer():
+def test_wrong_demonstrations_are_marked_and_have_an_answer():
     written = arithmetic_demonstrations(SMALL, SftConfig(demonstrations=600))
     rights = [answer_in(each) == str(evaluated(each.messages[0]["content"])) for each in written]
     assert rights == [each.is_right for each in written]
@@ -176,8 +176,8 @@ def test_a_misunderstood_operation_is_always_mistaken_in_the_same_way():
 # --- What cannot be had --------------------------------------------------------------------------------------------
 
 
-def test_more_problems_than_there_are_is_an_error_that_says_what_to_change():
-    with pytest.raises(ConfigError, match=r"^problems\.train = 1000000: only \d+ different problems .* ask for fewer"):
+def test_too_many_problems_are_an_error_with_a_fix():
+    with pytest.raises(ConfigError, match=r"^problems\.train = 1000000: only \d+ different problems .* Fix: lower it"):
         build_arithmetic(ArithmeticConfig(train=1_000_000, heldout_share=0.9, operations=(2, 2)))
 
 

@@ -1,4 +1,4 @@
-"""The built-in functions: right references, tests that tell wrong programs, no function on both sides of the split."""
+"""Built-in functions: right references, strict tests, no function on both sides of the split."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autoclave.core import CallTests, Problem, Program
 from autoclave.judge import JudgeJob, LocalJudge
 from autoclave.problems import ProblemSets
 from autoclave.problems.functions import build_functions
-from autoclave.problems.functions.table import FUNCTIONS
+from autoclave.problems.functions.build import FUNCTIONS
 
 TRAIN, HELDOUT = build_functions(FunctionsConfig())
 ALL = [*TRAIN, *HELDOUT]
@@ -38,7 +38,7 @@ def test_there_are_enough_problems_on_both_sides():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_no_function_is_on_both_sides_whatever_its_constant(seed: int):
+def test_no_function_is_on_both_sides(seed: int):
     train, heldout = build_functions(FunctionsConfig(seed=seed))
     names = [{cases_of(problem).entry_point for problem in side} for side in (train, heldout)]
     assert not names[0] & names[1]

@@ -1,4 +1,4 @@
-"""Numbers, differences and samples of sets of problems."""
+"""Statistics, differences and samples of sets of problems."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_numbers_of_a_set():
     assert statistics_of([]).num_tests is None
 
 
-def test_what_differs_between_two_sets():
+def test_differences_between_two_sets():
     first = [problem("same"), problem("gone"), problem("other")]
     second = [problem("new"), replace(first[2], statement="Subtract.", solutions=["pass"]), problem("same")]
     assert [(one.id, one.kind, one.fields) for one in differences(first, second)] == [

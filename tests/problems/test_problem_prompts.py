@@ -42,15 +42,15 @@ def test_no_prompt_shows_a_test():
 def test_the_public_names():
     assert problems.__all__ == [
         "Arithmetic",
-        "Curriculum",
         "DemonstratedProgram",
         "Demonstration",
         "Messages",
         "ProblemSets",
+        "SyntheticProblems",
         "Template",
         "arithmetic_demonstrations",
         "build_arithmetic",
-        "build_curriculum",
+        "build_synthetic",
         "demonstrations",
         "problem_messages",
         "require_fitting",

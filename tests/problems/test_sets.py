@@ -1,13 +1,22 @@
-"""What a warm start imitates when problems come from files."""
+"""Demonstrations of problems from files."""
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 
 import pytest
 
-from autoclave.config import CodeGenerationConfig, MathematicsConfig, ProblemFilesConfig, TrainConfig
+from autoclave.config import (
+    CodeGenerationConfig,
+    MathematicsConfig,
+    ProblemFilesConfig,
+    SftConfig,
+    SyntheticConfig,
+    TrainConfig,
+)
+from autoclave.config.task import Extraction
 from autoclave.core import AnswerTests, ConfigError, InputError, Problem, StdinCase, StdinTests
 from autoclave.core.json import to_plain
 from autoclave.judge.extraction import last_fence
@@ -21,11 +30,11 @@ def problem(number: int, *solutions: str, language: str = "python") -> Problem:
     )
 
 
-def sets(folder: Path, *train: Problem) -> ProblemSets:
+def sets(folder: Path, *train: Problem, extraction: Extraction = "last_fence") -> ProblemSets:
     for name, problems in (("train", train), ("heldout", [problem(99)])):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(to_plain(each)) + "\n" for each in problems))
     files = ProblemFilesConfig(train=folder / "train.jsonl", heldout=folder / "heldout.jsonl")
-    return ProblemSets(TrainConfig(problems=files, task=CodeGenerationConfig(template="plain")))
+    return ProblemSets(TrainConfig(problems=files, task=CodeGenerationConfig(template="plain", extraction=extraction)))
 
 
 def test_every_solution_of_every_problem_is_a_demonstration_in_their_order(tmp_path: Path):
@@ -39,7 +48,7 @@ def test_every_solution_of_every_problem_is_a_demonstration_in_their_order(tmp_p
     assert found[0].response == "```python\nprint(1)\n```"
 
 
-def test_a_program_of_another_language_says_so_in_its_fence(tmp_path: Path):
+def test_the_fence_of_a_demonstration_names_its_language(tmp_path: Path):
     source = '#include <cstdio>\nint main() { std::puts("1"); }'
     (found,) = sets(tmp_path, problem(1, source, language="cpp")).demonstrations()
     assert found.response.startswith("```cpp\n")
@@ -53,7 +62,18 @@ def test_a_program_that_holds_fences_is_found_whole_in_its_response(tmp_path: Pa
     assert last_fence(found.response) == source
 
 
-def test_without_a_solution_there_is_nothing_to_imitate(tmp_path: Path):
+def test_a_program_that_is_the_whole_response_has_no_fence(tmp_path: Path):
+    (found,) = sets(tmp_path, problem(1, "print(1)"), extraction="whole").demonstrations()
+    assert found.response == "print(1)"
+    generated = SyntheticConfig(train=64, heldout=200)
+    small = TrainConfig(
+        problems=generated, task=CodeGenerationConfig(extraction="whole"), sft=SftConfig(demonstrations=2)
+    )
+    for each in ProblemSets(small).demonstrations():
+        ast.parse(each.response)
+
+
+def test_problems_without_solutions_are_an_error_for_the_warm_start(tmp_path: Path):
     with pytest.raises(ConfigError, match="the training problems have no solutions to imitate"):
         sets(tmp_path, problem(1)).demonstrations()
 
@@ -79,19 +99,19 @@ def test_a_solution_of_mathematics_is_imitated_as_it_stands(tmp_path: Path):
     assert [(each.response, each.messages[0]["content"]) for each in found] == [("It is \\boxed{3}.", "1 + 2?")]
 
 
-def test_problems_with_one_answer_differ_by_what_they_ask(tmp_path: Path):
+def test_problems_with_equal_answers_differ_by_their_statements(tmp_path: Path):
     assert mathematics(tmp_path, [sum_of(1, 2)], [sum_of(0, 3)]).heldout[0].id == "0+3"
     with pytest.raises(InputError, match=r"problems\.heldout: '1\+2' has the same tests as a problem of"):
         mathematics(tmp_path, [sum_of(1, 2)], [sum_of(1, 2)])
 
 
-def test_problems_of_another_task_are_refused_before_any_work(tmp_path: Path):
+def test_problems_of_another_task_are_an_error(tmp_path: Path):
     program = problem(1)
     with pytest.raises(
         ConfigError, match=r"^problems\.train = .*problem '1' has tests of kind 'stdin', which are not "
     ):
         mathematics(tmp_path, [program], [sum_of(1, 2)])
-    with pytest.raises(ConfigError, match=r"^problems\.heldout = .*use task\.name=code_generation, or leave"):
+    with pytest.raises(ConfigError, match=r"^problems\.heldout = .*Fix: task\.name=code_generation, or leave"):
         mathematics(tmp_path, [sum_of(1, 2)], [program])
-    with pytest.raises(ConfigError, match=r"problem '1\+2' has tests of kind 'answer'.*use task\.name=mathematics"):
+    with pytest.raises(ConfigError, match=r"problem '1\+2' has tests of kind 'answer'.*Fix: task\.name=mathematics"):
         mathematics(tmp_path, [sum_of(1, 2)], [], task="code_generation")

@@ -11,7 +11,7 @@ import pytest
 from autoclave.config import ProblemFilesConfig, TrainConfig, dump, load, parse_override
 from autoclave.core import ConfigError, InputError, Problem, StdinCase, StdinTests
 from autoclave.problems import ProblemSets
-from autoclave.problems.splitting import split_problems
+from autoclave.problems.sets import split_problems
 
 ANIMALS = ("badger", "falcon", "otter", "lizard", "heron", "marten", "beetle", "salmon", "ferret", "magpie")
 PLACES = ("orchard", "harbour", "quarry", "meadow", "chapel", "tunnel", "market", "lagoon", "viaduct", "bakery")

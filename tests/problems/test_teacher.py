@@ -1,4 +1,4 @@
-"""Demonstrations: well-formed, wrong about as often as asked, and honest about it."""
+"""Demonstrations are well-formed, marked right or wrong, and wrong at the configured rates."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from autoclave.config.problems import CurriculumConfig
+from autoclave.config.problems import SyntheticConfig
 from autoclave.config.training import SftConfig
 from autoclave.core import CallTests, StdinTests
 from autoclave.problems import demonstrations
-from autoclave.problems.curriculum import demonstrated_programs
-from autoclave.problems.curriculum.compose import DOMAINS
+from autoclave.problems.synthetic import demonstrated_programs
+from autoclave.problems.synthetic.compose import DOMAINS
 from tests.problems.whole_programs import operation_names, passes, program_of
 
-_SMALL = CurriculumConfig(train=20, validation=5, heldout=200)
+_SMALL = SyntheticConfig(train=20, validation=5, heldout=200)
 
 
-def test_there_are_as_many_as_asked_and_three_in_five_are_right(shown):
+def test_the_number_of_demonstrations_is_as_configured_and_three_in_five_are_right(shown):
     assert len(shown) == 20_000
     assert sum(demonstration.is_right for demonstration in shown) / len(shown) == pytest.approx(0.58, abs=0.04)
 
@@ -40,8 +40,8 @@ def test_each_is_one_fenced_program_in_reply_to_a_bare_statement(shown):
         assert message["content"].endswith(".")
 
 
-def test_right_ones_pass_the_tests_of_their_problem_and_wrong_ones_mostly_fail(curriculum, shown):
-    problems = {problem.id: problem for problem in curriculum.train}
+def test_right_demonstrations_pass_and_wrong_ones_mostly_fail(synthetic, shown):
+    problems = {problem.id: problem for problem in synthetic.train}
     known = [demonstration for demonstration in shown if demonstration.task_id in problems]
     right = [passes(problems[d.task_id], program_of(d)) for d in known if d.is_right]
     wrong = [passes(problems[d.task_id], program_of(d)) for d in known if not d.is_right]
@@ -71,7 +71,7 @@ def test_a_misunderstood_operation_is_always_mistaken_in_the_same_way():
     assert all(len(responses) == 1 for responses in written.values())
 
 
-def test_what_a_program_computes_on_the_way_ends_with_what_it_leaves_behind():
+def test_intermediate_values_end_with_the_final_value():
     for demonstrated in islice(demonstrated_programs(_SMALL, SftConfig(), misreading_rate=0.3), 300):
         tests = demonstrated.problem.tests
         for test, (case, working) in enumerate(zip(tests.cases, demonstrated.workings, strict=True)):
@@ -81,7 +81,7 @@ def test_what_a_program_computes_on_the_way_ends_with_what_it_leaves_behind():
             assert final_value(demonstrated.read_on(test), tests, case, name) == ast.literal_eval(value)
 
 
-def test_a_careless_teacher_overlooks_an_operation_as_often_as_is_said():
+def test_operations_are_overlooked_at_the_misreading_rate():
     overlooked = told = 0
     for demonstrated in islice(demonstrated_programs(_SMALL, SftConfig(error_rate=0), misreading_rate=0.25), 300):
         for test, _ in enumerate(demonstrated.problem.tests.cases):

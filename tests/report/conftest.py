@@ -33,7 +33,7 @@ CONFIG: dict[str, Any] = {
     "group_size": 8,
     "minibatches": 2,
     "problems": {
-        "name": "curriculum",
+        "name": "synthetic",
         "seed": 0,
         "train": 4000,
         "validation": 200,
@@ -192,7 +192,7 @@ def _rollout(step: int, group: int, sample: int, draw: random.Random) -> dict[st
     ease = 0.0 if group == 3 else 1.0 if group == 5 else _learnt(step)
     status = "accepted" if draw.random() < ease else draw.choice(STATUSES[1:])
     is_fault, is_cut = group == 0 and sample == 5, sample == 7 and group % 4 == 1
-    verdict = _verdict(f"curriculum-{group:04d}", sample, None if is_fault else status, draw)
+    verdict = _verdict(f"synthetic-{group:04d}", sample, None if is_fault else status, draw)
     program = PROGRAMS[status]
     return {
         "step": step, "item": verdict["problem_id"], "group": f"{step}-{group}", "sample": sample,

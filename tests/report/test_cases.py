@@ -65,8 +65,8 @@ def test_an_output_is_one_value():
     [
         ("", "the response is empty"),
         ("n is 3", "the last line is not JSON"),
-        ("[3]", "the last line is no JSON object"),
-        ('{"n": 3, "n": 3}', "a key stands twice"),
+        ("[3]", "the last line is not a JSON object"),
+        ('{"n": 3, "n": 3}', "a key occurs twice"),
         ('{"n": "' + "x" * 1_000_000 + '"}', "the last line is too long"),
         ("[" * 100_000, "the last line is not JSON"),
     ],

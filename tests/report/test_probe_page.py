@@ -8,16 +8,16 @@ import re
 from pathlib import Path
 
 from autoclave.evaluation.probing.report import ModelReport, ProbeReport
-from autoclave.evaluation.probing.result import Errors, LayerErrors, Probed
+from autoclave.evaluation.probing.result import Errors, LayerErrors, ProbeResult
 from autoclave.report.probe import COLOURS, write_probe
 
 
-def probed(*errors: float) -> Probed:
+def probed(*errors: float) -> ProbeResult:
     layers = tuple(LayerErrors(n, Errors(error, error / 2), Errors(0.4, math.nan)) for n, error in enumerate(errors))
-    return Probed(40, 10, 2, 3, 0, 0, Errors(0.35, 0.3), 0.34, layers)
+    return ProbeResult(40, 10, 2, 3, 0, 0, Errors(0.35, 0.3), 0.34, layers)
 
 
-def write(folder: Path, *models: tuple[str, Probed]) -> str:
+def write(folder: Path, *models: tuple[str, ProbeResult]) -> str:
     found = tuple(ModelReport(name, "folder", 20, 8, 2, {}, {}, figures) for name, figures in models)
     report = ProbeReport(4, 3, 0, {"epochs": 10, "examples": None}, found)
     data, page = write_probe(report, folder)

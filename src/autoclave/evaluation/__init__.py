@@ -1,10 +1,14 @@
-"""Evaluation of a policy, with intervals. May import `workers`, `rollout`, `tasks` and below; is handed what it
-uses.
-"""
+"""Evaluation of a policy, with intervals. May import `workers`, `rollout`, `tasks` and below."""
 
 from autoclave.evaluation.evaluate import Evaluation, ProblemResult, evaluate
-from autoclave.evaluation.intervals import Interval, bootstrap_interval, share_interval, wilson_interval
-from autoclave.evaluation.pass_at_k import mean_pass_at_k, pass_at_k
+from autoclave.evaluation.intervals import (
+    Interval,
+    bootstrap_interval,
+    mean_pass_at_k,
+    pass_at_k,
+    share_interval,
+    wilson_interval,
+)
 
 __all__ = [
     "Evaluation",

@@ -16,9 +16,8 @@ import numpy as np
 from autoclave.core import DataError, InputError
 from autoclave.core.files import atomic_writer, existing_file, read_jsonl, write_atomically
 from autoclave.core.json import finite, from_plain, parse_object, to_plain
-from autoclave.evaluation.intervals import share_interval, wilson_interval
-from autoclave.evaluation.pass_at_k import mean_pass_at_k
-from autoclave.evaluation.questions import About
+from autoclave.evaluation.intervals import mean_or_nan, mean_pass_at_k, share_interval, wilson_interval
+from autoclave.evaluation.questions import QuestionInfo
 
 FORMAT = "autoclave-evaluation/1"
 RESULT, SAMPLES, REPORT = "result.json", "samples.jsonl", "report.html"
@@ -41,7 +40,7 @@ class GradedResponse:
 
     @property
     def is_right(self) -> bool:
-        """True if it counts as solved: all of it is right."""
+        """True if it counts as solved: its score is 1."""
         return self.score == 1.0
 
 
@@ -51,23 +50,23 @@ class BenchmarkResult:
 
     Attributes:
         benchmark: its name.
-        model: what the model is called.
-        settings: what responses and grades depend on, as JSON data.
-        problems: what was asked, in order.
+        model: name of the model.
+        settings: settings that responses and grades depend on, as JSON data.
+        problems: in order.
         samples: graded responses, by problem and sample in order.
-        k: for which pass@k is reported.
-        tables: properties that tables are made by.
+        k: values for which pass@k is reported.
+        tables: properties of problems with a table each.
         score: `all_tests` or `share_of_tests`.
-        account: what sampling cost.
-        rating: a rating of contests, where one was asked for.
-        lazy: problems whose tests accept programs that know nothing, with what those do; None where none was tried.
-        notes: what was left out, in sentences.
-        recorded: whether the grades are those that a file came with, and were not made here.
+        account: cost of sampling.
+        rating: Codeforces rating, if requested.
+        lazy: problems whose tests accept lazy programs, with the names of those; None if not tried.
+        notes: sentences on problems that were left out.
+        recorded: True if the grades were imported from a file.
     """
 
     benchmark: str
     model: str
-    problems: tuple[About, ...]
+    problems: tuple[QuestionInfo, ...]
     samples: tuple[GradedResponse, ...]
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     k: tuple[int, ...] = (1,)
@@ -81,7 +80,7 @@ class BenchmarkResult:
 
     @cached_property
     def by_problem(self) -> dict[str, list[GradedResponse]]:
-        """The responses to each problem, in order; none to one that was not answered."""
+        """Responses to each problem, in order; an empty list without any."""
         found: dict[str, list[GradedResponse]] = {problem.id: [] for problem in self.problems}
         for sample in self.samples:
             found[sample.problem_id].append(sample)
@@ -90,7 +89,7 @@ class BenchmarkResult:
     @cached_property
     def rates(self) -> dict[str, float]:
         """Mean score of each problem over its responses that have a verdict, for problems that have one."""
-        scores = {id: _scores(samples) for id, samples in self.by_problem.items()}
+        scores = {id: [each.score for each in of if each.score is not None] for id, of in self.by_problem.items()}
         return {id: float(np.mean(each)) for id, each in scores.items() if each}
 
     @property
@@ -99,13 +98,13 @@ class BenchmarkResult:
         return "mean_score" if self.score == "share_of_tests" else "pass@1"
 
     def pass_at(self, k: int, ids: Iterable[str] | None = None) -> float:
-        """Unbiased pass@k over the problems (of these ids) with at least k verdicts; NaN if there is none."""
+        """Return unbiased pass@k over the problems (of these ids) with at least k verdicts; NaN without any."""
         counts = [_counts(self.by_problem[id]) for id in (self.by_problem if ids is None else ids)]
         enough = [(judged, right) for judged, right in counts if judged >= k]
         return mean_pass_at_k([n for n, _ in enough], [c for _, c in enough], k) if enough else math.nan
 
     def to_metrics(self) -> dict[str, Any]:
-        """Every figure; NaN for what could not be measured. docs/how-to/evaluation.md says what each means."""
+        """Return every figure, NaN if not measured. docs/how-to/evaluation.md defines them."""
         samples = self.samples
         lengths = [sample.tokens for sample in samples if sample.tokens is not None]
         passed = [sample.tests_passed for sample in samples if sample.tests_passed is not None]
@@ -116,24 +115,28 @@ class BenchmarkResult:
             "responses": len(samples),
             **{f"pass@{k}": self.pass_at(k) for k in self.k},
             **self._intervals(),
-            "tests_passed": _mean(passed) if len(passed) == len(samples) else math.nan,
-            "truncated_share": _mean([finish == "length" for finish in finishes]),
-            "filtered_share": _mean([finish == "filtered" for finish in finishes]),
-            "format_error_share": _mean([sample.status == "bad_format" for sample in samples]),
-            "no_verdict_share": _mean([sample.score is None for sample in samples]),
-            "response_length": {"mean": _mean(lengths), "median": _median(lengths), "most": max(lengths, default=None)},
+            "tests_passed": mean_or_nan(passed) if len(passed) == len(samples) else math.nan,
+            "truncated_share": mean_or_nan([finish == "length" for finish in finishes]),
+            "filtered_share": mean_or_nan([finish == "filtered" for finish in finishes]),
+            "format_error_share": mean_or_nan([sample.status == "bad_format" for sample in samples]),
+            "no_verdict_share": mean_or_nan([sample.score is None for sample in samples]),
+            "response_length": {
+                "mean": mean_or_nan(lengths),
+                "median": float(np.median(lengths)) if lengths else math.nan,
+                "most": max(lengths, default=None),
+            },
             "statuses": dict(sorted(Counter(sample.status or "no_verdict" for sample in samples).items())),
             "tables": {name: self._table(name) for name in self.tables},
             "account": dict(self.account),
         }
         if self.score_name == "mean_score":
-            figures["mean_score"] = _mean(list(self.rates.values()))
+            figures["mean_score"] = mean_or_nan(list(self.rates.values()))
         if self.lazy is not None:
             figures["accept_lazy_programs"] = len(self.lazy)
         return figures | ({"rating": dict(self.rating)} if self.rating else {})
 
     def _intervals(self) -> dict[str, Any]:
-        """95 % bounds of the mean score over problems; once more as Wilson's own where each problem is one trial."""
+        """Return 95 % bounds of the mean score over problems; also Wilson's own if each problem is one trial."""
         rates = list(self.rates.values())
         if not rates:
             return {}
@@ -145,21 +148,24 @@ class BenchmarkResult:
         return found
 
     def _table(self, name: str) -> dict[str, dict[str, float]]:
-        """By a property of problems: how many, and the mean score of those with a verdict, by the name of the score."""
+        """Return by a property of problems: their number, and the mean score of those with a verdict."""
         keys = _KEYS[name]
         members: dict[str, list[str]] = {}
         for problem in self.problems:
             for key in keys(problem):
                 members.setdefault(key or "unknown", []).append(problem.id)
         return {
-            key: {"problems": len(ids), self.score_name: _mean([self.rates[id] for id in ids if id in self.rates])}
+            key: {
+                "problems": len(ids),
+                self.score_name: mean_or_nan([self.rates[id] for id in ids if id in self.rates]),
+            }
             for key, ids in sorted(members.items())
         }
 
     def save(self, folder: Path) -> None:
-        """Write `result.json` and `samples.jsonl`; the former last, so that a folder that has it is whole."""
+        """Write `samples.jsonl`, then `result.json`, whose presence marks a complete folder."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / RESULT).unlink(missing_ok=True)  # of before: its samples go now
+        (folder / RESULT).unlink(missing_ok=True)  # its samples are replaced first
         with atomic_writer(folder / SAMPLES) as file:
             for sample in self.samples:
                 file.write(json.dumps(to_plain(sample), ensure_ascii=False) + "\n")
@@ -173,7 +179,7 @@ class BenchmarkResult:
 
 
 _KEPT = ("benchmark", "model", "settings", "k", "tables", "score", "account", "rating", "lazy", "notes", "recorded")
-_KEYS: Mapping[str, Callable[[About], Sequence[str]]] = {
+_KEYS: Mapping[str, Callable[[QuestionInfo], Sequence[str]]] = {
     "difficulty": lambda problem: (problem.difficulty,),
     "month": lambda problem: (problem.released[:7],),
     "source": lambda problem: (problem.source,),
@@ -182,16 +188,16 @@ _KEYS: Mapping[str, Callable[[About], Sequence[str]]] = {
 
 
 def load_result(folder: Path) -> BenchmarkResult:
-    """The result in a folder that `save` wrote.
+    """Return the result in a folder that `save` wrote.
 
     Raises:
-        InputError: there is none.
+        InputError: the folder has no result.
         DataError: a file is damaged.
     """
     path = folder / RESULT
     if not path.is_file():
         raise InputError(
-            f"{folder}: has no {RESULT}; give a folder that `autoclave evaluate --benchmark ... --out` wrote"
+            f"{folder}: has no {RESULT}. Fix: give a folder that `autoclave evaluate --benchmark ... --out` wrote"
         )
     kept = parse_object(existing_file(path, "result").read_text("utf-8"), str(path))
     if kept.get("format") != FORMAT:
@@ -209,19 +215,7 @@ def _samples(path: Path, known: Set[str]) -> Iterator[GradedResponse]:
         yield sample
 
 
-def _scores(samples: Iterable[GradedResponse]) -> list[float]:
-    return [sample.score for sample in samples if sample.score is not None]
-
-
 def _counts(samples: Iterable[GradedResponse]) -> tuple[int, int]:
     """Return how many have a verdict, and how many of them are right."""
     judged = [sample.is_right for sample in samples if sample.score is not None]
     return len(judged), sum(judged)
-
-
-def _mean(figures: Sequence[float]) -> float:
-    return float(np.mean(figures)) if figures else math.nan
-
-
-def _median(figures: Sequence[float]) -> float:
-    return float(np.median(figures)) if figures else math.nan

@@ -1,7 +1,7 @@
-"""A rating as Codeforces means it: points per contest, rank among its participants, the rating that expects this rank.
+"""Codeforces rating: points per contest, rank among its participants, the rating that expects this rank.
 
 Points and penalties follow CodeElo and DeepCoder: up to eight attempts at a problem, the first accepted one counts,
-each before it costs. Nothing is fetched; standings and the histogram of ratings are handed in.
+each before it costs. Nothing is fetched; standings and the histogram of ratings are arguments.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Expectation = Literal["with_self", "as_printed"]
 LOST_POINTS = 50
 """Points that each wrong attempt before the accepted one costs."""
 LOST_MINUTES = 10
-"""Penalty of the same where problems are counted and not points."""
+"""Minutes of penalty for the same in rounds without points."""
 ATTEMPTS = 8
 LOWEST, HIGHEST = -1000.0, 10_000.0
-"""Bounds of a rating: who comes first, or last, would have one without end."""
+"""Bounds of a rating; the first or last place alone would make it infinite."""
 _SCALE = 400.0
 _PRECISION = 1e-9
 
@@ -51,45 +51,30 @@ def points_of(attempts: Sequence[bool], worth: float, limit: int = ATTEMPTS) -> 
 
 
 def score_by_points(attempts: Mapping[str, Sequence[bool]], worth: Mapping[str, float]) -> Score:
-    """The score in a round with points. `attempts` and `worth` are by problem.
+    """Return the score in a round with points. `attempts` and `worth` are by problem.
 
     Raises:
-        KeyError: a problem was attempted that has no worth.
+        KeyError: an attempted problem is missing in `worth`.
     """
     return Score(float(sum(points_of(tried, worth[problem]) for problem, tried in attempts.items())))
 
 
 def score_by_solved(attempts: Mapping[str, Sequence[bool]], limit: int = ATTEMPTS) -> Score:
-    """The score in a round by ICPC's rules: problems solved, then 10 minutes for each wrong attempt at those.
+    """Return the score in a round by ICPC's rules: problems solved, then 10 minutes for each wrong attempt at those.
 
-    When an attempt was made is not known of a model, so time itself does not count.
+    A model has no times of attempts, so time itself does not count.
     """
     wrong = [list(tried[:limit]).index(True) for tried in attempts.values() if True in tried[:limit]]
     return Score(float(len(wrong)), -float(LOST_MINUTES * sum(wrong)))
 
 
 def rank_of(score: Score, others: Sequence[Score]) -> int:
-    """The rank among others, from 1: behind all that are better or equal, as Codeforces rates ties."""
+    """Return the rank among others, from 1: behind all better or equal scores, as Codeforces rates ties."""
     return 1 + sum(other >= score for other in others)
 
 
-def ranks(scores: Sequence[Score]) -> NDArray[np.int64]:
-    """(participants,) int64: the rank of each, as standings show it; who has the same score has the last place of all
-    of them, which is what Codeforces rates.
-    """
-    keys = np.array([(each.points, each.minus_penalty) for each in scores], dtype=np.float64).reshape(-1, 2)
-    order = np.lexsort((-keys[:, 1], -keys[:, 0]))
-    found = np.empty(len(scores), dtype=np.int64)
-    last = len(order)
-    for place in range(len(order) - 1, -1, -1):
-        if place + 1 < len(order) and not np.array_equal(keys[order[place]], keys[order[place + 1]]):
-            last = place + 1
-        found[order[place]] = last
-    return found
-
-
 def expected_rank(rating: float, others: ArrayLike, expectation: Expectation = "with_self") -> float:
-    """The rank that a rating leads one to expect among participants of these ratings.
+    """Return the expected rank of a rating among participants with the ratings `others`.
 
         rank = 1 + sum over participants of 1 / (1 + 10^((rating - their rating) / 400))
 
@@ -101,13 +86,12 @@ def expected_rank(rating: float, others: ArrayLike, expectation: Expectation = "
 
 
 def rating_of_rank(rank: float, others: ArrayLike, expectation: Expectation = "with_self") -> float:
-    """The rating that expects this rank among participants of these ratings. It falls as the rank number grows.
+    """Return the rating whose expected rank among participants with the ratings `others` is `rank`.
 
-    No rating expects the first place, or one behind the last: these get `HIGHEST` and `LOWEST`, as does whatever lies
-    beyond them.
+    It falls as the rank number grows, and is clipped to `LOWEST` and `HIGHEST`, as for the first and the last place.
 
     Raises:
-        ValueError: nobody else took part, so that any rating would do.
+        ValueError: `others` is empty.
     """
     ratings = np.asarray(others, dtype=np.float64)
     if not ratings.size:
@@ -129,7 +113,7 @@ def rating_of_rank(rank: float, others: ArrayLike, expectation: Expectation = "w
 
 
 def percentile(rating: float, histogram: Mapping[int, int]) -> float:
-    """Percent of users whose rating is at most this one. `histogram` has the number of users of each rating.
+    """Return the percentage of users with at most this rating. `histogram` has the number of users of each rating.
 
     Raises:
         ValueError: the histogram is empty.
@@ -142,7 +126,7 @@ def percentile(rating: float, histogram: Mapping[int, int]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ContestResult:
-    """Result of a model in one contest: its score, rank among so many participants, and the rating of that."""
+    """Result of a model in one contest: its score, its rank, the number of participants, and the rating of the rank."""
 
     contest: str
     score: Score
@@ -153,7 +137,7 @@ class ContestResult:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A rated participant of a contest: what he had, and his rating before it."""
+    """A rated participant of a contest: the score, and the rating before the contest."""
 
     score: Score
     rating: float
@@ -162,10 +146,10 @@ class Standing:
 def contest_result(
     contest: str, score: Score, standings: Sequence[Standing], expectation: Expectation = "with_self"
 ) -> ContestResult:
-    """The result of a model that had this score beside rated participants.
+    """Return the result of a model with this score among rated participants.
 
     Raises:
-        ValueError: there are none.
+        ValueError: `standings` is empty.
     """
     rank = rank_of(score, [each.score for each in standings])
     rating = rating_of_rank(rank, [each.rating for each in standings], expectation)
@@ -173,10 +157,10 @@ def contest_result(
 
 
 def overall(results: Sequence[ContestResult], histogram: Mapping[int, int]) -> dict[str, Any]:
-    """Rating (mean over contests, which are taken as independent) and its percentile.
+    """Return the rating (mean over contests, which are taken as independent) and its percentile.
 
     Raises:
-        ValueError: there is no contest.
+        ValueError: `results` is empty.
     """
     if not results:
         raise ValueError("a rating needs at least one contest")

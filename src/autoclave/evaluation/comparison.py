@@ -1,4 +1,4 @@
-"""Two models on the same problems: the difference with an interval, and the problems that each wins."""
+"""Compare two models on the same problems: the difference with an interval, and the problems that each wins."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _THAT_MATTER = (
     *("asks", "prompt", "system", "chat", "thinking_end", "thinking_opened", "extraction", "stops", "tests"),
     *("profile", "profile_with_numpy", "time_limit_s", "temperature", "top_p", "max_new_tokens"),
 )
-"""Settings by which scores change though the model is the same."""
+"""Settings that change scores of one and the same model."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """A problem on which two models differ: the mean score of each, and one response of each that shows it."""
+class ProblemPair:
+    """A problem on which two models differ: the mean score of each, and a response of each as an example."""
 
     id: str
     first: float
@@ -37,15 +37,14 @@ class PairedComparison:
     """Two results over the problems that both have verdicts on.
 
     Attributes:
-        num_problems: how many these are.
-        num_left_out: problems of either that the other lacks.
+        num_problems: number of these problems.
+        num_left_out: number of problems with verdicts in one result only, or in neither.
         first, second: mean score over them.
         difference: of the second to the first.
         interval: 95 % bootstrap interval of the difference, over problems.
-        p_value: of the exact sign test, two-sided: how likely so uneven a share of won and lost problems is if neither
-            is better. Problems on which both are equal do not count.
+        p_value: of the exact two-sided sign test over won and lost problems; equal ones do not count.
         won, lost: problems on which the second is better, and worse.
-        notes: what else than the model is not the same, in sentences.
+        notes: sentences on settings that differ beside the model.
     """
 
     num_problems: int
@@ -55,8 +54,8 @@ class PairedComparison:
     difference: float
     interval: Interval
     p_value: float
-    won: tuple[Pair, ...]
-    lost: tuple[Pair, ...]
+    won: tuple[ProblemPair, ...]
+    lost: tuple[ProblemPair, ...]
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -79,12 +78,12 @@ def compare_results(first: BenchmarkResult, second: BenchmarkResult) -> PairedCo
     """Compare two results problem by problem.
 
     Raises:
-        InputError: no problem has verdicts in both, or their scores do not mean the same.
+        InputError: no problem has verdicts in both, or they use different kinds of scores.
     """
     if first.score != second.score:
         raise InputError(
             f"score = {first.score} in {first.benchmark} of {first.model}, but {second.score} in {second.benchmark} of "
-            f"{second.model}; evaluate both with the same"
+            f"{second.model}. Fix: evaluate both with the same score"
         )
     shared = [id for id in first.rates if id in second.rates]
     if not shared:
@@ -93,7 +92,9 @@ def compare_results(first: BenchmarkResult, second: BenchmarkResult) -> PairedCo
         )
     differences = np.array([second.rates[id] - first.rates[id] for id in shared])
     pairs = [
-        Pair(id, first.rates[id], second.rates[id], _shown(first, id, gained < 0), _shown(second, id, gained > 0))
+        ProblemPair(
+            id, first.rates[id], second.rates[id], _shown(first, id, gained < 0), _shown(second, id, gained > 0)
+        )
         for id, gained in zip(shared, differences, strict=True)
     ]
     won = tuple(pair for pair, gained in zip(pairs, differences, strict=True) if gained > _SAME)
@@ -124,7 +125,7 @@ def _differences(first: BenchmarkResult, second: BenchmarkResult) -> Iterator[st
 
 
 def sign_test(num_won: int, num_lost: int) -> float:
-    """Probability of a share at least as uneven under even chances, two-sided and exact; 1 if there is nothing to tell.
+    """Return the exact two-sided p-value of a share this uneven under even chances; 1 without a won or lost problem.
 
     Source: Dixon and Mood, "The Statistical Sign Test", JASA 41, 1946; for verdicts it is McNemar's exact test.
     """
@@ -134,6 +135,6 @@ def sign_test(num_won: int, num_lost: int) -> float:
 
 
 def _shown(result: BenchmarkResult, id: str, wanted: bool) -> GradedResponse:
-    """A response that is right, or wrong, as `wanted`; the first one if there is none such."""
+    """Return a response whose `is_right` is `wanted`, or else the first one."""
     samples = [sample for sample in result.by_problem[id] if sample.score is not None]
     return next((sample for sample in samples if sample.is_right == wanted), samples[0])

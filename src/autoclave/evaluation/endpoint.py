@@ -11,21 +11,21 @@ from typing import Any, cast
 
 from autoclave.config import EndpointConfig
 from autoclave.core import ConfigError
-from autoclave.evaluation.responses import Asked, Response
+from autoclave.evaluation.responses import Response, ResponseRequest
 from autoclave.rollout.http_server import Line, Server, Unavailable
 
 _SEED_BASE = 1_000_003
 _MOST_STOPS = 4
-"""OpenAI takes no more; the text is cut at the others here."""
+"""Limit of OpenAI; the other stops cut the text here."""
 
 
 class Endpoint:
-    """Asks the server at `url`, which ends in `/v1` or is what comes before that. `key` is called for each request.
+    """Samples from the server at `url`, with or without `/v1`. `key` is called for each request.
 
     Raises:
-        ConfigError: it has several models and none is named.
+        ConfigError: it has several models, and the settings do not choose one.
         EngineFault: it does not answer.
-        InputError: it refuses; the message has its words.
+        InputError: it refuses; the message quotes it.
     """
 
     def __init__(self, url: str, config: EndpointConfig, key: Callable[[], str] = str) -> None:
@@ -40,7 +40,7 @@ class Endpoint:
 
     @property
     def identity(self) -> Any:
-        """Server and model. What changes behind that name is not seen."""
+        """Server and model. Changes behind that name go unnoticed."""
         return ["endpoint", self._server.url, self._model]
 
     @property
@@ -48,12 +48,11 @@ class Endpoint:
         """Its name at the server."""
         return self._model
 
-    def respond(self, asked: Sequence[Asked]) -> list[Future[Response]]:
-        """See `ResponseSource`."""
-        return [self._threads.submit(self._respond, each) for each in asked]
+    def respond(self, requests: Sequence[ResponseRequest]) -> list[Future[Response]]:
+        return [self._threads.submit(self._respond, request) for request in requests]
 
     def account(self) -> Mapping[str, Any]:
-        """Requests, tokens as the server counts them, and what they cost by the prices given."""
+        """Return requests, tokens as the server counts them, and their cost by the configured prices."""
         with self._counting:
             cost = self._prompt_tokens * self._config.input_price + self._tokens * self._config.output_price
             return {
@@ -64,15 +63,15 @@ class Endpoint:
             }
 
     def close(self) -> None:
-        """Ask nothing more, and try nothing again. Answers under way are waited for, since they are paid for."""
+        """Cancel queued requests and retries, and wait for requests in flight, which are paid for."""
         self._line.is_cut.set()
         self._threads.shutdown(cancel_futures=True)
 
-    def _respond(self, asked: Asked) -> Response:
-        path, body = self._request(asked)
+    def _respond(self, request: ResponseRequest) -> Response:
+        path, body = self._request(request)
         self._pace.wait()
         response = replace(self._server, key=self._key()).ask(
-            "POST", path, body, self._line, lambda answer: _response(answer, asked.parameters.stops)
+            "POST", path, body, self._line, lambda answer: _response(answer, request.parameters.stops)
         )
         with self._counting:
             self._requests += 1
@@ -80,27 +79,27 @@ class Endpoint:
             self._tokens += response.tokens or 0
         return response
 
-    def _request(self, asked: Asked) -> tuple[str, dict[str, Any]]:
-        parameters = asked.parameters
+    def _request(self, request: ResponseRequest) -> tuple[str, dict[str, Any]]:
+        parameters = request.parameters
         body: dict[str, Any] = {
             "model": self._model,
             self._config.token_limit_field: parameters.max_new_tokens,
             "temperature": parameters.temperature,
-            "seed": _SEED_BASE + asked.sample,
+            "seed": _SEED_BASE + request.sample,
         }
         if parameters.top_p < 1:
             body["top_p"] = parameters.top_p
         if parameters.stops:
             body["stop"] = list(parameters.stops[:_MOST_STOPS])
-        if asked.is_chat:
-            return "/v1/chat/completions", {**body, "messages": [dict(message) for message in asked.messages]}
-        return "/v1/completions", {**body, "prompt": asked.messages[-1]["content"]}
+        if request.is_chat:
+            return "/v1/chat/completions", {**body, "messages": [dict(message) for message in request.messages]}
+        return "/v1/completions", {**body, "prompt": request.messages[-1]["content"]}
 
     def _only_model(self) -> str:
         listed = replace(self._server, key=self._key()).ask("GET", "/v1/models") or {}
         names = [str(model["id"]) for model in listed.get("data", ())]
         if len(names) != 1:
-            raise ConfigError(f"endpoint.model: {self._server.url} has {', '.join(names) or 'no model'}; name one")
+            raise ConfigError(f"endpoint.model: {self._server.url} has {', '.join(names) or 'no model'}. Fix: name one")
         return names[0]
 
 
@@ -108,7 +107,7 @@ def _response(answer: Any, stops: Sequence[str]) -> Response:
     """Parse the answer of the server, whose form is not trusted.
 
     Raises:
-        Unavailable: it is no response.
+        Unavailable: it is not a response.
     """
     try:
         choice = cast("Mapping[str, Any]", answer["choices"][0])
@@ -118,7 +117,7 @@ def _response(answer: Any, stops: Sequence[str]) -> Response:
     except (KeyError, IndexError, TypeError, AttributeError):
         raise Unavailable(f"the answer has no choice with a text: {str(answer)[:200]}") from None
     if not isinstance(text, str | None):
-        raise Unavailable(f"the text of the answer is none: {str(text)[:200]}")
+        raise Unavailable(f"the text of the answer is not a string: {str(text)[:200]}")
     whole = text or ""
     ends = [place for stop in stops if (place := whole.find(stop)) >= 0]
     numbers = (usage.get(name) for name in ("completion_tokens", "prompt_tokens"))
@@ -128,7 +127,7 @@ def _response(answer: Any, stops: Sequence[str]) -> Response:
 
 
 class _Pace:
-    """Lets at most so many begin in a minute, evenly; 0 lets all."""
+    """Rate limit: at most `per_minute` calls of `wait` return in a minute, evenly; 0 is unlimited."""
 
     def __init__(self, per_minute: int) -> None:
         self._gap_s = 60.0 / per_minute if per_minute else 0.0

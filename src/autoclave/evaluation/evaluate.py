@@ -1,6 +1,6 @@
 """Sampled pass@k and greedy pass@1 of a policy on a set of items, with bootstrap intervals and a table per family.
 
-Sampling and judging are handed in. A response without a verdict is left out of its problem, never counted as wrong.
+Sampler and judge are arguments. A response without a verdict is left out of its problem, never counted as wrong.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import numpy as np
 from autoclave.core import FaultError, FinishReason, Group, Rollout, TaskItem
 from autoclave.core.json import finite
 from autoclave.core.rollout import IntArray
-from autoclave.evaluation.intervals import Interval, share_interval
-from autoclave.evaluation.pass_at_k import mean_pass_at_k
+from autoclave.evaluation.intervals import Interval, mean_or_nan, mean_pass_at_k, share_interval
 from autoclave.rollout import Collection, Request, RewardFunction, Sampler, SamplingParameters
 
 
@@ -44,7 +43,7 @@ class Evaluation:
     no_verdict_share: float
     mean_response_length: float
     max_new_tokens: int
-    """Most tokens that a response could have."""
+    """Limit of tokens of a response."""
 
     @cached_property
     def rates(self) -> dict[str, float]:
@@ -57,7 +56,7 @@ class Evaluation:
         return float(np.mean(list(self.rates.values())))
 
     def pass_at_1_of(self, ids: frozenset[str]) -> float | None:
-        """The same over the problems `ids`, or over all if there are none; None if none of them has a verdict."""
+        """Return pass@1 over the problems `ids`, or over all if `ids` is empty; None without a verdict."""
         rates = [rate for id, rate in self.rates.items() if not ids or id in ids]
         return float(np.mean(rates)) if rates else None
 
@@ -72,12 +71,12 @@ class Evaluation:
         return [float(p.greedy) for p in self.problems if p.greedy is not None]
 
     def pass_at(self, k: int) -> float:
-        """Unbiased pass@k over the problems with at least k verdicts; NaN if there is none."""
+        """Return unbiased pass@k over the problems with at least k verdicts; NaN without any."""
         enough = [p for p in self.problems if p.judged >= k]
         return mean_pass_at_k([p.judged for p in enough], [p.correct for p in enough], k) if enough else math.nan
 
     def to_metrics(self) -> dict[str, Any]:
-        """The figures as they stand in metrics files; NaN for what could not be measured."""
+        """Return the figures as in metrics files, NaN if not measured."""
         interval = self.pass_at_1_interval
         greedy = share_interval(self.greedy) if self.greedy else Interval(math.nan, math.nan)
         return {
@@ -92,14 +91,14 @@ class Evaluation:
             "truncated_share": self.truncated_share,
             "no_verdict_share": self.no_verdict_share,
             "response_length/mean": self.mean_response_length,
-            "greedy": _mean(self.greedy),
+            "greedy": mean_or_nan(self.greedy),
             "greedy/low": greedy.lower,
             "greedy/high": greedy.upper,
             "families": self._families(),
         }
 
     def to_json(self) -> str:
-        """The figures, null where they could not be measured, and the result of every problem."""
+        """Return the figures, null if not measured, and the result of every problem."""
         problems = [asdict(problem) for problem in self.problems]
         return json.dumps({"metrics": finite(self.to_metrics()), "problems": problems})
 
@@ -109,8 +108,8 @@ class Evaluation:
             members = [p for p in self.problems if p.family == family]
             table[family] = {
                 "problems": len(members),
-                "pass@1": _mean([self.rates[p.id] for p in members if p.id in self.rates]),
-                "greedy": _mean([float(p.greedy) for p in members if p.greedy is not None]),
+                "pass@1": mean_or_nan([self.rates[p.id] for p in members if p.id in self.rates]),
+                "greedy": mean_or_nan([float(p.greedy) for p in members if p.greedy is not None]),
             }
         return table
 
@@ -127,10 +126,10 @@ def evaluate(
     with_greedy: bool,
     seed: tuple[int, ...],
 ) -> Evaluation:
-    """Sample `samples` responses per item by `parameters`, one greedily if asked, and judge them all.
+    """Sample `samples` responses per item by `parameters`, one greedily if `with_greedy`, and judge them all.
 
     Raises:
-        FaultError: no response at all got a verdict.
+        FaultError: no response has a verdict.
     """
     greedy = SamplingParameters(0.0, 1.0, parameters.max_new_tokens, parameters.stops)
     each = [parameters] * samples + [greedy] * with_greedy
@@ -155,10 +154,6 @@ def evaluate(
     )
 
 
-def _mean(figures: Sequence[float]) -> float:
-    return float(np.mean(figures)) if figures else math.nan
-
-
 def _result(group: Group, samples: int, family: str) -> ProblemResult:
     judged = [accepted for rollout in group.rollouts[:samples] if (accepted := _accepted(rollout)) is not None]
     greedy = [_accepted(rollout) for rollout in group.rollouts[samples:]]
@@ -166,7 +161,7 @@ def _result(group: Group, samples: int, family: str) -> ProblemResult:
 
 
 def _accepted(rollout: Rollout) -> bool | None:
-    """Return whether all tests passed, or, where no program is judged, the reward is whole; None without a verdict."""
+    """Return whether all tests passed, or without a program the reward is 1; None without a verdict."""
     reward = rollout.reward
     if reward.verdict is None:
         return None if reward.value is None else reward.value == 1.0

@@ -17,7 +17,7 @@ from autoclave.core import DataError, InputError, Status
 from autoclave.core.compressed import open_plain
 from autoclave.core.files import atomic_writer, existing_file, read_jsonl
 from autoclave.evaluation.benchmark_result import BenchmarkResult, GradedResponse
-from autoclave.evaluation.questions import About
+from autoclave.evaluation.questions import QuestionInfo
 
 _CODES: Mapping[str, tuple[int, str]] = {
     Status.WRONG_ANSWER: (-2, "Wrong Answer"),
@@ -30,22 +30,22 @@ _PASSED = ("pass", "passed", True)
 
 
 def to_livecodebench(result: BenchmarkResult) -> str:
-    """An `eval_all` array: for each problem its texts, codes and grades.
+    """Return an `eval_all` array: for each problem its responses, programs and grades.
 
-    LiveCodeBench's own evaluator takes `question_id` and `code_list` of it.
+    LiveCodeBench's own evaluator reads `question_id` and `code_list`.
 
     Raises:
-        InputError: a response has no verdict, which that form cannot say.
+        InputError: a response has no verdict, for which the format has no value.
     """
     if missing := sum(sample.score is None for sample in result.samples):
         raise InputError(
-            f"--format livecodebench: {missing} of {len(result.samples)} responses have no verdict, which this form "
-            "cannot say; evaluate again (responses are kept, and judged anew)"
+            f"--format livecodebench: {missing} of {len(result.samples)} responses have no verdict, and the format "
+            "has no value for that. Fix: evaluate again, which judges the cached responses"
         )
     return json.dumps([_evaluated(problem, result) for problem in result.problems], indent=4, ensure_ascii=False)
 
 
-def _evaluated(problem: About, result: BenchmarkResult) -> dict[str, Any]:
+def _evaluated(problem: QuestionInfo, result: BenchmarkResult) -> dict[str, Any]:
     samples = result.by_problem[problem.id]
     return {
         "question_title": problem.title,
@@ -72,16 +72,16 @@ def _error(sample: GradedResponse) -> dict[str, Any]:
 
 
 def to_evalplus(result: BenchmarkResult) -> str:
-    """Lines with `task_id` and `solution`, a whole program: what the prompt begins with stands before it.
+    """Return lines with `task_id` and `solution`: the preamble of the problem and the program of the response.
 
-    Responses in which there was no program are empty ones, since every problem needs a sample.
+    A response without a program becomes an empty solution, since every problem needs a sample.
 
     Raises:
-        InputError: a problem is of neither set that EvalPlus has.
+        InputError: a problem is neither of HumanEval nor of MBPP.
     """
-    about = {problem.id: problem for problem in result.problems}
+    problems = {problem.id: problem for problem in result.problems}
     lines = [
-        {"task_id": _task_id(sample.problem_id), "solution": _whole(about[sample.problem_id], sample)}
+        {"task_id": _task_id(sample.problem_id), "solution": _whole(problems[sample.problem_id], sample)}
         for sample in result.samples
     ]
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
@@ -96,7 +96,7 @@ def _task_id(id: str) -> str:
     return task
 
 
-def _whole(problem: About, sample: GradedResponse) -> str:
+def _whole(problem: QuestionInfo, sample: GradedResponse) -> str:
     preamble = problem.preamble.rstrip()
     return f"{preamble}\n\n{sample.submission or ''}" if preamble else sample.submission or ""
 
@@ -106,27 +106,26 @@ EXPORTS: Mapping[str, Callable[[BenchmarkResult], str]] = {"livecodebench": to_l
 
 
 def write_export(result: BenchmarkResult, format: str, path: Path) -> None:
-    """Write `result` to `path` in a format of `EXPORTS`."""
     with atomic_writer(path) as file:
         file.write(EXPORTS[format](result))
 
 
 def recorded_result(path: Path, benchmark: str, model: str) -> BenchmarkResult:
-    """The grades that a file of others came with, as they are; nothing is judged.
+    """Read the grades that a file of another evaluator holds; nothing is judged.
 
-    Read are `eval_all` of LiveCodeBench (`graded_list`), results of EvalPlus (`eval`) and human-eval (`passed`), and
+    Formats: `eval_all` of LiveCodeBench (`graded_list`), results of EvalPlus (`eval`) and human-eval (`passed`), and
     lists of grades by id (`scored`), as JSON or JSON lines, also compressed.
 
     Raises:
-        InputError: the file is not there, or holds no grades.
-        DataError: a record is none of these.
+        InputError: the file does not exist, or holds no grades.
+        DataError: a record has another format.
     """
-    problems: dict[str, About] = {}
+    problems: dict[str, QuestionInfo] = {}
     samples: dict[str, list[GradedResponse]] = {}
     for where, record in _records(path):
-        about, graded = _recorded(record, where)
-        problems.setdefault(about.id, about)
-        known = samples.setdefault(about.id, [])
+        info, graded = _recorded(record, where)
+        problems.setdefault(info.id, info)
+        known = samples.setdefault(info.id, [])
         known += [replace(each, sample=len(known) + place) for place, each in enumerate(graded)]
     if not problems:
         raise InputError(f"{path}: holds no grades")
@@ -138,20 +137,16 @@ def recorded_result(path: Path, benchmark: str, model: str) -> BenchmarkResult:
         tuple(sample for each in samples.values() for sample in each),
         k=tuple(k for k in (1, 5, 10, 100) if k <= fewest) or (1,),
         tables=tuple(
-            name
-            for name, has in (
-                ("difficulty", any(about.difficulty for about in problems.values())),
-                ("month", any(about.released for about in problems.values())),
-                ("source", any(about.source for about in problems.values())),
-            )
-            if has
+            table
+            for table, name in (("difficulty", "difficulty"), ("month", "released"), ("source", "source"))
+            if any(getattr(info, name) for info in problems.values())
         ),
         recorded=True,
     )
 
 
 def _records(path: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """Records of an array, of EvalPlus's object of tasks, or of JSON lines."""
+    """Return the records of an array, of EvalPlus's object of tasks, or of JSON lines, each with its place."""
     with open_plain(existing_file(path, "results")) as file:
         text = file.read()
     try:
@@ -165,7 +160,7 @@ def _records(path: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
     return [(f"{path}[{number}]", row) for number, row in enumerate(rows)]
 
 
-def _recorded(record: Any, where: str) -> tuple[About, list[GradedResponse]]:
+def _recorded(record: Any, where: str) -> tuple[QuestionInfo, list[GradedResponse]]:
     if not isinstance(record, Mapping):
         raise DataError(f"{where}: must be an object with grades")
     row = cast("Mapping[str, Any]", record)
@@ -173,30 +168,23 @@ def _recorded(record: Any, where: str) -> tuple[About, list[GradedResponse]]:
     grades = _grades(row, where)
     if not id or grades is None:
         raise DataError(f"{where}: has no id with grades (graded_list, scored, passed, or base_status)")
-    texts, codes = (row.get(name) or [] for name in ("output_list", "code_list"))
+    responses, codes = (row.get(name) or [] for name in ("output_list", "code_list"))
     single = row.get("solution") or row.get("completion")
-    about = About(
-        id,
-        str(row.get("difficulty") or ""),
-        str(row.get("contest_date") or "")[:10],
-        str(row.get("platform") or ""),
-        (),
-        str(row.get("question_title") or ""),
-        str(row.get("question_content") or ""),
-        str(row.get("starter_code") or ""),
-    )
+    names = ("difficulty", "contest_date", "platform", "question_title", "question_content", "starter_code")
+    difficulty, date, platform, *texts = (str(row.get(name) or "") for name in names)
+    info = QuestionInfo(id, difficulty, date[:10], platform, (), *texts)
     samples = [
         GradedResponse(
             id,
             place,
             "accepted" if grade else "failed",
             float(grade),
-            str(texts[place]) if place < len(texts) else str(single or ""),
+            str(responses[place]) if place < len(responses) else str(single or ""),
             str(codes[place]) if place < len(codes) else single,
         )
         for place, grade in enumerate(grades)
     ]
-    return about, samples
+    return info, samples
 
 
 def _grades(row: Mapping[str, Any], where: str) -> Sequence[bool] | None:
@@ -212,7 +200,7 @@ def _grades(row: Mapping[str, Any], where: str) -> Sequence[bool] | None:
 
 
 def _grade(value: Any, where: str) -> bool:
-    """Return whether a response was right. Nothing but truth values and 0 and 1 is read as that."""
+    """Return whether a response was right; only booleans, 0 and 1 are valid."""
     if not isinstance(value, bool | int | float) or value not in (0, 1):
         raise DataError(f"{where} = {str(value)[:60]!r}: a grade must be true or false")
     return bool(value)

@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
 from statistics import NormalDist
 from typing import Any
 
@@ -15,15 +16,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 _RESAMPLED_AT_ONCE = 1 << 22
-"""Numbers drawn in one piece, which bounds memory (32 MiB)."""
+"""Numbers drawn at once, which bounds memory (32 MiB)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Bounds that hold the true figure with the confidence asked for."""
+    """Bounds that hold the true figure with the given confidence."""
 
     lower: float
     upper: float
+
+
+def mean_or_nan(figures: Sequence[float]) -> float:
+    return float(np.mean(figures)) if figures else math.nan
 
 
 def bootstrap_interval(
@@ -106,7 +111,7 @@ def wilson_interval(num_successes: float, num_trials: float, *, confidence: floa
     share = num_successes / num_trials
     shrink = 1 + z * z / num_trials
     centre = (share + z * z / (2 * num_trials)) / shrink
-    half_width = z * sqrt(share * (1 - share) / num_trials + z * z / (4 * num_trials * num_trials)) / shrink
+    half_width = z * math.sqrt(share * (1 - share) / num_trials + z * z / (4 * num_trials * num_trials)) / shrink
     # At shares of 0 and 1 the bound is exact; rounding would leave the share outside its own interval.
     lower = 0.0 if num_successes == 0 else centre - half_width
     upper = 1.0 if num_successes == num_trials else centre + half_width
@@ -114,7 +119,59 @@ def wilson_interval(num_successes: float, num_trials: float, *, confidence: floa
 
 
 def _tail(confidence: float) -> float:
-    """The probability left out on each side."""
+    """Return the probability left out on each side."""
     if not 0 < confidence < 1:
         raise ValueError(f"confidence = {confidence}: must be between 0 and 1")
     return (1 - confidence) / 2
+
+
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def pass_at_k(num_samples: ArrayLike, num_correct: ArrayLike, k: int) -> FloatArray:
+    """Return unbiased pass@k of each problem.
+
+        pass@k = 1 - C(n - c, k) / C(n, k) = 1 - product over i = n - c + 1 .. n of (1 - k / i)
+
+    The product never meets a large number, and is 0 as soon as fewer than k samples are wrong.
+
+    Args:
+        num_samples: n, a number for all problems or one of each, (problems,).
+        num_correct: c, (problems,).
+        k: at least 1, at most the smallest n.
+
+    Returns:
+        (problems,) float64 in [0, 1].
+
+    Raises:
+        ValueError: not 1 <= k <= n, not 0 <= c <= n, or a number is not whole.
+
+    Source: Chen et al., "Evaluating Large Language Models Trained on Code", arXiv:2107.03374, section 2.1.
+    """
+    correct = np.atleast_1d(np.asarray(num_correct))
+    samples = np.broadcast_to(np.asarray(num_samples), correct.shape)
+    if correct.ndim != 1 or not all(np.issubdtype(array.dtype, np.integer) for array in (correct, samples)):
+        raise ValueError("num_samples and num_correct must be whole numbers, one of each problem")
+    if correct.size and not 1 <= k <= int(samples.min()):
+        raise ValueError(f"k = {k}: must be at least 1 and at most the number of samples, {samples.min()}")
+    if np.any(correct < 0) or np.any(correct > samples):
+        raise ValueError("num_correct must be at least 0 and at most num_samples")
+    return np.array([_chance(int(n), int(c), k) for n, c in zip(samples, correct, strict=True)], dtype=np.float64)
+
+
+def mean_pass_at_k(num_samples: ArrayLike, num_correct: ArrayLike, k: int) -> float:
+    """pass@k of a benchmark: the mean over problems, each with the same weight however often it was sampled.
+
+    Raises:
+        ValueError: as `pass_at_k`, or without problems.
+    """
+    chances = pass_at_k(num_samples, num_correct, k)
+    if not chances.size:
+        raise ValueError("pass@k of no problems is not defined")
+    return float(chances.mean())
+
+
+def _chance(n: int, c: int, k: int) -> float:
+    if n - c < k:
+        return 1.0  # k samples cannot all be wrong
+    return float(1.0 - np.prod(1.0 - k / np.arange(n - c + 1, n + 1)))

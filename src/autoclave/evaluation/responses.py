@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
+from autoclave.core import DataError, InputError
 from autoclave.core.closing import Closing
+from autoclave.core.compressed import open_plain
+from autoclave.core.files import existing_file, read_jsonl
+from autoclave.core.futures import chained, completed
 from autoclave.core.json import canonical_json, from_plain, to_plain
-from autoclave.core.kept_texts import KeptTexts
+from autoclave.core.sqlite_files import KeptTexts
 from autoclave.problems.prompts import Messages
 from autoclave.rollout import SamplingParameters
 
@@ -23,12 +28,11 @@ class Response:
 
     Attributes:
         text: without the stop that ended it, where the source leaves that out.
-        finish: `length` if the limit cut it, `filtered` if its server kept it back; empty where the source does not
-            say.
-        tokens: how many it has, None where the source does not say.
-        prompt_tokens: how many its prompt has, likewise.
-        form: `text` as a model says it, `submission`: a program or an answer as it is judged, `completion`: code that
-            goes on from the prompt.
+        finish: `length` if the limit cut it, `filtered` if the content filter of its server did; empty if unknown.
+        tokens: its number of tokens, None if unknown.
+        prompt_tokens: number of tokens of its prompt, None if unknown.
+        form: `text` as a model writes it, `submission`: a program or an answer as it is judged, `completion`: code that
+            continues the prompt.
     """
 
     text: str
@@ -39,8 +43,8 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One response wanted. `is_chat`: messages of a chat; else the text of the one message is what is gone on from."""
+class ResponseRequest:
+    """Request for one response. `is_chat`: messages of a chat; else the model continues the text of the one message."""
 
     question_id: str
     messages: Messages
@@ -50,20 +54,20 @@ class Asked:
 
     def key(self, identity: Any) -> bytes:
         """Key of the response, with the `identity` of its source; not the id of the question."""
-        asked = [identity, self.messages, self.is_chat, to_plain(self.parameters), self.sample]
-        return hashlib.sha256(canonical_json(asked)).digest()
+        parts = [identity, self.messages, self.is_chat, to_plain(self.parameters), self.sample]
+        return hashlib.sha256(canonical_json(parts)).digest()
 
 
 class ResponseSource(Protocol):
-    """A model, or a file of what one said. Safe to use from several threads."""
+    """A model, or a file of its responses. Safe to use from several threads."""
 
     @property
     def identity(self) -> Any:
         """Settings that responses depend on beside the question, as JSON data; None: they need no cache."""
         ...
 
-    def respond(self, asked: Sequence[Asked]) -> list[Future[Response]]:
-        """The responses, each once it is there; a future raises what went wrong for good."""
+    def respond(self, requests: Sequence[ResponseRequest]) -> list[Future[Response]]:
+        """Return a future per request; it raises an error that retries could not fix."""
         ...
 
     def account(self) -> Mapping[str, Any]:
@@ -76,7 +80,7 @@ class ResponseSource(Protocol):
 
 
 class ResponseCache(Closing):
-    """Responses that were given before, by all they depend on: one SQLite file for all models and benchmarks.
+    """Cache of responses by everything they depend on: one SQLite file for all models and benchmarks.
 
     A response is durable against the death of the process the moment `put` returns. Safe to use from several threads.
 
@@ -88,12 +92,11 @@ class ResponseCache(Closing):
         self._kept = KeptTexts(path, "responses")
 
     def get(self, key: bytes) -> Response | None:
-        """The response that was kept under this key."""
+        """Return the response under this key, None if there is none."""
         text = self._kept.get(key)
         return None if text is None else from_plain(Response, json.loads(text), "cached response")
 
     def put(self, key: bytes, response: Response) -> None:
-        """Keep a response."""
         self._kept.put([(key, json.dumps(to_plain(response)))])
 
     def close(self) -> None:
@@ -101,7 +104,7 @@ class ResponseCache(Closing):
 
 
 class CachedResponses(Closing):
-    """A source whose responses are kept, and not asked for again. `fresh`: what was kept before is not used."""
+    """A source with a cache in front. `fresh`: earlier entries of the cache are not used."""
 
     def __init__(self, source: ResponseSource, cache: ResponseCache, *, fresh: bool = False) -> None:
         self._source, self._cache, self._fresh = source, cache, fresh
@@ -111,40 +114,136 @@ class CachedResponses(Closing):
     def identity(self) -> Any:
         return self._source.identity
 
-    def respond(self, asked: Sequence[Asked]) -> list[Future[Response]]:
-        """See `ResponseSource`. What several ask alike is asked once."""
-        keys = [each.key(self.identity) for each in asked]
+    def respond(self, requests: Sequence[ResponseRequest]) -> list[Future[Response]]:
+        """See `ResponseSource`. Equal requests are sent once."""
+        keys = [request.key(self.identity) for request in requests]
         known = {} if self._fresh else {key: found for key in keys if (found := self._cache.get(key)) is not None}
         self.num_found += sum(key in known for key in keys)
-        wanted = {key: each for key, each in zip(keys, asked, strict=True) if key not in known}
-        given = dict(zip(wanted, self._source.respond(list(wanted.values())), strict=True))
-        return [_settled(known[key]) if key in known else self._kept(key, given[key]) for key in keys]
+        missing = {key: request for key, request in zip(keys, requests, strict=True) if key not in known}
+        given = dict(zip(missing, self._source.respond(list(missing.values())), strict=True))
+        return [
+            completed(known[key]) if key in known else chained(given[key], partial(self._kept, key)) for key in keys
+        ]
 
-    def _kept(self, key: bytes, given: Future[Response]) -> Future[Response]:
-        """The response of `given`, once it is in the cache."""
-        response: Future[Response] = Future()
-
-        def keep(done: Future[Response]) -> None:
-            try:
-                found = done.result()
-                self._cache.put(key, found)
-            except BaseException as error:  # noqa: BLE001  it is raised where the response is waited for
-                response.set_exception(error)
-            else:
-                response.set_result(found)
-
-        given.add_done_callback(keep)
+    def _kept(self, key: bytes, response: Response) -> Response:
+        self._cache.put(key, response)
         return response
 
     def account(self) -> Mapping[str, Any]:
-        """See `ResponseSource`."""
         return {**self._source.account(), "from_cache": self.num_found}
 
     def close(self) -> None:
         self._source.close()
 
 
-def _settled(response: Response) -> Future[Response]:
-    future: Future[Response] = Future()
-    future.set_result(response)
-    return future
+_IDS = ("problem_id", "task_id", "question_id", "id")
+_Form = Literal["text", "submission", "completion"]
+_TEXTS: Sequence[tuple[str, _Form]] = (
+    ("response", "text"),
+    ("output", "text"),
+    ("source", "submission"),
+    ("solution", "submission"),
+    ("completion", "completion"),
+)
+"""Fields with a response, and the form of it."""
+_LISTS: Sequence[tuple[str, _Form]] = (("output_list", "text"), ("code_list", "submission"))
+
+
+class RecordedResponses:
+    """Responses by the id of their problem, in the order of the file; see `read_responses`."""
+
+    identity = None
+
+    def __init__(self, responses: Mapping[str, Sequence[Response]]) -> None:
+        self._responses = responses
+
+    def num_samples(self, problem_id: str) -> int:
+        return len(self._responses.get(problem_id, ()))
+
+    def respond(self, requests: Sequence[ResponseRequest]) -> list[Future[Response]]:
+        return [completed(self._responses[request.question_id][request.sample]) for request in requests]
+
+    def account(self) -> Mapping[str, Any]:
+        return {}
+
+    def close(self) -> None:
+        pass
+
+
+def read_responses(path: Path, problem_ids: Sequence[str]) -> RecordedResponses:
+    """Return the responses of a file to the problems with these ids; responses to other problems are skipped.
+
+    A line, or an element of an array, has `problem_id`, `task_id` or `question_id`, and `response` (raw text),
+    `source` or `solution` (a program), `completion` (code that continues the prompt), or lists of several:
+    `output_list` (raw text), `code_list` (programs). Ids may be ours or those of the set: `HumanEval/0`, `Mbpp/11`,
+    `1873_A`.
+
+    Raises:
+        InputError: the file does not exist, or no response is to one of these problems.
+        DataError: a line has no id or no response.
+    """
+    known = _IdIndex(problem_ids)
+    found: dict[str, list[Response]] = {}
+    num_rows = 0
+    for where, row in _rows(path):
+        num_rows += 1
+        given = next((str(row[name]) for name in _IDS if row.get(name) is not None), None)
+        if given is None:
+            raise DataError(f"{where}: has none of {', '.join(_IDS)}. Fix: name the problem of each response")
+        if (id := known.find(given)) is not None:
+            found.setdefault(id, []).extend(_responses(row, where))
+    if not found:
+        raise InputError(
+            f"{path}: none of its {num_rows} responses is for a problem of this set, such as {problem_ids[:3]}"
+        )
+    return RecordedResponses(found)
+
+
+def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The lines of JSON lines, or the elements of an array."""
+    with open_plain(existing_file(path, "responses")) as file:
+        begin = file.read(1)
+        if begin != b"[":
+            yield from read_jsonl(path, "responses")
+            return
+        try:
+            rows: Any = json.loads(begin + file.read())
+        except ValueError as error:
+            raise DataError(f"{path}: not JSON ({error})") from None
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise DataError(f"{path}[{number}]: must be an object with a response")
+        yield f"{path}[{number}]", cast("dict[str, Any]", row)
+
+
+def _responses(row: Mapping[str, Any], where: str) -> list[Response]:
+    for name, form in _LISTS:
+        texts = row.get(name)
+        if isinstance(texts, list):
+            return [Response(_text(text, where, name), form=form) for text in cast("list[Any]", texts)]
+    for name, form in _TEXTS:
+        if row.get(name) is not None:
+            return [Response(_text(row[name], where, name), form=form)]
+    names = ", ".join(name for name, _ in (*_TEXTS, *_LISTS))
+    raise DataError(f"{where}: has no response; one of {names} is needed")
+
+
+def _text(value: Any, where: str, name: str) -> str:
+    if not isinstance(value, str):
+        raise DataError(f"{where}: {name} = {str(value)[:60]}: must be text")
+    return value
+
+
+class _IdIndex:
+    """Index of problem ids that accepts any case, and ids without the parts before a slash."""
+
+    def __init__(self, problem_ids: Iterable[str]) -> None:
+        self._ids = {id: id for id in problem_ids}
+        self._loose: dict[str, str | None] = {}
+        for id in self._ids:
+            parts = id.casefold().split("/")
+            for name in {"/".join(parts[begin:]) for begin in range(len(parts))}:
+                self._loose[name] = None if name in self._loose else id  # ambiguous
+
+    def find(self, given: str) -> str | None:
+        return self._ids.get(given) or self._loose.get(given.casefold())

@@ -37,7 +37,7 @@ _STANDINGS, _CHANGES = ".standings.json", ".ratingChanges.json"
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """A contest: points of its problems by index, empty where problems are counted; and who was rated in it."""
+    """A contest: points of its problems by index (empty in rounds by problems solved), and its rated participants."""
 
     id: str
     worth: Mapping[str, float]
@@ -45,11 +45,11 @@ class Contest:
 
 
 def read_contests(path: Path) -> dict[str, Contest]:
-    """The contests of a folder or of a file of rounds, by their number.
+    """Return the contests of a folder or of a file of rounds, by their number.
 
     Raises:
-        InputError: there are none.
-        DataError: a file is not what the API gives.
+        InputError: `path` holds no contest.
+        DataError: a file is not an answer of the API.
     """
     if path.is_dir():
         files = sorted(path.glob(f"*{_STANDINGS}"))
@@ -57,16 +57,18 @@ def read_contests(path: Path) -> dict[str, Contest]:
     else:
         contests = [_of_round(where, line) for where, line in read_jsonl(path, "rounds")]
     if not contests:
-        raise InputError(f"{path}: has no <contest>{_STANDINGS}; docs/how-to/evaluation.md says how to fetch them")
+        raise InputError(
+            f"{path}: has no <contest>{_STANDINGS}; docs/how-to/evaluation.md has the command that fetches them"
+        )
     return {contest.id: contest for contest in contests}
 
 
 def read_histogram(path: Path) -> dict[int, int]:
-    """Users of each rating, of a JSON object from ratings to numbers.
+    """Return the number of users of each rating, from a JSON object.
 
     Raises:
-        InputError: the file is not there.
-        DataError: it is no such object.
+        InputError: the file does not exist.
+        DataError: it does not hold such an object.
     """
     try:
         given: Any = json.loads(_text(path, "histogram"))
@@ -76,11 +78,11 @@ def read_histogram(path: Path) -> dict[int, int]:
 
 
 def read_problem_ids(path: Path) -> list[str]:
-    """The contest and index of each problem, of a JSON list of such ids, in the order of the set.
+    """Return the contest and index of each problem, from a JSON list of such ids, in the order of the set.
 
     Raises:
-        InputError: the file is not there.
-        DataError: it is no such list.
+        InputError: the file does not exist.
+        DataError: it does not hold such a list.
     """
     try:
         given: Any = json.loads(_text(path, "problem ids"))
@@ -92,7 +94,7 @@ def read_problem_ids(path: Path) -> list[str]:
 
 
 def contest_of(problem_id: str) -> tuple[str, str] | None:
-    """Contest and index of a problem whose id ends in both, such as `codeforces/1971/A`, `1971A` or `1971_A`."""
+    """Return contest and index of an id such as `codeforces/1971/A`, `1971A` or `1971_A`; None for another id."""
     found = _PROBLEM.fullmatch(problem_id)
     return (found[1], found[2]) if found else None
 
@@ -105,14 +107,14 @@ def rating_of(
     attempts: int,
     expectation: Expectation = "with_self",
 ) -> dict[str, Any]:
-    """The rating of a model among the participants of each contest, and their mean, as JSON data.
+    """Return the rating of a model among the participants of each contest, and their mean, as JSON data.
 
-    The first `attempts` responses to a problem are its attempts, in order; one without a verdict is none. Contests of
-    the set for which there are no standings are listed, and so are problems whose ids name none; both count for
-    nothing. A problem of a contest that is not in the set counts as not solved: how many of each were asked is told.
+    The first `attempts` responses to a problem that have a verdict are its attempts, in order. Contests without
+    standings, and problems whose ids name no contest, are listed and do not count. Problems of a contest that are not
+    in the set count as not solved; the result has both numbers of problems.
 
     Raises:
-        InputError: no problem is of a contest with standings, or one has no points in a contest that goes by points.
+        InputError: no problem is of a contest with standings, or a problem of a round with points has no points.
     """
     tried: dict[str, dict[str, list[bool]]] = {}
     without_contest: list[str] = []
@@ -126,7 +128,7 @@ def rating_of(
     known = [id for id in tried if id in contests]
     if not known:
         raise InputError(
-            f"rating: of the contests {', '.join(list(tried)[:5]) or '(no problem id names one)'} none has standings"
+            f"rating: none of the contests {', '.join(list(tried)[:5]) or '(no problem id has one)'} has standings"
         )
     results = [contest_result(id, _score(contests[id], tried[id]), contests[id].standings, expectation) for id in known]
     per_contest = [
@@ -147,8 +149,8 @@ def _score(contest: Contest, tried: Mapping[str, Sequence[bool]]) -> Score:
         most = max(each.score.points for each in contest.standings)
         if most > _MOST_PROBLEMS:
             raise InputError(
-                f"contest {contest.id}: participants have up to {most:g} points, so it goes by points, and its "
-                'standings do not say how many each problem has; add `problems`, such as {"A": 500}'
+                f"contest {contest.id}: participants have up to {most:g} points, so it is a round with points, "
+                'but its standings have no points of problems. Fix: add `problems`, such as {"A": 500}'
             )
         return score_by_solved(tried)
     missing = [index for index in tried if index not in contest.worth]
@@ -165,30 +167,30 @@ def _of_api(path: Path) -> Contest:
         ratings = {str(change["handle"]): float(change["oldRating"]) for change in rated}
         worth = {str(each["index"]): float(each["points"]) for each in standings["problems"] if "points" in each}
         rows = [row for row in standings["rows"] if row["party"].get("participantType", "CONTESTANT") == "CONTESTANT"]
-        people = [
+        participants = [
             Standing(Score(float(row["points"]), -float(row["penalty"])), ratings[handle])
             for row in rows
             for handle in [str(row["party"]["members"][0]["handle"])]
             if handle in ratings
         ]
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise DataError(f"{path}: is not what contest.standings answers ({type(error).__name__}: {error})") from None
-    return _with_people(Contest(id, worth, people), str(path))
+        raise DataError(f"{path}: is not an answer of contest.standings ({type(error).__name__}: {error})") from None
+    return _with_participants(Contest(id, worth, participants), str(path))
 
 
 def _of_round(where: str, line: Mapping[str, Any]) -> Contest:
     try:
-        people = [
+        participants = [
             Standing(Score(float(row["points"]), -float(row["penalty"])), float(row["old_rating"]))
             for row in line["rows"]
         ]
         worth = {str(index): float(points) for index, points in (line.get("problems") or {}).items()}
-        return _with_people(Contest(str(line["contest"]), worth, people), where)
+        return _with_participants(Contest(str(line["contest"]), worth, participants), where)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{where}: must have contest, and rows with points, penalty and old_rating ({error})") from None
 
 
-def _with_people(contest: Contest, where: str) -> Contest:
+def _with_participants(contest: Contest, where: str) -> Contest:
     if not contest.standings:
         raise DataError(f"{where}: no rated participant is in the standings of contest {contest.id}")
     return contest

@@ -1,6 +1,6 @@
-"""From a response to what is judged: a program or an answer. Pure text functions; None means that there is none.
+"""Extract the program or answer to judge from a response. Pure string functions; None without one.
 
-Nothing is run here. What a rule takes from a response is text of the model, and is judged as such.
+Nothing runs here. The extracted text is untrusted, and is judged as such.
 """
 
 from __future__ import annotations
@@ -13,47 +13,30 @@ from functools import partial
 from autoclave.core import Problem
 from autoclave.judge import ANSWER_RULES, EXTRACTION_RULES
 from autoclave.judge.final_answer import answer_line
+from autoclave.problems.curation.python_source import UNREADABLE
 
 SubmissionOf = Callable[[Problem, str], str | None]
 
 THINKING_BEGIN = "<think>"
 _TAGGED = re.compile(r"\[ANSWER\](.*?)(?:\[/ANSWER\]|\Z)", re.DOTALL)
 _MOST_CALL = 20_000
-"""Characters of a call that is read."""
-_BUILDERS = frozenset(
-    {
-        *("abs", "bin", "bool", "bytearray", "bytes", "chr", "complex", "dict", "divmod", "float", "frozenset", "hex"),
-        *(
-            "int",
-            "len",
-            "list",
-            "max",
-            "min",
-            "oct",
-            "ord",
-            "pow",
-            "range",
-            "repr",
-            "reversed",
-            "round",
-            "set",
-            "sorted",
-        ),
-        *("str", "sum", "tuple", "zip", "enumerate"),
-    }
-)
+"""Longest call that is parsed, in characters."""
+_BUILDER_NAMES = """
+abs bin bool bytearray bytes chr complex dict divmod enumerate float frozenset hex int len list max min oct ord pow
+range repr reversed round set sorted str sum tuple zip
+"""
+_BUILDERS = frozenset(_BUILDER_NAMES.split())
 _PARTS = (
     *(ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred, ast.keyword, ast.Load),
     *(ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.JoinedStr, ast.FormattedValue),
 )
-"""Syntax nodes that an argument may consist of, beside calls of builders: it is a value, and does nothing to the
-function."""
+"""Syntax nodes that an argument may consist of, beside calls of builders."""
 
 
 def without_thinking(response: str, end: str, *, is_opened: bool = False) -> str:
-    """Return what comes after reasoning: after the last `end`. Of a response whose reasoning never ends, nothing.
+    """Return the response after the last `end` of reasoning; empty if the reasoning never ends.
 
-    `is_opened`: the prompt began the reasoning, so that a response without an end is nothing else.
+    `is_opened`: the prompt began the reasoning, so that a response without an end is all reasoning.
     """
     if not end:
         return response
@@ -63,13 +46,13 @@ def without_thinking(response: str, end: str, *, is_opened: bool = False) -> str
 
 
 def completion(stops: Sequence[str], problem: Problem, response: str) -> str | None:
-    """The statement, which is code, and the response that goes on from it up to the first of `stops`."""
+    """Return the statement, which is code, and its continuation in the response up to the first of `stops`."""
     ends = [place for stop in stops if (place := response.find(stop)) >= 0]
     return problem.statement + response[: min(ends, default=len(response))]
 
 
 def continuation(problem: Problem, response: str) -> str | None:
-    """The starter code and the block of the response that goes on from it, or the block alone if it has all of it."""
+    """Return the starter code and the block of the response, or the block alone if it repeats the starter code."""
     block = EXTRACTION_RULES["lcb"](response)
     if block is None:
         return None
@@ -78,29 +61,26 @@ def continuation(problem: Problem, response: str) -> str | None:
 
 
 def value(response: str) -> str | None:
-    """A predicted value: in [ANSWER] tags, on the last line that begins with `Answer:`, or on the last line at all.
+    """Return a predicted value: in [ANSWER] tags, on the last line that begins with `Answer:`, or on the last line.
 
-    Of an assertion or a comparison, what the call is said to be equal to.
+    Of an assertion or a comparison, the right side.
     """
     found = _stated(response)
     return None if found is None else _right_of_equals(found)
 
 
 def call_arguments(problem: Problem, response: str) -> str | None:
-    """A program whose function `predicted` calls `f` of the problem with the arguments that the response gives.
+    """Return a program whose function `predicted` calls `f` of the problem with the arguments in the response.
 
-    Arguments are values: literals, what operators make of them, and calls of builtin types. Anything else, such as an
-    object that is equal to everything, is no answer.
+    Arguments may consist of literals, operators, and calls of builtin types. Anything else, such as an object that is
+    equal to everything, is not an answer.
     """
     found = _stated(response)
     if found is None or len(found) > _MOST_CALL:
         return None
     found = found.strip("`").removeprefix("assert ").strip()
     call = found if found.startswith("f(") else f"f({found})"
-    try:
-        tree = ast.parse(call, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    tree = _expression(call)
     if isinstance(tree, ast.Compare):
         tree = tree.left  # `f(1) == 2`
     if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "f"):
@@ -111,7 +91,6 @@ def call_arguments(problem: Problem, response: str) -> str | None:
 
 
 def rule_of(name: str, stops: Sequence[str]) -> SubmissionOf:
-    """The rule of that name, as settings give it."""
     if name in _OF_PROBLEM:
         return _OF_PROBLEM[name]
     if name == "completion":
@@ -136,17 +115,20 @@ def _stated(response: str) -> str | None:
 
 
 def _right_of_equals(text: str) -> str | None:
-    """Return what stands right of the comparison in `f(1) == [1]`; the text itself where it is none."""
+    """Return the right side of a comparison such as `f(1) == [1]`; another text as it is."""
     text = text.strip().strip("`").removeprefix("assert ").strip()
+    match _expression(text):
+        case ast.Compare(ops=[ast.Eq()], comparators=[right]):
+            return ast.get_source_segment(text, right) or None
+        case _:
+            return text or None
+
+
+def _expression(text: str) -> ast.expr | None:
     try:
-        tree = ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return text or None
-    is_equation = isinstance(tree, ast.Compare) and len(tree.ops) == 1 and isinstance(tree.ops[0], ast.Eq)
-    if isinstance(tree, ast.Compare) and is_equation:
-        right = ast.get_source_segment(text, tree.comparators[0])
-        return right or None
-    return text or None
+        return ast.parse(text, mode="eval").body
+    except UNREADABLE:
+        return None
 
 
 def _is_value(node: ast.AST) -> bool:

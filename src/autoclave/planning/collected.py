@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from autoclave.planning.devices import Job, Judge, SamplerDevice
 from autoclave.planning.events import Signal
-from autoclave.planning.profile import Work
+from autoclave.planning.measured import Work
 
 
 class Assignment(StrEnum):
@@ -16,8 +16,6 @@ class Assignment(StrEnum):
 
     ROUND_ROBIN = "round_robin"
     """In turn, in the order in which they are asked for."""
-    LONGEST_FIRST = "longest_first"
-    """In turn, the longest first: what could be had if lengths were known beforehand."""
     BY_GROUP = "by_group"
     """Groups in turn, so that samples of a prompt stay on one device and share what was computed of it."""
     WHEN_FREE = "when_free"
@@ -45,8 +43,7 @@ def assign(works: Sequence[Work], devices: int, assignment: Assignment) -> list[
     if assignment is Assignment.BY_GROUP:
         turn = {group: number for number, group in enumerate(dict.fromkeys(work.group for work in works))}
         return [[i for i in indices if turn[works[i].group] % devices == device] for device in range(devices)]
-    order = sorted(indices, key=lambda i: -works[i].tokens) if assignment is Assignment.LONGEST_FIRST else list(indices)
-    return [order[device::devices] for device in range(devices)]
+    return [list(indices[device::devices]) for device in range(devices)]
 
 
 class Collected:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from autoclave.core.timeline import Role, Span
 from autoclave.planning.events import Clock, Signal
-from autoclave.planning.profile import Profile
+from autoclave.planning.measured import Profile
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,8 @@ from autoclave.core import DataError
 from autoclave.core.files import write_atomically
 from autoclave.core.json import from_plain, parse_object, shown, to_plain
 from autoclave.planning.calibration import Calibration
-from autoclave.planning.candidates import Candidate
 from autoclave.planning.measured import Rates
-from autoclave.planning.recommend import Advice
+from autoclave.planning.recommend import Advice, Candidate
 from autoclave.planning.simulation import ScheduleName, Split
 
 PLAN_FORMAT = "autoclave-plan/1"
@@ -97,7 +96,6 @@ class SchedulePlan:
 
 
 def make_plan(config: Mapping[str, Any], found: Calibration, slowdown: float, advice: Advice) -> SchedulePlan:
-    """The plan of a run with the settings `config`."""
     return SchedulePlan(
         format=PLAN_FORMAT,
         work=work_of(config),

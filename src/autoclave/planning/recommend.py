@@ -10,15 +10,90 @@ Nothing here measures; `autoclave plan` and tests hand in what was measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from autoclave.core import ConfigError
 from autoclave.core.timeline import Role
-from autoclave.planning.candidates import STALENESS, Candidate, simulate_each
 from autoclave.planning.collected import Assignment
-from autoclave.planning.profile import Profile
-from autoclave.planning.simulation import ScheduleName, Split
+from autoclave.planning.measured import Profile
+from autoclave.planning.schedule_run import ScheduleRun
+from autoclave.planning.simulation import ScheduleName, Split, simulate
+
+STEADY_ITERATIONS = 6
+
+STALENESS = (1, 2, 4)
+"""Bounds of `asynchronous` to try."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A way to run, and what it would come to."""
+
+    schedule: ScheduleName
+    split: Split
+    max_staleness: int
+    """By how many updates the weights that sample may be behind those that learn."""
+    run: ScheduleRun
+
+    @property
+    def name(self) -> str:
+        """Such as `one_off_pipeline 3:5`, or `asynchronous(2) 3:5`."""
+        bound = f"({self.max_staleness})" if self.schedule is ScheduleName.ASYNCHRONOUS else ""
+        return f"{self.schedule}{bound} {self.split}"
+
+
+def every_split(devices: int) -> list[Split]:
+    """Taking turns on all devices, and each way to divide them."""
+    return [Split.time_sharing(devices), *(Split(samplers, devices - samplers) for samplers in range(1, devices))]
+
+
+def simulate_each(
+    profile: Profile,
+    splits: Iterable[Split],
+    *,
+    staleness: Sequence[int] = STALENESS,
+    overlap_slowdown: float = 1.0,
+    assignment: Assignment = Assignment.ROUND_ROBIN,
+    schedules: Collection[ScheduleName] = tuple(ScheduleName),
+) -> list[Candidate]:
+    """Every schedule on every split that it can run on, for at least `STEADY_ITERATIONS` that are steady.
+
+    Args:
+        profile: the work.
+        splits: the splits.
+        staleness: bounds of `asynchronous` to try; `synchronous` is that of 0.
+        overlap_slowdown: how many times as long everything takes while sampler and trainer work at the same time, as
+            they do on a machine whose cores they share; 1 where each has devices of its own.
+        assignment: which sampler device gets which request.
+        schedules: those to try.
+    """
+    slower = profile if overlap_slowdown == 1 else profile.slowed(overlap_slowdown)
+    found: list[Candidate] = []
+    for split in splits:
+        for schedule, bound in _schedules(split, staleness):
+            if schedule not in schedules:
+                continue
+            work = profile if schedule is ScheduleName.SYNCHRONOUS else slower
+            at_ends = 2 * bound if schedule is ScheduleName.ASYNCHRONOUS else 0
+            run = simulate(
+                work.of_at_least(STEADY_ITERATIONS + at_ends),
+                schedule,
+                split,
+                max_staleness=bound,
+                assignment=assignment,
+            )
+            found.append(Candidate(schedule, split, bound, run))
+    return found
+
+
+def _schedules(split: Split, staleness: Sequence[int]) -> Iterator[tuple[ScheduleName, int]]:
+    yield ScheduleName.SYNCHRONOUS, 0
+    if not split.is_shared:
+        yield ScheduleName.MINIBATCH_PIPELINE, 0
+        yield ScheduleName.ONE_OFF_PIPELINE, 1
+        yield from ((ScheduleName.ASYNCHRONOUS, bound) for bound in staleness if bound)
+
 
 CLOSE_SHARE = 0.02
 """Candidates that take at most so much longer than the fastest count as equally fast."""
@@ -30,20 +105,6 @@ class Advice:
 
     candidates: Sequence[Candidate]
     chosen: Candidate
-
-    def of(self, schedule: ScheduleName, split: Split, max_staleness: int | None = None) -> Candidate:
-        """The candidate for a run that goes otherwise; without `max_staleness` the first of its name.
-
-        Raises:
-            ConfigError: it was not simulated.
-        """
-        for candidate in self.candidates:
-            same = candidate.schedule is schedule and candidate.split == split
-            if same and max_staleness in (None, candidate.max_staleness):
-                return candidate
-        raise ConfigError(
-            f"{schedule} {split}: was not simulated; known are {', '.join(c.name for c in self.candidates)}"
-        )
 
 
 def recommend(

@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autoclave.core.intervals import clipped, intersection, seconds, union
-from autoclave.core.timeline import Interval, Role, Span
+from autoclave.core.timeline import Interval, Role, Span, clipped, intersection, seconds, union
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +72,6 @@ class ScheduleRun:
         busy = sum(seconds(union(clipped(own, self.cycles))) for own in lanes.values())
         return busy / (last - first) / self.samplers
 
-    def bottleneck(self) -> Role:
-        """The role among sampler, judge and trainer that was busy for longest."""
-        return max((Role.SAMPLER, Role.JUDGE, Role.TRAINER), key=self.busy_share)
-
     def hidden_reward_share(self) -> float:
         """Of the time in which the judge worked: how much of it sampler or trainer worked too. 1 if it never did."""
         return self._hidden(Role.JUDGE, (Role.SAMPLER, Role.TRAINER))
@@ -92,23 +87,3 @@ class ScheduleRun:
     def _busy(self, *roles: Role) -> list[Interval]:
         """Intervals in which at least one of these roles worked, within `cycles`."""
         return union(clipped((span.interval for role in roles for span in self.of(role)), self.cycles))
-
-    def sample_s(self, iteration: int) -> float:
-        """Seconds from the first request of an iteration to the end of its last."""
-        spans = self.of(Role.SAMPLER, iteration)
-        return max(span.end for span in spans) - min(span.start for span in spans)
-
-    def reward_tail_s(self, iteration: int) -> float:
-        """Seconds from the end of the last request of an iteration to that of its last reward."""
-        sampled = max(span.end for span in self.of(Role.SAMPLER, iteration))
-        return max(span.end for span in self.of(Role.JUDGE, iteration)) - sampled
-
-    def train_s(self, iteration: int) -> float:
-        """Seconds that the trainer worked on an iteration, its publish not counted."""
-        return sum(span.end - span.start for span in self.of(Role.TRAINER, iteration))
-
-    def spill_over_s(self, iteration: int) -> float:
-        """Seconds that the trainer worked on an iteration after its last reward was there."""
-        judged = max(span.end for span in self.of(Role.JUDGE, iteration))
-        spans = (span.interval for span in self.of(Role.TRAINER, iteration))
-        return seconds(union(clipped(spans, (judged, float("inf")))))

@@ -18,7 +18,7 @@ from autoclave.core.timeline import Span
 from autoclave.planning.collected import Assignment, Collected
 from autoclave.planning.devices import Job, Judge, SamplerDevice, Trainer
 from autoclave.planning.events import Clock, Process, Signal, start
-from autoclave.planning.profile import Profile
+from autoclave.planning.measured import Profile
 from autoclave.planning.schedule_run import ScheduleRun
 
 
@@ -68,7 +68,7 @@ def simulate(
         schedule: the schedule.
         split: the devices.
         max_staleness: of `asynchronous`: by how many updates the weights that sample may be behind.
-        dealing: which sampler device gets which request; each iteration begins with the first device.
+        assignment: which sampler device gets which request; each iteration begins with the first device.
         rewards_after_sampling: of `synchronous`: rewards start when all of an iteration is sampled.
 
     Raises:

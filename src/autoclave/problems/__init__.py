@@ -1,23 +1,21 @@
-"""Where problems come from and how they are asked. May import `core` and `config`; never torch, ray or vllm."""
+"""Problems, from generators and files, and their prompts. May import `core` and `config`; never torch, ray or vllm."""
 
 from autoclave.problems.arithmetic import Arithmetic, arithmetic_demonstrations, build_arithmetic
-from autoclave.problems.curriculum import Curriculum, build_curriculum, demonstrations
-from autoclave.problems.demonstration import DemonstratedProgram, Demonstration
-from autoclave.problems.fitting import require_fitting
-from autoclave.problems.prompts import Messages, Template, problem_messages
-from autoclave.problems.sets import ProblemSets
+from autoclave.problems.prompts import DemonstratedProgram, Demonstration, Messages, Template, problem_messages
+from autoclave.problems.sets import ProblemSets, require_fitting
+from autoclave.problems.synthetic import SyntheticProblems, build_synthetic, demonstrations
 
 __all__ = [
     "Arithmetic",
-    "Curriculum",
     "DemonstratedProgram",
     "Demonstration",
     "Messages",
     "ProblemSets",
+    "SyntheticProblems",
     "Template",
     "arithmetic_demonstrations",
     "build_arithmetic",
-    "build_curriculum",
+    "build_synthetic",
     "demonstrations",
     "problem_messages",
     "require_fitting",

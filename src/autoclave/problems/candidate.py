@@ -1,4 +1,4 @@
-"""A problem on its way from a public set into a training set, and where it came from."""
+"""Candidates for a training set, and their origins in public sets."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from autoclave.core.json import from_plain, to_plain
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a problem is known by where it was found.
+    """Identity of a problem in the set that it comes from.
 
     Attributes:
         set: name of the source in the settings, such as `taco`.
         row: file and place in it, such as `train.jsonl:17`, from 1; relative to what the source names.
-        key: its id upstream, such as `codeforces/1349/A`; empty if it has none.
+        key: its id upstream, such as `codeforces/1349/A`; empty if unknown.
         url: page of the problem; empty if unknown.
-        title: its title, where the set has one apart from the statement.
+        title: its title; empty if the set has no field for it.
     """
 
     set: str
@@ -30,31 +30,31 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A problem that may become part of a training set. `facts` are what stages measured, by name."""
+class ProblemCandidate:
+    """A candidate for a training set. `facts` are measurements of stages, by name."""
 
     problem: Problem
     origin: Origin
     facts: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def to_json(self) -> dict[str, Any]:
-        """The object of one line of a file between two stages."""
+        """Return the object of one line of a file between two stages."""
         return {"origin": to_plain(self.origin), "facts": dict(self.facts), "problem": self.problem.to_json()}
 
     @staticmethod
-    def from_json(value: dict[str, Any], where: str) -> Candidate:
-        """A candidate of one parsed line.
+    def from_json(value: dict[str, Any], where: str) -> ProblemCandidate:
+        """Return the candidate of one parsed line.
 
         Raises:
-            DataError: it is none.
+            DataError: the line is not a candidate.
         """
         problem = Problem.from_json(value["problem"], where)
-        return Candidate(problem, from_plain(Origin, value["origin"], where), value["facts"])
+        return ProblemCandidate(problem, from_plain(Origin, value["origin"], where), value["facts"])
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
-    """A row that is no problem, with the reason: a word for counting, and a sentence for people."""
+class SkippedRow:
+    """A row that is not a problem, with the reason: a key for counting, and a sentence for users."""
 
     row: str
     reason: str

@@ -1,4 +1,4 @@
-"""Looking at files of problems: numbers of a set, what differs between two, and a sample."""
+"""Inspect files of problems: statistics of a set, differences of two, and a sample."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autoclave.core import CallTests, Problem, StdinTests
 
 @dataclass(frozen=True, slots=True)
 class SetStatistics:
-    """Numbers of a set of problems. `num_tests` is (least, median, greatest) of problems whose tests are cases."""
+    """Statistics of a set of problems. `num_tests` is (least, median, greatest) of problems with test cases."""
 
     num_problems: int
     num_with_solutions: int
@@ -26,7 +26,7 @@ class SetStatistics:
 
 
 def statistics_of(problems: Iterable[Problem]) -> SetStatistics:
-    """The numbers, in one pass."""
+    """Compute the statistics in one pass."""
     kinds, sources, difficulties, languages = (Counter[str]() for _ in range(4))
     tests: list[int] = []
     days: list[str] = []
@@ -56,7 +56,7 @@ def statistics_of(problems: Iterable[Problem]) -> SetStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A problem that is in one set alone, or not the same in both. `fields` are those that differ, in words."""
+    """A problem that is in one set only, or differs. `fields` are the names of those that differ."""
 
     id: str
     kind: str
@@ -67,26 +67,22 @@ ONLY_FIRST, ONLY_SECOND, CHANGED = "only in the first", "only in the second", "c
 
 
 def differences(first: Iterable[Problem], second: Iterable[Problem]) -> Iterator[Difference]:
-    """What differs, by id. The first set is held in memory."""
+    """Yield the differences of two sets, by id. The first set is held in memory."""
     known = {problem.id: problem for problem in first}
     for problem in second:
         other = known.pop(problem.id, None)
         if other is None:
             yield Difference(problem.id, ONLY_SECOND)
         elif other != problem:
-            yield Difference(problem.id, CHANGED, tuple(_changed_fields(other, problem)))
+            names = (field.name for field in fields(Problem))
+            changed = tuple(name for name in names if getattr(other, name) != getattr(problem, name))
+            yield Difference(problem.id, CHANGED, changed)
     for id in known:
         yield Difference(id, ONLY_FIRST)
 
 
-def _changed_fields(first: Problem, second: Problem) -> Iterator[str]:
-    for field in fields(Problem):
-        if getattr(first, field.name) != getattr(second, field.name):
-            yield field.name
-
-
 def sample(problems: Iterable[Problem], count: int, seed: int) -> list[Problem]:
-    """So many problems, drawn evenly (Vitter 1985, algorithm R), in the order of the file; all if there are fewer."""
+    """Return a uniform sample of at most `count` problems in their order (Vitter 1985, algorithm R)."""
     draw = random.Random(seed)
     chosen: list[tuple[int, Problem]] = []
     for number, problem in enumerate(problems):

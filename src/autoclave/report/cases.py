@@ -15,8 +15,7 @@ from autoclave.core.trace import literal
 from autoclave.report.text import shortened
 from autoclave.runs.reader import number
 from autoclave.runs.rollouts import RecordedRollout
-from autoclave.tasks.execution_prompts import FINAL_OUTPUT
-from autoclave.tasks.execution_semantics import EXACT, VARIABLE
+from autoclave.tasks.execution_semantics import EXACT, FINAL_OUTPUT, VARIABLE
 from autoclave.tasks.final_values import BadAnswerError, last_object
 
 SHOWN_PROGRAM = 8000

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autoclave.core.files import write_atomically
-from autoclave.problems.candidate import Candidate
+from autoclave.problems.candidate import ProblemCandidate
 from autoclave.problems.curation.pipeline import StageResult
 from autoclave.problems.curation.stage import Dropped
 from autoclave.report.charts import Axis, Figure, column_chart
@@ -94,7 +94,7 @@ def _sources(manifest: Mapping[str, Any], results: Sequence[StageResult]) -> lis
     ]
 
 
-def _collected(candidates: Iterable[Candidate]) -> tuple[dict[str, list[float]], dict[str, Counter[str]]]:
+def _collected(candidates: Iterable[ProblemCandidate]) -> tuple[dict[str, list[float]], dict[str, Counter[str]]]:
     facts: dict[str, list[float]] = {}
     words: dict[str, Counter[str]] = {"difficulty": Counter(), "released": Counter()}
     for candidate in candidates:

@@ -32,7 +32,6 @@ def write_probe(report: ProbeReport, folder: Path) -> tuple[Path, Path]:
 
 
 def render(report: ProbeReport) -> str:
-    """The whole page."""
     return render_page(
         _HERE / "probe.html.j2",
         None,

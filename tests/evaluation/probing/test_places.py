@@ -1,4 +1,4 @@
-"""Where variables stand: counted by hand, whatever the text is."""
+"""Places of variables, counted by hand, in any text."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ def test_the_last_occurrence_is_a_whole_word_outside_of_strings_and_comments(pro
         "f'" * 50_000,
     ],
 )
-def test_what_is_no_program_is_looked_at_all_the_same(program: str):
+def test_text_that_is_not_a_program_is_scanned(program: str):
     assert all(program[start:stop] for start, stop in last_occurrences(program).values())
 
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("piece", ["f'{", 'f"{f\\"{', "'\\", '"""', "f'{[", "n.", "n'", "{{"])
-def test_odd_text_costs_no_more_than_its_length(piece: str):
+def test_the_scan_takes_linear_time_on_any_text(piece: str):
     last_occurrences(piece * 20_000)
 
 
@@ -139,7 +139,7 @@ def test_of_single_bytes_the_token_is_the_last_byte_of_the_last_character(text: 
     assert token_at(text, stop, list(content), decode) == len(text[:stop].encode()) - 1
 
 
-def test_text_that_the_tokens_do_not_say_has_no_token():
+def test_text_that_the_tokens_do_not_decode_to_has_no_token():
     assert token_at("other", 5, list(b"text"), decode) is None
     assert token_at("", 0, [], decode) is None
 

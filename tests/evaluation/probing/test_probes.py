@@ -1,4 +1,4 @@
-"""Probes on made-up hidden states: what is there is found, what is not is not, and no test example is learnt from."""
+"""Probes on synthetic hidden states: they find linear representations, and nothing else, from training examples."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import torch
 
 from autoclave.evaluation.probing.regression import Fitting, fit
 from autoclave.evaluation.probing.report import ModelReport, ProbeReport, describe
-from autoclave.evaluation.probing.result import Examples, Probed, probe_layers
+from autoclave.evaluation.probing.result import Examples, ProbeResult, probe_layers
 
 EXAMPLES, LAYERS, SIZE, PROBLEMS = 4000, 3, 16, 20
 PLANTED = 1
-"""The layer that the targets are in."""
+"""Layer that holds the targets."""
 
 
 def made_up(seed: int = 0, *, count: int = EXAMPLES) -> Examples:
@@ -36,7 +36,7 @@ def made_up(seed: int = 0, *, count: int = EXAMPLES) -> Examples:
     return Examples(torch.from_numpy(hidden), values, problems, is_test)
 
 
-def test_a_planted_linear_representation_is_read_in_its_layer_and_in_no_other():
+def test_probes_find_a_linear_representation_in_its_layer_only():
     found = probe_layers(made_up(), Fitting(), seed=0)
     assert found.layers[PLANTED].probe.mse < 0.02 * found.variance
     for layer in {*range(LAYERS)} - {PLANTED}:
@@ -50,13 +50,13 @@ def test_shuffled_labels_are_no_better_than_the_mean_whose_error_is_the_variance
         assert layer.shuffled.mse == pytest.approx(found.variance, rel=0.1)
 
 
-def test_equal_seeds_give_equal_figures_and_others_do_not():
+def test_figures_depend_on_the_seed_alone():
     first, same, other = (probe_layers(made_up(count=400), Fitting(epochs=2), seed=seed) for seed in (3, 3, 4))
     assert first == same
     assert first.layers != other.layers
 
 
-def test_nothing_of_a_test_example_is_learnt():
+def test_test_examples_do_not_influence_the_fit():
     examples = made_up(count=400)
     rows = ~examples.is_test
     changed = dataclasses.replace(
@@ -89,7 +89,7 @@ def test_layers_fitted_together_are_as_if_fitted_alone():
         torch.testing.assert_close(together.bias[layer, 0, 1], alone.bias[0, 0, 0])
 
 
-def test_a_probe_is_what_torchs_own_layer_and_optimizer_give():
+def test_a_probe_equals_a_torch_linear_layer_trained_by_adam():
     hidden = torch.randn(64, 1, 4, generator=torch.Generator().manual_seed(0))
     targets = hidden[:, 0, :1] * 0.5
     found = fit(hidden, targets, Fitting(epochs=3, batch_size=64), seed=0)
@@ -110,7 +110,7 @@ def test_standardised_units_have_mean_0_and_deviation_1_and_constant_ones_stay()
     assert ((hidden - found.mean) / found.scale).tolist() == [[[-1, 0]], [[1, 0]]]
 
 
-def small(values: list[float], problems: list[int], is_test: list[bool]) -> Probed:
+def small(values: list[float], problems: list[int], is_test: list[bool]) -> ProbeResult:
     columns = np.array(values, dtype=float), np.array(problems, dtype=int), np.array(is_test, dtype=bool)
     return probe_layers(Examples(torch.zeros(len(values), 1, 2), *columns), Fitting(), seed=0)
 
@@ -131,12 +131,12 @@ def test_examples_without_a_scale_are_counted_and_left_out():
 
 
 @pytest.mark.parametrize("is_test", [[True, True], [False, False], []])
-def test_without_something_to_learn_and_something_to_test_there_are_no_layers(is_test: list[bool]):
+def test_without_training_or_test_examples_there_are_no_layers(is_test: list[bool]):
     found = small([float(n) for n in range(len(is_test))], [0] * len(is_test), is_test)
     assert found.layers == ()
 
 
-def report(*models: tuple[str, Probed]) -> ProbeReport:
+def report(*models: tuple[str, ProbeResult]) -> ProbeReport:
     found = (ModelReport(name, f"{name}/model", 9, 2, 1, {"no_program": 6}, {}, probed) for name, probed in models)
     return ProbeReport(3, 2, 0, {"epochs": 10}, tuple(found))
 
@@ -167,7 +167,7 @@ def test_the_table_names_models_layers_and_why_sub_tasks_are_missing():
     assert "after: 6 sub-tasks: no program" in lines
 
 
-def test_a_value_beyond_all_measure_gives_an_error_beyond_all_measure_and_no_crash():
+def test_huge_test_values_give_an_infinite_error():
     found = small([0, 1e-300, 1e300, 5e-301], [0] * 4, [False, False, True, True])
     assert math.isinf(found.layers[0].probe.mse)
     assert math.isfinite(found.layers[0].probe.inside)

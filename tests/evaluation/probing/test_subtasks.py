@@ -1,4 +1,4 @@
-"""Sub-tasks of one example each, and the two sides that they are on."""
+"""Sub-tasks of one example each, and their split."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_problems_whose_programs_cannot_be_traced_have_no_sub_tasks():
     assert subtasks_of([answer, cpp], test_share=0.2, seed=0) == []
 
 
-def test_an_example_that_is_there_twice_is_one_sub_task():
+def test_a_repeated_example_is_one_sub_task():
     found = subtasks_of([adding("a", 1, 2, 1, 2, 3)], test_share=0.2, seed=0)
     assert [each.given for each in found] == ["f(1)", "f(2)", "f(3)"]
 
@@ -50,12 +50,12 @@ def test_long_examples_are_left_out_and_others_limited_in_number():
 
 
 @pytest.mark.parametrize(("count", "tested"), [(0, 0), (1, 0), (2, 0), (3, 1), (5, 1), (8, 2), (10, 2), (100, 20)])
-def test_one_in_five_sub_tasks_is_tested(count: int, tested: int):
+def test_a_fifth_of_the_sub_tasks_is_for_test(count: int, tested: int):
     assert len(places_to_test(count, test_share=0.2, seed="0 a")) == tested
 
 
 @given(st.integers(1, 40), st.floats(0.01, 0.99), st.text(max_size=5))
-def test_something_is_always_left_to_learn_from(count: int, share: float, seed: str):
+def test_at_least_one_sub_task_is_for_training(count: int, share: float, seed: str):
     tested = places_to_test(count, test_share=share, seed=seed)
     assert tested <= set(range(count))
     assert len(tested) < count
@@ -78,7 +78,7 @@ def test_another_seed_is_another_split():
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=30))
-def test_without_leaks_no_program_and_input_is_on_both_sides(runs: list[tuple[int, bool]]):
+def test_after_removing_leaks_no_run_is_on_both_sides(runs: list[tuple[int, bool]]):
     dropped = leaks(runs)
     kept = [run for index, run in enumerate(runs) if index not in dropped]
     sides = {is_test: {key for key, on in kept if on is is_test} for is_test in (True, False)}

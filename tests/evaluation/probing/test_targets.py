@@ -1,4 +1,4 @@
-"""Numbers on the scale of their problem, by hand and by laws."""
+"""Scaled targets, by hand and by properties."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.evaluation.probing.targets import number_of, scaled
+from autoclave.evaluation.probing.result import number_of, scaled
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 ROWS = st.lists(st.tuples(FINITE, st.integers(0, 2), st.booleans()), min_size=1, max_size=30)
@@ -63,7 +63,7 @@ def test_training_targets_fill_minus_one_to_one(rows):
 
 
 @given(ROWS, st.data())
-def test_no_test_value_changes_any_other_target(rows, data):
+def test_test_values_do_not_change_other_targets(rows, data):
     values, problems, is_test = columns(rows)
     before = scaled(values, problems, is_test)
     changed = np.where(is_test, np.array(data.draw(st.lists(FINITE, min_size=len(rows), max_size=len(rows)))), values)

@@ -31,7 +31,7 @@ from autoclave.planning.accounting import (
 )
 from autoclave.planning.accounting.fitting import USABLE_SHARE
 from autoclave.planning.accounting.plan import Phase
-from autoclave.planning.accounting.rates import ASSUMED_MFU
+from autoclave.planning.accounting.speed import ASSUMED_MFU
 
 GPU = next(gpu for gpu in GPUS if gpu.name == "A100 80 GB")
 LENGTHS = Lengths(1000, 1000)

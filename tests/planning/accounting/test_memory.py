@@ -20,7 +20,7 @@ from autoclave.planning.accounting.memory import (
     logits_backward_bytes,
     logits_bytes,
 )
-from autoclave.rollout.key_value_cache import Rows, growing_cache, put_together
+from autoclave.rollout.running_batch import Rows, growing_cache, put_together
 
 from .models import models
 

@@ -11,9 +11,8 @@ import pytest
 from autoclave.config import JudgeConfig, SandboxConfig
 from autoclave.core import IsolationError, Problem, StdinCase, StdinTests
 from autoclave.judge import Judge, LocalJudge
-from autoclave.problems.candidate import Candidate, Origin
-from autoclave.problems.curation.programs import CandidatePrograms
-from autoclave.problems.curation.verdict_cache import VerdictCache
+from autoclave.problems.candidate import Origin, ProblemCandidate
+from autoclave.problems.curation.programs import CandidatePrograms, VerdictCache
 
 ADD = "print(sum(map(int, input().split())))"
 CASES = tuple((f"{a} {b}\n", f"{a + b}\n") for a, b in ((1, 2), (0, 0), (5, 7), (10, -3), (100, 23), (4, 4)))
@@ -21,12 +20,12 @@ CASES = tuple((f"{a} {b}\n", f"{a + b}\n") for a, b in ((1, 2), (0, 0), (5, 7), 
 
 def candidate(
     id: str, *solutions: str, cases: tuple[tuple[str, str], ...] = CASES, origin: Origin | None = None, **fields: Any
-) -> Candidate:
+) -> ProblemCandidate:
     """A problem of adding two numbers, unless its fields say something else."""
     tests = StdinTests("stdin", [StdinCase(*case) for case in cases])
     defaults = {"statement": f"Add two numbers ({id}).", "profile": "plain", "time_limit_s": 1.0}
     problem = Problem(**{"tests": tests, **defaults, "id": id, "solutions": list(solutions), **fields})
-    return Candidate(problem, origin or Origin("made", f"made.jsonl:{id}"))
+    return ProblemCandidate(problem, origin or Origin("made", f"made.jsonl:{id}"))
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from autoclave.core import CheckTests, Problem, StdinCase, StdinTests
-from autoclave.problems.candidate import Candidate, Origin
+from autoclave.problems.candidate import Origin, ProblemCandidate
 from autoclave.problems.readers import raw_files, read_rows
 
 
@@ -25,8 +25,8 @@ def stdin(cases: list[tuple[str, str]]) -> StdinTests:
     return StdinTests("stdin", [StdinCase(given, expected) for given, expected in cases])
 
 
-def candidate(name: str, row: str, statement: str, tests: Any, **known: str) -> Candidate:
-    return Candidate(Problem(id=f"{name}-{row}", statement=statement, tests=tests), Origin(name, row, **known))
+def candidate(name: str, row: str, statement: str, tests: Any, **known: str) -> ProblemCandidate:
+    return ProblemCandidate(Problem(id=f"{name}-{row}", statement=statement, tests=tests), Origin(name, row, **known))
 
 
 _READ = {
@@ -38,11 +38,11 @@ _READ = {
 }
 
 
-def real_problems(data: Path) -> Iterator[Candidate]:
+def real_problems(data: Path) -> Iterator[ProblemCandidate]:
     """Problems of six sets, with the tests that their files have; `row` is their name in the set."""
     for name, (layout, file) in _READ.items():
         for row in read_rows(layout, name, raw_files(data / file).rows()):
-            assert isinstance(row, Candidate)
+            assert isinstance(row, ProblemCandidate)
             yield replace(row, origin=replace(row.origin, row=row.problem.id.rpartition("/")[2]))
     samples = {row["question_id"]: row["sample_tests"] for row in rows(data / "lcb_stdin_samples_o1mini.jsonl.gz")}
     for row in rows(data / "lcb_eval_all_o1mini.jsonl.gz"):
@@ -215,11 +215,11 @@ class Planted:
     """A copy of a real problem. Its tests are the original's, or all others, or some."""
 
     change: str
-    original: Candidate
-    copy: Candidate
+    original: ProblemCandidate
+    copy: ProblemCandidate
 
 
-def plant(originals: list[Candidate], seed: int, tests: str) -> list[Planted]:
+def plant(originals: list[ProblemCandidate], seed: int, tests: str) -> list[Planted]:
     """One copy of each, by all changes in turn. `tests`: `same`, `none` (of another kind) or `some` (half of them)."""
     chance = random.Random(seed)
     planted = []
@@ -231,11 +231,11 @@ def plant(originals: list[Candidate], seed: int, tests: str) -> list[Planted]:
         problem = replace(
             original.problem, id=f"copy-{number}", statement=statement, tests=_tests(original, tests, number)
         )
-        planted.append(Planted(change, original, Candidate(problem, Origin("planted", f"{seed}:{number}"))))
+        planted.append(Planted(change, original, ProblemCandidate(problem, Origin("planted", f"{seed}:{number}"))))
     return planted
 
 
-def _tests(original: Candidate, which: str, number: int) -> Any:
+def _tests(original: ProblemCandidate, which: str, number: int) -> Any:
     tests = original.problem.tests
     if which == "same":
         return tests

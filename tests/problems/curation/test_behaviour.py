@@ -1,4 +1,4 @@
-"""Solutions that pass each other's tests make two problems one; faults of the judge make nothing."""
+"""Solutions that pass each other's tests show duplicates; faults of the judge do not."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from autoclave.config.curation import DeduplicationConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import CallCase, CallTests, Fault, IsolationError, Problem, StdinCase, StdinTests, Verdict
 from autoclave.judge import JudgeJob, LocalJudge, stream
-from autoclave.problems.candidate import Candidate, Origin
-from autoclave.problems.curation.behaviour import BehaviourReport, compare_behaviour
+from autoclave.problems.candidate import Origin, ProblemCandidate
+from autoclave.problems.curation.comparing import BehaviourReport, compare_behaviour
 from autoclave.problems.curation.deduplication import find_duplicates
 
 CONFIG = DeduplicationConfig()
@@ -31,14 +31,14 @@ def judge() -> Iterator[LocalJudge]:
         yield opened
 
 
-def stdin(row: str, statement: str, solution: str, *cases: tuple[str, str]) -> Candidate:
+def stdin(row: str, statement: str, solution: str, *cases: tuple[str, str]) -> ProblemCandidate:
     tests = StdinTests("stdin", [StdinCase(*case) for case in cases])
-    return Candidate(Problem(id=row, statement=statement, tests=tests, solutions=[solution]), Origin("a", row))
+    return ProblemCandidate(Problem(id=row, statement=statement, tests=tests, solutions=[solution]), Origin("a", row))
 
 
-def call(row: str, statement: str, solution: str, entry_point: str, *cases: tuple[list[Any], Any]) -> Candidate:
+def call(row: str, statement: str, solution: str, entry_point: str, *cases: tuple[list[Any], Any]) -> ProblemCandidate:
     tests = CallTests("call", entry_point, [CallCase(*case) for case in cases])
-    return Candidate(Problem(id=row, statement=statement, tests=tests, solutions=[solution]), Origin("a", row))
+    return ProblemCandidate(Problem(id=row, statement=statement, tests=tests, solutions=[solution]), Origin("a", row))
 
 
 APPLES = stdin("1", "How many apples are in both baskets?", SUM, ("1 2", "3"), ("4 5", "9"), ("10 1", "11"))
@@ -48,7 +48,9 @@ AREA = stdin("3", "Area of a field.", PRODUCT, ("7 8", "56"), ("3 4", "12"), ("5
 PARITY = stdin("4", "Is it even?", SUM, ("1 3", "YES"), ("2 3", "NO"))
 
 
-def compared(judge: Any, folder: Path, *candidates: Candidate, config: DeduplicationConfig = CONFIG) -> BehaviourReport:
+def compared(
+    judge: Any, folder: Path, *candidates: ProblemCandidate, config: DeduplicationConfig = CONFIG
+) -> BehaviourReport:
     return compare_behaviour(
         find_duplicates(candidates, config, [], folder),
         candidates,
@@ -64,7 +66,7 @@ def rows(report: BehaviourReport) -> list[tuple[str, str, str]]:
 def test_solutions_that_pass_each_others_tests_make_one_problem(judge: LocalJudge, tmp_path: Path):
     report = compared(judge, tmp_path, APPLES, TRIPS, AREA)
     assert rows(report) == [("2", "1", "behaviour")]
-    assert (report.num_pairs, report.undecided) == (2, [])  # trips and area disagree on an input: not run
+    assert (report.num_pairs, report.inconclusive) == (2, [])  # trips and area disagree on an input: not run
 
 
 def test_tests_with_few_different_outputs_are_not_run(judge: LocalJudge, tmp_path: Path):
@@ -86,7 +88,7 @@ def test_methods_are_called_by_the_name_that_the_tests_use(judge: LocalJudge, tm
     assert rows(compared(judge, tmp_path, add, total)) == [("2", "1", "behaviour")]
 
 
-def test_three_of_a_kind_leave_one_that_is_kept(judge: LocalJudge, tmp_path: Path):
+def test_of_three_duplicates_one_is_kept(judge: LocalJudge, tmp_path: Path):
     third = stdin("5", "Coins in two pockets.", SUM, ("9 9", "18"), ("1 1", "2"), ("3 0", "3"))
     assert {row[:2] for row in rows(compared(judge, tmp_path, APPLES, TRIPS, third))} == {("2", "1"), ("5", "1")}
 
@@ -108,8 +110,8 @@ class FaultyJudge:
 def test_a_fault_of_the_judge_is_reported_and_drops_nothing(tmp_path: Path):
     report = compared(FaultyJudge(), tmp_path, APPLES, TRIPS)
     assert rows(report) == []
-    assert [(each.better.id, each.other.id) for each in report.undecided] == [("1", "2")]
-    assert "cell died" in report.undecided[0].detail
+    assert [(each.better.id, each.other.id) for each, _ in report.inconclusive] == [("1", "2")]
+    assert "cell died" in report.inconclusive[0][1]
 
 
 def test_passing_the_tests_of_the_other_one_way_is_not_enough(judge: LocalJudge, tmp_path: Path):

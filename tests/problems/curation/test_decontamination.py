@@ -1,4 +1,4 @@
-"""Each rule finds what it is for, with its evidence, and leaves the rest."""
+"""Each rule of decontamination finds its cases, with evidence, and no others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from autoclave.config.curation import DecontaminationConfig
 from autoclave.core import CheckTests, Problem, StdinCase, StdinTests
-from autoclave.problems.candidate import Candidate, Origin
+from autoclave.problems.candidate import Origin, ProblemCandidate
 from autoclave.problems.curation.decontamination import Contamination, ContaminationRule, Decontamination
 from autoclave.problems.curation.identities import address, identities, title_words
 from autoclave.problems.readers import raw_files, read_rows
@@ -24,19 +24,21 @@ def text(seed: int, number: int = 60) -> str:
     return " ".join(random.Random(seed).sample(WORDS, number))
 
 
-def problem(statement: str, *cases: tuple[str, str], released: datetime.date | None = None, **origin: str) -> Candidate:
+def problem(
+    statement: str, *cases: tuple[str, str], released: datetime.date | None = None, **origin: str
+) -> ProblemCandidate:
     tests = StdinTests("stdin", [StdinCase(*case) for case in cases or [(statement[:9], "1")]])
-    return Candidate(
+    return ProblemCandidate(
         Problem(id="p", statement=statement, tests=tests, released=released), Origin("set", "row", **origin)
     )
 
 
-def hit(evaluation: Candidate, training: Candidate, **settings: Any) -> Contamination | None:
+def hit(evaluation: ProblemCandidate, training: ProblemCandidate, **settings: Any) -> Contamination | None:
     others = [problem(text(seed), ("x", f"{seed}")) for seed in range(100, 105)]
     return Decontamination([evaluation, *others], DecontaminationConfig(**settings)).find(training)
 
 
-def rule(evaluation: Candidate, training: Candidate, **settings: Any) -> str | None:
+def rule(evaluation: ProblemCandidate, training: ProblemCandidate, **settings: Any) -> str | None:
     found = hit(evaluation, training, **settings)
     return found and found.rule.value
 
@@ -88,7 +90,7 @@ def test_a_key_names_a_problem_only_with_its_site(key: str, name: set[str]):
     assert identities(problem("x", key=key)) == name
 
 
-def test_titles_lose_their_letter_and_common_ones_are_none():
+def test_titles_lose_their_letter_and_common_ones_are_ignored():
     assert title_words("A. Short Sort", 2) == title_words("1873A - Short  SORT", 2) == "short sort"
     assert title_words("B. Sum", 2) == title_words("Two Sum", 2) == title_words("", 2) == ""
 
@@ -123,7 +125,7 @@ def test_a_long_run_of_words_is_found_with_its_words():
     assert found.matched.startswith(" ".join(run.split()[:5]))
 
 
-def test_runs_that_several_evaluation_problems_have_do_not_count():
+def test_ngrams_of_several_evaluation_problems_do_not_count():
     manner = text(9, 40)
     evaluation = [problem(f"{manner} {text(seed)}", ("y", f"{seed}")) for seed in range(5)]
     against = Decontamination(evaluation, DecontaminationConfig(rules=("ngrams",)))
@@ -168,7 +170,7 @@ def test_a_stream_gives_its_hits_in_order():
     assert [found.rule.value for found in hits] == ["exact", "exact"]
 
 
-def test_a_window_that_is_closed_is_an_error():
+def test_an_empty_window_of_dates_is_an_error():
     day = datetime.date(2024, 1, 1)
     with pytest.raises(ValueError, match="released_from = 2024-01-01: must be before released_before, 2024-01-01"):
         DecontaminationConfig(released_from=day, released_before=day)
@@ -183,9 +185,11 @@ def test_an_evaluation_statement_within_a_longer_one_is_found():
 # --- Tests without words -------------------------------------------------------------------------------------------
 
 
-def checked(statement: str, *lines: str, name: str = "candidate", note: str = "") -> Candidate:
+def checked(statement: str, *lines: str, name: str = "candidate", note: str = "") -> ProblemCandidate:
     source = f"def check({name}):\n" + "".join(f"    {line}{note}\n" for line in lines).replace("candidate", name)
-    return Candidate(Problem(statement, CheckTests("check", "f", source, "check(f)"), id="p"), Origin("set", "row"))
+    return ProblemCandidate(
+        Problem(statement, CheckTests("check", "f", source, "check(f)"), id="p"), Origin("set", "row")
+    )
 
 
 PALINDROMES = [f"assert candidate({word!r}) == {word == word[::-1]}" for word in ("", "aba", "aaaaa", "zbcd", "xywyx")]
@@ -205,7 +209,7 @@ def test_enough_equal_cases_are_found_whatever_the_words():
     assert rule(problem(text(1), *((given, "1") for given, _ in cases)), problem(other, *cases[:4])) is None
 
 
-def test_one_trivial_assertion_is_no_evidence():
+def test_one_trivial_assertion_is_not_evidence():
     evaluation = checked(text(1), "assert candidate(1) == 1")
     assert rule(evaluation, checked("Another one.", "assert candidate(1) == 1")) is None
     similar = " ".join([*text(1).split()[:20], *text(50).split()[:30]])
@@ -222,9 +226,9 @@ _WORDS = {
 }
 
 
-def test_rows_of_humaneval_under_other_sentences_are_found(data: Path):
+def test_reworded_rows_of_humaneval_are_found(data: Path):
     file = raw_files(data / "humaneval.jsonl.gz")
-    rows = [row for row in read_rows("humaneval", "humaneval", file.rows()) if isinstance(row, Candidate)]
+    rows = [row for row in read_rows("humaneval", "humaneval", file.rows()) if isinstance(row, ProblemCandidate)]
     against = Decontamination(rows, DecontaminationConfig())
     ids = {f"HumanEval/{number}" for number in (8, 32, 38, 48, 50, 61, 72, 100, 127, 150)}
     few = [row for row in rows if row.problem.id in ids]
@@ -234,7 +238,7 @@ def test_rows_of_humaneval_under_other_sentences_are_found(data: Path):
         for old, new in _WORDS.items():
             statement = statement.replace(old, new)
         for each in (statement, "Write the function that our warehouse needs for its shipments."):
-            hit = against.find(Candidate(replace(row.problem, id="t", statement=each), Origin("train", "t")))
+            hit = against.find(ProblemCandidate(replace(row.problem, id="t", statement=each), Origin("train", "t")))
             assert hit is not None, row.problem.id
             assert hit.evaluation is not None
             assert hit.evaluation.id == row.problem.id

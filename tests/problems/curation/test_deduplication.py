@@ -1,4 +1,4 @@
-"""What counts as the same, who is kept, and that the order of the input does not matter."""
+"""Rules of deduplication, the choice of the kept problem, and independence of the order."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import pytest
 
 from autoclave.config.curation import DeduplicationConfig
 from autoclave.core import CallCase, CallTests, CheckTests, InputError, Problem, StdinCase, StdinTests
-from autoclave.problems.candidate import Candidate, Origin
+from autoclave.problems.candidate import Origin, ProblemCandidate
 from autoclave.problems.curation.deduplication import Duplicates, find_duplicates
-from autoclave.problems.curation.similarity import TestRelation, WordFrequencies, compare_tests, likeness
-from autoclave.problems.curation.store import TraitStore
-from autoclave.problems.curation.traits import CASES_LIMIT, traits_of
+from autoclave.problems.curation.features import CASES_LIMIT, FeatureStore, features_of
+from autoclave.problems.curation.similarity import TestRelation, WordFrequencies, compare_tests, measure_similarity
 
 WORDS = [f"{first}{middle}{last}" for first in "bdfgklm" for middle in ("ato", "eru", "ino", "opa") for last in "nrkx"]
 STORY = " ".join(random.Random(0).sample(WORDS, 60))
@@ -25,13 +24,13 @@ def stdin(*cases: tuple[str, str]) -> StdinTests:
     return StdinTests("stdin", [StdinCase(given, expected) for given, expected in cases])
 
 
-def some(number: int, statement: str, tests: Any = None, set: str = "a", solutions: int = 0) -> Candidate:
+def some(number: int, statement: str, tests: Any = None, set: str = "a", solutions: int = 0) -> ProblemCandidate:
     tests = tests or stdin((f"{number}", f"{number}"))
     problem = Problem(id=f"p{number}", statement=statement, tests=tests, solutions=["print(1)"] * solutions)
-    return Candidate(problem, Origin(set, f"{set}.jsonl:{number}"))
+    return ProblemCandidate(problem, Origin(set, f"{set}.jsonl:{number}"))
 
 
-def found(folder: Path, *candidates: Candidate, sources: tuple[str, ...] = (), **settings: Any) -> Duplicates:
+def found(folder: Path, *candidates: ProblemCandidate, sources: tuple[str, ...] = (), **settings: Any) -> Duplicates:
     return find_duplicates(candidates, DeduplicationConfig(**settings), sources, folder)
 
 
@@ -68,7 +67,7 @@ def test_the_order_of_the_input_changes_nothing(tmp_path: Path):
         assert found(tmp_path, *candidates) == first
 
 
-def test_what_stands_for_a_dropped_problem_is_kept(tmp_path: Path):
+def test_the_representative_of_a_dropped_problem_is_kept(tmp_path: Path):
     words = STORY.split()
     chain = [some(number, " ".join(words[number * 3 : number * 3 + 45])) for number in range(6)]
     duplicates = found(tmp_path, *chain, *(some(10 + n, each.problem.statement) for n, each in enumerate(chain)))
@@ -77,7 +76,7 @@ def test_what_stands_for_a_dropped_problem_is_kept(tmp_path: Path):
     assert not dropped & {each.kept for each in duplicates.dropped}
 
 
-def test_equal_inputs_with_other_outputs_keep_alike_statements_apart(tmp_path: Path):
+def test_equal_inputs_with_different_outputs_keep_similar_statements_apart(tmp_path: Path):
     other = STORY.replace(STORY.split()[0], "zzzzz")
     left, right = stdin(("3", "4"), ("5", "6")), stdin(("3", "9"), ("5", "10"))
     assert rows(found(tmp_path, some(1, STORY, left), some(2, other, left))) == [("p2", "p1", "near")]
@@ -99,7 +98,7 @@ def test_equal_tests_are_one_problem_whatever_the_story(tmp_path: Path):
     assert rows(found(tmp_path, one, other, behaviour=False)) == []
 
 
-def test_a_few_tests_that_tell_little_are_no_evidence(tmp_path: Path):
+def test_few_undistinctive_tests_are_not_evidence(tmp_path: Path):
     tests = stdin(("1", "YES"), ("2", "NO"))
     assert rows(found(tmp_path, some(1, STORY, tests), some(2, "Is the number of the house odd?", tests))) == []
 
@@ -134,12 +133,12 @@ def test_many_copies_of_one_problem_leave_one(tmp_path: Path):
     assert duplicates.num_large_buckets > 0
 
 
-def test_a_row_that_comes_twice_is_an_error(tmp_path: Path):
-    with pytest.raises(InputError, match=r'a: row "a.jsonl:1" comes twice'):
+def test_a_row_that_occurs_twice_is_an_error(tmp_path: Path):
+    with pytest.raises(InputError, match=r'a: row "a.jsonl:1" occurs twice'):
         found(tmp_path, some(1, "x"), some(1, "y"))
 
 
-def test_no_file_is_left(tmp_path: Path):
+def test_the_store_leaves_no_file(tmp_path: Path):
     found(tmp_path, some(1, STORY), some(2, STORY))
     assert list(tmp_path.iterdir()) == []
 
@@ -158,7 +157,7 @@ def check(*lines: str) -> CheckTests:
 
 
 def relation(left: Any, right: Any) -> TestRelation:
-    return compare_tests(traits_of(some(1, "x", left)), traits_of(some(2, "y", right))).relation
+    return compare_tests(features_of(some(1, "x", left)), features_of(some(2, "y", right))).relation
 
 
 def test_calls_and_assertions_with_the_same_arguments_are_the_same_tests():
@@ -180,27 +179,27 @@ def test_samples_are_found_among_more_tests_than_are_compared():
     assert relation(stdin(*many), stdin(*((given, "0") for given, _ in many))) is TestRelation.CONTRADICTING
 
 
-def test_likeness_is_symmetric_and_whole_for_a_problem_and_itself():
-    left, right = traits_of(some(1, STORY)), traits_of(some(2, STORY[:200] + " and more of it"))
+def test_similarity_is_symmetric_and_1_for_equal_problems():
+    left, right = features_of(some(1, STORY)), features_of(some(2, STORY[:200] + " and more of it"))
     frequencies = WordFrequencies()
     frequencies.add(left.topic)
-    assert likeness(left, right, frequencies) == likeness(right, left, frequencies)
-    assert likeness(left, left, frequencies).similarity == pytest.approx(1)
-    assert 0 < likeness(left, right, frequencies).similarity < 1
+    assert measure_similarity(left, right, frequencies) == measure_similarity(right, left, frequencies)
+    assert measure_similarity(left, left, frequencies).similarity == pytest.approx(1)
+    assert 0 < measure_similarity(left, right, frequencies).similarity < 1
 
 
-def test_traits_come_back_from_disk(tmp_path: Path):
+def test_features_survive_a_round_trip_to_disk(tmp_path: Path):
     coded = CheckTests("check", "f", LOOP, "check(f)")
     problems = [
         some(1, STORY, stdin(("1", "2"), ("3", "4"))),
         some(2, "", coded),
         some(3, "the easy version of this problem"),
     ]
-    with TraitStore(tmp_path) as store:
+    with FeatureStore(tmp_path) as store:
         for each in problems:
-            store.add(traits_of(each))
+            store.add(features_of(each))
         for each, kept in zip(problems, store, strict=True):
-            wanted = traits_of(each)
+            wanted = features_of(each)
             assert (kept.text, kept.code, kept.shape, kept.num_tests, kept.version) == (
                 wanted.text,
                 wanted.code,
@@ -224,19 +223,19 @@ def test_a_copy_of_a_dropped_problem_is_dropped_for_the_kept_one(tmp_path: Path)
     reworded = STORY.replace(STORY.split()[0], "zzzzz")
     more = stdin(("1", "1"), ("8", "8"), ("9", "9"))
     duplicates = found(tmp_path, some(1, STORY, more), some(2, reworded, stdin(("1", "1"))), some(3, reworded))
-    assert {(each.dropped.id, each.like.id, each.kept.id) for each in duplicates.dropped} == {
+    assert {(each.dropped.id, each.matched.id, each.kept.id) for each in duplicates.dropped} == {
         ("p2", "p1", "p1"),
         ("p3", "p2", "p1"),
     }
 
 
-def test_versions_are_two_even_where_their_tests_are_the_same(tmp_path: Path):
+def test_versions_with_equal_tests_are_both_kept(tmp_path: Path):
     tests = stdin(("1 2", "3"), ("4 5", "9"))
     easy, hard = (f"This is the {version} version of the problem. {STORY}" for version in ("easy", "hard"))
     assert rows(found(tmp_path, some(1, easy, tests), some(2, hard, tests))) == []
 
 
-def test_two_problems_of_one_site_are_two_unless_every_word_is_the_same(tmp_path: Path):
+def test_two_problems_of_one_site_are_duplicates_only_with_equal_words(tmp_path: Path):
     other = " ".join(["zzzzz", "yyyyy", "xxxxx", *STORY.split()[3:]])
     tests = check("assert candidate(1) == 1")
     unnamed = some(1, STORY, tests), some(2, other, tests=stdin(("a", "b")))
@@ -280,12 +279,12 @@ def test_each_problem_of_one_general_statement_has_its_own_copies(tmp_path: Path
     assert rows(duplicates) == [("p2", "p0", "exact"), ("p3", "p1", "exact")]
 
 
-def test_a_problem_does_not_stand_for_two_that_contradict_each_other(tmp_path: Path):
+def test_a_group_of_duplicates_holds_no_contradicting_tests(tmp_path: Path):
     duplicates = found(tmp_path, some(1, STORY, MANY), some(2, STORY, SQUARES), some(3, STORY, DOUBLES))
     assert rows(duplicates) == [("p2", "p1", "exact")]
 
 
-def test_a_chain_of_near_and_exact_copies_loses_no_problem(tmp_path: Path):
+def test_a_chain_of_near_and_exact_copies_keeps_one_problem(tmp_path: Path):
     reworded = STORY.replace(STORY.split()[0], "zzzzz")
     squares = stdin(*((f"{number}", f"{number**2}") for number in range(10)))
     chain = [some(1, STORY, squares), some(2, reworded, SOME), some(3, reworded, DOUBLES)]
@@ -293,7 +292,7 @@ def test_a_chain_of_near_and_exact_copies_loses_no_problem(tmp_path: Path):
     assert rows(found(tmp_path, *chain)) == [("p3", "p2", "exact")]
 
 
-def test_inputs_for_which_a_problem_has_two_outputs_contradict_nothing():
+def test_inputs_with_two_outputs_in_one_problem_do_not_contradict():
     both = stdin(("3", "9"), ("3", "6"), ("4", "8"))
     assert relation(both, DOUBLES) is TestRelation.DISJOINT
     assert relation(both, stdin(("3", "9"), ("4", "8"))) is TestRelation.SAME
@@ -320,12 +319,12 @@ def test_the_same_test_code_under_other_names_is_one_problem_whatever_the_story(
     assert rows(found(tmp_path, some(1, STORY, one), some(2, apples, different))) == []
 
 
-def test_short_test_code_and_variables_are_no_evidence(tmp_path: Path):
+def test_short_test_code_and_variables_are_not_evidence(tmp_path: Path):
     tests = check("for given, right in cases():", "    assert candidate(given) == right")
     assert rows(found(tmp_path, some(1, STORY, tests), some(2, "How many apples are there?", tests))) == []
-    assert traits_of(some(1, STORY, tests)).num_tests == 0
+    assert features_of(some(1, STORY, tests)).num_tests == 0
 
 
-def test_test_code_that_is_nested_too_deeply_tells_nothing():
+def test_deeply_nested_test_code_gives_no_cases():
     deep = check(f"assert candidate(1) == {'+'.join(['1'] * 20000)}")
-    assert traits_of(some(1, STORY, deep)).code == 0
+    assert features_of(some(1, STORY, deep)).code == 0

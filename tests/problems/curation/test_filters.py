@@ -1,4 +1,4 @@
-"""Stages that look at one candidate at a time."""
+"""Stages that decide on one candidate at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import datetime
 import pytest
 
 from autoclave.core import AnswerTests, CheckTests
-from autoclave.problems.candidate import Candidate, Origin
+from autoclave.problems.candidate import Origin, ProblemCandidate
 from autoclave.problems.curation.filters import (
     Selection,
     enough_tests,
@@ -21,11 +21,11 @@ from autoclave.problems.curation.stage import Dropped
 from .conftest import CASES, candidate
 
 
-def reasons(stage, *given: Candidate) -> list[str]:
+def reasons(stage, *given: ProblemCandidate) -> list[str]:
     return [one.reason if isinstance(one, Dropped) else "kept" for one in stage.run(given)]
 
 
-def test_tests_count_once_and_answers_need_no_more_than_one():
+def test_equal_tests_count_once_and_answers_need_one():
     check = CheckTests("check", "f", "def check(f):\n    assert f(1)\n    assert f(2)", "check(candidate)")
     answer = candidate("answer", tests=AnswerTests("answer", "2", "math"))
     given = (
@@ -53,8 +53,8 @@ def test_statement_and_starter_code_are_counted_together():
     assert reasons(stage, *given) == ["kept", "long_prompt"]
 
 
-def test_dates_are_asked_of_sources_that_have_a_window():
-    def released(day: str | None, source: str) -> Candidate:
+def test_only_sources_with_a_window_need_dates():
+    def released(day: str | None, source: str) -> ProblemCandidate:
         date = day and datetime.date.fromisoformat(day)
         return candidate(f"{day} {source}", released=date, origin=Origin(source, "1"))
 

@@ -1,4 +1,4 @@
-"""Real problems with planted faults: tests that tell nothing, solutions that pass now and then, or end early."""
+"""Real problems with induced faults: weak tests, flaky solutions, solutions that end early."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autoclave.core import CheckTests
-from autoclave.problems.candidate import Candidate
+from autoclave.problems.candidate import ProblemCandidate
 from autoclave.problems.curation.programs import CandidatePrograms
 from autoclave.problems.curation.stage import Dropped, Stage
 from autoclave.problems.curation.strength import Strength
-from autoclave.problems.curation.verification import Steadiness, Verification
+from autoclave.problems.curation.verification import Flakiness, Verification
 from autoclave.problems.readers import raw_files, read_rows
 
 FLAKY = (
@@ -41,17 +41,17 @@ WEAK = (
 @dataclass(frozen=True)
 class Plant:
     kind: str
-    candidate: Candidate
+    candidate: ProblemCandidate
 
 
-def with_solution(candidate: Candidate, before: str, number: int) -> Candidate:
+def with_solution(candidate: ProblemCandidate, before: str, number: int) -> ProblemCandidate:
     """Its solution with code before it, under another name."""
     problem = candidate.problem
     changed = replace(problem, id=f"{problem.id}#{number}", solutions=[before + problem.solutions[0]])
     return replace(candidate, problem=changed)
 
 
-def with_weak_tests(candidate: Candidate, pattern: str) -> Candidate:
+def with_weak_tests(candidate: ProblemCandidate, pattern: str) -> ProblemCandidate:
     tests = candidate.problem.tests
     assert isinstance(tests, CheckTests)
     source = _COMPARED.sub(pattern, tests.source)
@@ -59,7 +59,7 @@ def with_weak_tests(candidate: Candidate, pattern: str) -> Candidate:
     return replace(candidate, problem=changed)
 
 
-def planted(real: Sequence[Candidate]) -> list[Plant]:
+def planted(real: Sequence[ProblemCandidate]) -> list[Plant]:
     found = [Plant("right", candidate) for candidate in real]
     for number, candidate in enumerate(real):
         tests = candidate.problem.tests
@@ -70,26 +70,26 @@ def planted(real: Sequence[Candidate]) -> list[Plant]:
     return found
 
 
-def dropped_by(stages: Sequence[Stage], candidates: Sequence[Candidate]) -> dict[str, str]:
+def dropped_by(stages: Sequence[Stage], candidates: Sequence[ProblemCandidate]) -> dict[str, str]:
     """The reason why each was dropped, by its id."""
     reasons: dict[str, str] = {}
     left = list(candidates)
     for stage in stages:
         results = list(stage.run(left))
         reasons |= {each.id: each.reason for each in results if isinstance(each, Dropped)}
-        left = [each for each in results if isinstance(each, Candidate)]
+        left = [each for each in results if isinstance(each, ProblemCandidate)]
     return reasons
 
 
-def test_planted_faults_are_found_and_nothing_else(data: Path, programs: CandidatePrograms):
+def test_labelled_faults_are_found_and_nothing_else(data: Path, programs: CandidatePrograms):
     rows = raw_files(data / "leetcode_v020_dev300.jsonl.gz").rows()
-    real = [row for row in read_rows("leetcode", "leetcode", rows) if isinstance(row, Candidate)][:240:15]
+    real = [row for row in read_rows("leetcode", "leetcode", rows) if isinstance(row, ProblemCandidate)][:240:15]
     plants = planted(real)
     reasons: dict[str, str] = {}
     for is_flaky, repeats in ((False, REPEATS), (True, REPEATS_OF_FLAKY)):
         stages = [
             Verification(programs, "all", frozenset()),
-            Steadiness(programs, "all", repeats),
+            Flakiness(programs, "all", repeats),
             Strength(programs, 6, 0.5),
         ]
         reasons |= dropped_by(stages, [plant.candidate for plant in plants if (plant.kind == "flaky") is is_flaky])

@@ -1,4 +1,4 @@
-"""Planted copies of real statements are found, and real problems that look alike are left alone."""
+"""Copies of real statements are found, and similar real problems are kept."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from autoclave.config.curation import DecontaminationConfig, DeduplicationConfig
-from autoclave.problems.candidate import Candidate
+from autoclave.problems.candidate import ProblemCandidate
 from autoclave.problems.curation.decontamination import Decontamination
-from autoclave.problems.curation.deduplication import Duplicate, Name, find_duplicates
+from autoclave.problems.curation.deduplication import CandidateKey, Duplicate, find_duplicates
 from tests.problems.curation.labelled import Planted, plant, real_problems
 
 SAME_PROBLEM = {("mbpp", "602"), ("mbpp", "704"), ("mbpp", "76"), ("mbpp", "872"), ("mbpp", "779"), ("mbpp", "922")}
@@ -19,23 +19,23 @@ SAME_PROBLEM = {("mbpp", "602"), ("mbpp", "704"), ("mbpp", "76"), ("mbpp", "872"
 
 
 @pytest.fixture(scope="module")
-def real(data: Path) -> list[Candidate]:
+def real(data: Path) -> list[ProblemCandidate]:
     return list(real_problems(data))
 
 
-def copies_of(real: list[Candidate], sets: set[str], number: int, seed: int, tests: str) -> list[Planted]:
+def copies_of(real: list[ProblemCandidate], sets: set[str], number: int, seed: int, tests: str) -> list[Planted]:
     return plant(random.Random(seed).sample([each for each in real if each.origin.set in sets], number), seed, tests)
 
 
-def duplicates(candidates: list[Candidate], folder: Path) -> list[Duplicate]:
+def duplicates(candidates: list[ProblemCandidate], folder: Path) -> list[Duplicate]:
     return find_duplicates(candidates, DeduplicationConfig(), [], folder).dropped
 
 
-def pair(duplicate: Duplicate) -> frozenset[Name]:
-    return frozenset((duplicate.dropped, duplicate.like))
+def pair(duplicate: Duplicate) -> frozenset[CandidateKey]:
+    return frozenset((duplicate.dropped, duplicate.matched))
 
 
-def test_real_problems_that_look_alike_are_kept(real: list[Candidate], tmp_path: Path):
+def test_similar_real_problems_are_kept(real: list[ProblemCandidate], tmp_path: Path):
     wrong = [each for each in duplicates(real, tmp_path) if (each.dropped.set, each.dropped.row) not in SAME_PROBLEM]
     assert len(real) > 2000
     assert len(wrong) <= 6  # of 2098; four are rows of MBPP with equal tests
@@ -48,13 +48,13 @@ def test_real_problems_that_look_alike_are_kept(real: list[Candidate], tmp_path:
 
 @pytest.mark.parametrize(("tests", "least_recall"), [("same", 0.98), ("some", 0.95), ("none", 0.95)])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_planted_copies_are_found_and_nothing_else(
-    real: list[Candidate], tmp_path: Path, tests: str, least_recall: float, seed: int
+def test_labelled_duplicates_are_found_and_nothing_else(
+    real: list[ProblemCandidate], tmp_path: Path, tests: str, least_recall: float, seed: int
 ):
     planted = copies_of(real, {"apps", "code_contests", "codeforces", "lcb", "leetcode"}, 420, seed, tests)
     before = {pair(each) for each in duplicates(real, tmp_path)}
     found = {pair(each) for each in duplicates([*real, *(each.copy for each in planted)], tmp_path)} - before
-    wanted = {frozenset((Name.of(each.original), Name.of(each.copy))): each.change for each in planted}
+    wanted = {frozenset((CandidateKey.of(each.original), CandidateKey.of(each.copy))): each.change for each in planted}
     right = found & wanted.keys()
     missed = Counter(wanted[each] for each in wanted.keys() - right)
     recall, precision = len(right) / len(wanted), len(right) / len(found)
@@ -63,13 +63,13 @@ def test_planted_copies_are_found_and_nothing_else(
 
 
 @pytest.mark.parametrize(("tests", "least_recall"), [("same", 0.99), ("none", 0.98)])
-def test_contamination_is_found_and_other_problems_pass(real: list[Candidate], tests: str, least_recall: float):
+def test_contaminated_problems_are_found_and_others_pass(real: list[ProblemCandidate], tests: str, least_recall: float):
     evaluation = [each for each in real if each.origin.set in ("lcb", "leetcode")]
     training = [each for each in real if each.origin.set in ("apps", "code_contests", "codeforces", "mbpp")]
     planted = copies_of(real, {"lcb", "leetcode"}, 420, 3, tests)
     against = Decontamination(evaluation, DecontaminationConfig())
     hits = {hit.dropped: hit.evaluation for each in planted if (hit := against.find(each.copy))}
-    right = sum(hits.get(Name.of(each.copy)) == Name.of(each.original) for each in planted)
+    right = sum(hits.get(CandidateKey.of(each.copy)) == CandidateKey.of(each.original) for each in planted)
     wrong = [hit for each in training if (hit := against.find(each))]
     assert right / len(planted) >= least_recall
     assert len(wrong) <= 0.005 * len(training)

@@ -1,4 +1,4 @@
-"""Programs that know nothing: what they do, and which problems accept them."""
+"""Lazy programs, and the problems that accept them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline that is killed at any moment goes on where it was, and ends with the same bytes."""
+"""A pipeline that is killed at any moment continues, and ends with equal bytes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ import pytest
 
 from autoclave.core import IncompleteError, read_problems
 from autoclave.core.files import read_jsonl
-from autoclave.problems.candidate import Candidate, Origin, Unread
+from autoclave.problems.candidate import Origin, ProblemCandidate, SkippedRow
 from autoclave.problems.curation.pipeline import drop_other_folders, run_stages
-from autoclave.problems.curation.reading import ReadableSource, Reading
-from autoclave.problems.curation.stage import Dropped
+from autoclave.problems.curation.stage import Dropped, ReadableSource, Reading
 from autoclave.problems.curation.training_set import (
     DROPPED,
     MANIFEST,
@@ -47,7 +46,7 @@ class Odd:
     def settings(self) -> dict[str, Any]:
         return {"modulus": self.modulus}
 
-    def run(self, candidates: Iterable[Candidate]) -> Iterator[Candidate | Dropped]:
+    def run(self, candidates: Iterable[ProblemCandidate]) -> Iterator[ProblemCandidate | Dropped]:
         self.runs.append(1)
         for one in candidates:
             odd = int(one.problem.id.partition("-")[0]) % self.modulus
@@ -55,10 +54,10 @@ class Odd:
 
 
 def source(label: str = "made", count: int = 6, **identity: object) -> ReadableSource:
-    def read() -> Iterator[Candidate | Unread]:
+    def read() -> Iterator[ProblemCandidate | SkippedRow]:
         for number in range(count):
             yield candidate(str(number), ADD, origin=Origin("layout", f"made.jsonl:{number + 1}"))
-        yield Unread(f"made.jsonl:{count + 1}", "no_tests", "it has none")
+        yield SkippedRow(f"made.jsonl:{count + 1}", "no_tests", "it has none")
 
     return ReadableSource(label, {"count": count, **identity}, read)
 
@@ -81,7 +80,7 @@ def test_ids_of_two_sources_do_not_collide(tmp_path: Path):
     ]
 
 
-def test_only_what_changed_and_what_comes_after_it_runs_again(tmp_path: Path):
+def test_only_changed_stages_and_later_ones_run_again(tmp_path: Path):
     first, second = Odd("first"), Odd("second", 4)
     run_stages(Reading([source()]), [first, second], tmp_path)
     run_stages(Reading([source()]), [first, second], tmp_path)
@@ -95,9 +94,9 @@ def test_only_what_changed_and_what_comes_after_it_runs_again(tmp_path: Path):
     assert set(tmp_path.iterdir()) == {one.folder for one in results}
 
 
-def test_a_stage_that_did_not_end_is_no_result(tmp_path: Path):
+def test_a_stage_that_did_not_end_leaves_no_folder(tmp_path: Path):
     class Broken(Odd):
-        def run(self, candidates: Iterable[Candidate]) -> Iterator[Candidate | Dropped]:
+        def run(self, candidates: Iterable[ProblemCandidate]) -> Iterator[ProblemCandidate | Dropped]:
             yield next(iter(candidates))
             raise IncompleteError("some")
 
@@ -133,7 +132,7 @@ def test_the_set_is_sorted_by_id_and_the_same_each_time(tmp_path: Path):
     }
 
 
-def test_the_page_shows_what_was_dropped_and_runs_nothing_of_it(tmp_path: Path):
+def test_the_page_shows_dropped_problems_as_text(tmp_path: Path):
     page = written(tmp_path / "out", tmp_path / "work")["report.html"].decode()
     assert "odd <b>6</b>" in page
     assert "some numbers are even" in page

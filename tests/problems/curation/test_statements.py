@@ -1,4 +1,4 @@
-"""Equal words in whatever mark-up, and what a statement is about."""
+"""Plain words in any mark-up, and topic words."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def test_mark_up_of_any_site_does_not_change_the_words(written: str):
     ("left", "right"),
     [("a + b", "a * b"), ("a - b", "a + b"), ("x < y", "x > y"), ("x <= y", "x < y"), ("-5", "5"), ("1000", "100")],
 )
-def test_signs_and_numbers_count(left: str, right: str):
+def test_operators_and_numbers_distinguish_statements(left: str, right: str):
     assert plain_words(plain_text(f"Print {left}.")) != plain_words(plain_text(f"Print {right}."))
 
 
-def test_dashes_and_rules_are_no_minus():
+def test_dashes_and_rules_are_not_minus_signs():
     assert plain_words(plain_text("-----Input-----\nn - the number of non-negative words")) == (
         ["input", "n", "the", "number", "of", "non", "negative", "words"]
     )
@@ -48,7 +48,7 @@ def test_digits_in_groups_are_one_number():
     )
 
 
-def test_a_topic_has_no_samples_limits_prompts_or_names():
+def test_topic_words_leave_out_samples_limits_prompts_and_names():
     statement = """You are an expert Python programmer. Write correct code.
 One day Petya met Vasya at a volcano.
 Time limit: 2000 ms

@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 
 from autoclave.core import CallCase, CallTests, CheckTests, Verdict
 from autoclave.judge import Judge, JudgeJob
-from autoclave.problems.candidate import Candidate
+from autoclave.problems.candidate import ProblemCandidate
 from autoclave.problems.curation.lazy_programs import lazy_programs
-from autoclave.problems.curation.mutants import mutants
-from autoclave.problems.curation.programs import CandidatePrograms
+from autoclave.problems.curation.programs import CandidatePrograms, VerdictCache
 from autoclave.problems.curation.stage import Dropped
-from autoclave.problems.curation.strength import Strength
-from autoclave.problems.curation.verdict_cache import VerdictCache
+from autoclave.problems.curation.strength import Strength, mutants
 
 from .conftest import ADD, CASES, candidate
 
@@ -29,7 +27,7 @@ int main() { int a, b; std::cin >> a >> b; std::cout << "a + b" << (a < b ? b : 
 """
 
 
-def decided(programs: CandidatePrograms, given: Candidate, minimum: float = 0.5) -> Candidate | Dropped:
+def decided(programs: CandidatePrograms, given: ProblemCandidate, minimum: float = 0.5) -> ProblemCandidate | Dropped:
     (found,) = Strength(programs, 12, minimum).run([given])
     return found
 
@@ -43,7 +41,7 @@ def decided(programs: CandidatePrograms, given: Candidate, minimum: float = 0.5)
         ((("7\n", "7\n"), ("8\n", "8\n")), "repeats its input"),
     ],
 )
-def test_a_program_that_knows_nothing_must_fail(programs: CandidatePrograms, cases, passes):
+def test_a_problem_that_a_lazy_program_passes_is_dropped(programs: CandidatePrograms, cases, passes):
     found = decided(programs, candidate("weak", ADD, cases=cases))
     assert isinstance(found, Dropped)
     assert found.reason == "trivial_program_passes"
@@ -53,7 +51,7 @@ def test_a_program_that_knows_nothing_must_fail(programs: CandidatePrograms, cas
 @pytest.mark.parametrize(
     ("facts", "limit_s"), [({"solution_seconds": 0.25}, 1.0), ({"solution_seconds": 2.0}, 8.0), ({}, 5.0)]
 )
-def test_a_program_that_loops_has_a_few_times_as_long_as_a_solution(
+def test_an_endless_mutant_has_a_multiple_of_the_time_of_a_solution(
     judge: Judge, cache: VerdictCache, monkeypatch: pytest.MonkeyPatch, facts, limit_s
 ):
     limits = list[float | None]()
@@ -70,7 +68,7 @@ def test_a_program_that_loops_has_a_few_times_as_long_as_a_solution(
 
 
 @pytest.mark.parametrize("entry_point", ["f", "Solution.f"])
-def test_the_same_goes_for_functions_and_checks(programs: CandidatePrograms, entry_point: str):
+def test_lazy_programs_fail_functions_and_checks(programs: CandidatePrograms, entry_point: str):
     def calls(*pairs):
         return CallTests("call", entry_point, [CallCase([given], output) for given, output in pairs])
 
@@ -94,7 +92,7 @@ def test_the_share_of_mutants_that_fail_is_recorded_and_has_a_minimum(programs: 
         programs,
         candidate("strong", LARGER, cases=tuple((given, f"{max(map(int, given.split()))}\n") for given, _ in CASES)),
     )
-    assert isinstance(strong, Candidate)
+    assert isinstance(strong, ProblemCandidate)
     assert strong.facts["killed_share"] >= 0.5
     assert strong.facts["mutants"] >= 3
     sorted_inputs = (("1 2\n", "2\n"), ("0 3\n", "3\n"), ("5 7\n", "7\n"))  # the other branch is never run
@@ -103,7 +101,7 @@ def test_the_share_of_mutants_that_fail_is_recorded_and_has_a_minimum(programs: 
     assert weak.reason == "mutants_pass"
 
 
-def test_mutants_differ_in_one_token_that_is_no_text_and_no_comment():
+def test_mutants_differ_in_one_token_outside_strings_and_comments():
     source = "x = '1 + 1'  # 1 + 1\ny = 1 + x.count('+')\n"
     found = mutants(source, "python", 10, 0)
     assert set(found) == {
@@ -146,6 +144,6 @@ def test_sources_that_cannot_be_read_have_few_mutants_or_none(source: str):
     assert len(mutants(source, "python", 3, 0)) <= 3
 
 
-def test_answers_that_are_too_long_to_say_by_heart_are_not_tried():
+def test_lazy_programs_do_not_print_answers_beyond_the_limit():
     long = candidate("long", ADD, cases=(("1\n", "9" * 20_000),))
     assert set(lazy_programs(long.problem)) == {"prints nothing", "repeats its input"}

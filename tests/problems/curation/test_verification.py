@@ -1,4 +1,4 @@
-"""What official solutions have to do, in the sandbox."""
+"""Rules for official solutions, in the sandbox."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from autoclave.core import AnswerTests, CheckTests, Fault, HostError, IncompleteError, InputError, Problem, Verdict
-from autoclave.problems.candidate import Candidate, Origin
-from autoclave.problems.curation.programs import CandidatePrograms
+from autoclave.problems.candidate import Origin, ProblemCandidate
+from autoclave.problems.curation.programs import CandidatePrograms, VerdictCache
 from autoclave.problems.curation.stage import Dropped, Stage
-from autoclave.problems.curation.verdict_cache import VerdictCache
-from autoclave.problems.curation.verification import Agreement, Steadiness, Verification
+from autoclave.problems.curation.verification import Agreement, Flakiness, Verification
 
 from .conftest import ADD, candidate
 
@@ -22,7 +21,7 @@ PAIR = "Find two numbers whose sum is given. If there are several answers, print
 PAIRS = (("3\n", "1 2\n"), ("5\n", "1 4\n"), ("9\n", "1 8\n"))
 
 
-def results(stage: Stage, *candidates: Candidate) -> dict[str, str]:
+def results(stage: Stage, *candidates: ProblemCandidate) -> dict[str, str]:
     """By id, `kept`, or the reason."""
     found = list(stage.run(candidates))
     return {
@@ -31,9 +30,9 @@ def results(stage: Stage, *candidates: Candidate) -> dict[str, str]:
     }
 
 
-def kept(stage: Stage, given: Candidate) -> Candidate:
+def kept(stage: Stage, given: ProblemCandidate) -> ProblemCandidate:
     (found,) = stage.run([given])
-    assert isinstance(found, Candidate)
+    assert isinstance(found, ProblemCandidate)
     return found
 
 
@@ -53,7 +52,7 @@ def test_every_solution_must_pass_every_test(programs: CandidatePrograms):
     }
 
 
-def test_or_solutions_that_fail_are_dropped_and_problems_that_are_left_with_none(programs: CandidatePrograms):
+def test_with_the_rule_any_failing_solutions_are_dropped(programs: CandidatePrograms):
     stage = Verification(programs, "any", frozenset())
     left = kept(stage, candidate("mixed", WRONG, ADD, "while True: pass"))
     assert left.problem.solutions == [ADD]
@@ -61,13 +60,13 @@ def test_or_solutions_that_fail_are_dropped_and_problems_that_are_left_with_none
     assert results(stage, candidate("wrong", WRONG)) == {"wrong": "all_solutions_fail"}
 
 
-def test_what_a_failure_was_is_told_without_the_answer(programs: CandidatePrograms):
+def test_the_message_of_a_failure_does_not_show_the_answer(programs: CandidatePrograms):
     (dropped,) = Verification(programs, "all", frozenset()).run([candidate("wrong", ADD, WRONG)])
     assert isinstance(dropped, Dropped)
     assert "1 of 2 solutions fail; solution 1: wrong_answer on test 4" in dropped.detail
 
 
-def test_packages_that_solutions_miss_are_counted_with_what_recovers_their_problems(programs: CandidatePrograms):
+def test_missing_packages_are_counted_with_a_fix(programs: CandidatePrograms):
     stage = Verification(programs, "all", frozenset())
     missing = [
         candidate(f"{name}-{n}", f"import {name}\n{ADD}") for name, n in (("numpy", 0), ("numpy", 1), ("nowhere", 0))
@@ -87,7 +86,7 @@ def test_packages_that_solutions_miss_are_counted_with_what_recovers_their_probl
 
 def test_some_sources_need_no_solutions_and_answers_no_program(programs: CandidatePrograms):
     stage = Verification(programs, "all", frozenset({"made"}))
-    answer = Candidate(Problem("1 + 1?", AnswerTests("answer", "2", "math"), id="answer"), Origin("maths", "1"))
+    answer = ProblemCandidate(Problem("1 + 1?", AnswerTests("answer", "2", "math"), id="answer"), Origin("maths", "1"))
     assert results(stage, candidate("none"), answer) == {"none": "kept", "answer": "kept"}
 
 
@@ -103,18 +102,18 @@ def test_a_solution_that_ends_before_its_tests_is_no_solution(programs: Candidat
     assert results(stage, *given) == {"early": "all_solutions_fail", "late": "all_solutions_fail", "right": "kept"}
 
 
-def test_what_cannot_be_judged_here_is_dropped_with_the_reason(programs: CandidatePrograms):
+def test_problems_that_cannot_be_judged_are_dropped(programs: CandidatePrograms):
     stage = Verification(programs, "all", frozenset())
     given = [candidate("a", ADD), candidate("odd", ADD, profile="no-such-profile"), candidate("b", ADD)]
     assert results(stage, *given) == {"a": "kept", "odd": "not_judgeable", "b": "kept"}
 
 
 def test_solutions_that_pass_sometimes_are_found(programs: CandidatePrograms):
-    stage = Steadiness(programs, "all", REPEATS)
+    stage = Flakiness(programs, "all", REPEATS)
     luck = candidate("luck", COIN, cases=(("1 2\n", "3\n"),))
     assert results(stage, candidate("steady", ADD), luck) == {"steady": "kept", "luck": "flaky"}
     both = candidate("both", COIN, ADD, cases=(("1 2\n", "3\n"),))
-    assert kept(Steadiness(programs, "any", REPEATS), both).problem.solutions == [ADD]
+    assert kept(Flakiness(programs, "any", REPEATS), both).problem.solutions == [ADD]
 
 
 @pytest.mark.parametrize(
@@ -130,14 +129,14 @@ def test_solutions_that_pass_sometimes_are_found(programs: CandidatePrograms):
         (PAIR, ("n = int(input())\nprint(1, n - 1)", "print(1)\n1/0"), "kept"),
     ],
 )
-def test_problems_with_several_right_answers_are_told_from_wrong_solutions(
+def test_problems_with_several_right_answers_are_dropped(
     programs: CandidatePrograms, statement: str, solutions: tuple[str, ...], expected: str
 ):
     given = candidate("pair", *solutions, cases=PAIRS, statement=statement)
     assert results(Agreement(programs, 0.3), given) == {"pair": expected}
 
 
-def test_what_was_judged_is_not_judged_again(judge, tmp_path):
+def test_cached_verdicts_are_not_judged_again(judge, tmp_path):
     given = [candidate("right", ADD), candidate("wrong", WRONG)]
     counts = []
     for settings in ({}, {}, {"other": 1}):
@@ -154,7 +153,7 @@ def test_a_cache_that_cannot_be_used_is_named(tmp_path):
         VerdictCache(path, {})
 
 
-def test_a_fault_decides_nothing_and_loses_nothing(judge, tmp_path, monkeypatch):
+def test_a_fault_leaves_candidates_for_the_next_run(judge, tmp_path, monkeypatch):
     submit = judge.submit
 
     def failing(job):
@@ -185,7 +184,7 @@ def test_a_problem_whose_own_tests_are_broken_is_dropped_and_the_others_are_deci
     assert found["broken"] in ("not_judgeable", "all_solutions_fail")
 
 
-def test_what_this_machine_lacks_drops_nothing(judge, cache, monkeypatch):
+def test_a_missing_interpreter_is_an_error_and_drops_nothing(judge, cache, monkeypatch):
     def lacking(problem):
         raise HostError("no compiler. Fix: install one")
 

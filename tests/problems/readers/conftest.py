@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from autoclave.problems.candidate import Candidate, Unread
+from autoclave.problems.candidate import ProblemCandidate, SkippedRow
 from autoclave.problems.readers import read_rows
-from autoclave.problems.readers.row import Row
+from autoclave.problems.readers.row import RawRow
 
-Read = Callable[..., Candidate | Unread]
+Read = Callable[..., ProblemCandidate | SkippedRow]
 
 
 @pytest.fixture
 def read() -> Read:
     """read("taco", question="...", ...): one row of a layout as a candidate, or why it is none."""
 
-    def one(layout: str, **fields: Any) -> Candidate | Unread:
-        return next(iter(read_rows(layout, layout, [Row("made.jsonl:1", fields)])))
+    def one(layout: str, **fields: Any) -> ProblemCandidate | SkippedRow:
+        return next(iter(read_rows(layout, layout, [RawRow("made.jsonl:1", fields)])))
 
     return one

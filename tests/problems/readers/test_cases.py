@@ -1,4 +1,4 @@
-"""The many ways in which sets write the same tests."""
+"""Forms of tests in sets."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_integers_beyond_64_bits_are_arguments():
         ([["a"], ["b"]], "def f(n) -> str:", ["a", "b"]),
     ],
 )
-def test_outputs_that_stand_in_lists_of_the_set_are_taken_out(outputs, code, expected):
+def test_outputs_wrapped_in_lists_are_unwrapped(outputs, code, expected):
     tests = columns_as_tests({"inputs": [[[1]], [[2]]], "outputs": outputs, "fn_name": "f"}, code, ())
     assert isinstance(tests, CallTests)
     assert [case.output for case in tests.cases] == expected
@@ -107,7 +107,7 @@ def test_calls_in_records(case, expected):
         (3, "wrong_type"),
     ],
 )
-def test_columns_that_are_no_tests_have_a_reason(tests, reason):
+def test_columns_that_are_not_tests_have_a_reason(tests, reason):
     with pytest.raises(UnusableRow) as caught:
         columns_as_tests(tests, "", ())
     assert caught.value.reason == reason
@@ -127,7 +127,7 @@ def test_columns_that_are_no_tests_have_a_reason(tests, reason):
         ),
     ],
 )
-def test_records_that_are_no_tests_have_a_reason(tests, reason):
+def test_records_that_are_not_tests_have_a_reason(tests, reason):
     with pytest.raises(UnusableRow) as caught:
         records_as_tests(tests, "", ())
     assert caught.value.reason == reason

@@ -1,4 +1,4 @@
-"""Test code that readers write, judged: the rules of EvalPlus, and what tests use of pytest."""
+"""Test code that readers write, judged: the rules of EvalPlus, and the replacement of pytest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from autoclave.config import JudgeConfig, SandboxConfig
 from autoclave.core import IsolationError, Program
 from autoclave.judge import JudgeJob, LocalJudge
-from autoclave.problems.candidate import Candidate
+from autoclave.problems.candidate import ProblemCandidate
 from autoclave.problems.readers import checks
 
 from .test_layouts import KODCODE
@@ -29,11 +29,11 @@ def judge() -> Iterator[LocalJudge]:
         yield opened
 
 
-def status(judge: LocalJudge, found: Candidate, source: str) -> str:
+def status(judge: LocalJudge, found: ProblemCandidate, source: str) -> str:
     return str(judge.submit(JudgeJob(found.problem, Program(source))).result(60).status)
 
 
-def plus(read, name: str, body: str, inputs: list[list[object]], margin: float = 0) -> Candidate:
+def plus(read, name: str, body: str, inputs: list[list[object]], margin: float = 0) -> ProblemCandidate:
     return read(
         "humaneval_plus",
         task_id="HumanEval/1",
@@ -116,7 +116,7 @@ LAZY = (
 )
 
 
-def published(read, layout: str, check: str, compared: str = COMPARED[0]) -> Candidate:
+def published(read, layout: str, check: str, compared: str = COMPARED[0]) -> ProblemCandidate:
     test = CODE_OF_EVALPLUS.format(compared=compared) + check
     row = {"task_id": "X/1", "prompt": "def f(x):\n    '''Halves.'''\n", "entry_point": "f", "test": test}
     solution = "import numpy as np\ndef f(x):\n    return [0.5, 0.5]"
@@ -138,7 +138,7 @@ def test_published_code_of_evalplus_compares_as_its_evaluator_does(read, judge, 
     assert status(judge, found, "def f(x):\n    return [0.5 + 1e-4, 0.5]") == "wrong_answer"
 
 
-def test_a_root_is_one_from_both_sides(read, judge):
+def test_a_root_must_be_within_tolerance_from_both_sides(read, judge):
     check = "def check(candidate):\n    assert _poly([1, 2], candidate([1, 2])) <= 0.0001\n"
     found = published(read, "humaneval_plus", check)
     assert [status(judge, found, f"def f(x):\n    return {value}") for value in ("-0.5", "-1e9", "float('nan')")] == [
@@ -202,7 +202,7 @@ _MARGINS = (*({}, {"rel": 1e-2}, {"abs": 1e-2}, {"rel": 1e-2, "abs": 1e-12}, {"a
 
 
 @pytest.mark.parametrize("margins", _MARGINS)
-def test_what_stands_for_approx_decides_as_pytest_does(margins):
+def test_the_replacement_of_approx_decides_like_pytest(margins):
     names: dict[str, Any] = {}
     exec(checks._SHIM, names)
     differing = [

@@ -1,4 +1,4 @@
-"""Sets by their names on the hub: the same code path with a folder on this machine in place of a name."""
+"""Sets on the hub: the same code path, with a local folder instead of a name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from autoclave.core import HostError, InputError
-from autoclave.problems.readers.row import Row
+from autoclave.problems.readers.row import RawRow
 
 pytest.importorskip("datasets", reason="needs the extra `curate`")
 
@@ -31,8 +31,8 @@ def test_rows_are_streamed_from_tables(folder):
     found = hub_set(str(folder), "")
     rows = list(found.rows())
     assert (found.split, found.config) == ("train", "default")
-    assert [row.fields["id"] for row in rows if isinstance(row, Row)] == [1, 2, 3]
-    assert [row.place for row in rows if isinstance(row, Row)] == ["train:1", "train:2", "train:3"]
+    assert [row.fields["id"] for row in rows if isinstance(row, RawRow)] == [1, 2, 3]
+    assert [row.place for row in rows if isinstance(row, RawRow)] == ["train:1", "train:2", "train:3"]
     assert found.revision
 
 
@@ -40,7 +40,7 @@ def test_a_split_is_chosen_by_name(folder):
     from autoclave.problems.readers.hub import hub_set
 
     rows = hub_set(f"{folder}:default:test", "").rows()
-    assert [row.fields["id"] for row in rows if isinstance(row, Row)] == [4]
+    assert [row.fields["id"] for row in rows if isinstance(row, RawRow)] == [4]
     with pytest.raises(InputError, match=r"has no split 'dev'; it has .*train"):
         hub_set(f"{folder}:default:dev", "")
     with pytest.raises(InputError, match="not found"):
@@ -53,7 +53,7 @@ def test_releases_of_sets_without_tables_are_files(folder):
     for name in ("test.jsonl", "test2.jsonl", "test3.jsonl"):
         (folder / name).write_text(f'{{"name": "{name}"}}\n')
     rows = hub_set(str(folder), "", ("test.jsonl", "test2.jsonl")).rows()
-    assert [row.fields["name"] for row in rows if isinstance(row, Row)] == ["test.jsonl", "test2.jsonl"]
+    assert [row.fields["name"] for row in rows if isinstance(row, RawRow)] == ["test.jsonl", "test2.jsonl"]
 
 
 def test_a_hub_that_cannot_be_reached_is_a_fault_of_the_host(monkeypatch):

@@ -1,4 +1,4 @@
-"""A row of each layout, and what becomes of its fields."""
+"""A row of each layout, and the problem made of it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import json
 import pytest
 
 from autoclave.core import AnswerTests, CallCase, CallTests, CheckTests, InputError, StdinCase, StdinTests
-from autoclave.problems.candidate import Candidate, Unread
+from autoclave.problems.candidate import ProblemCandidate, SkippedRow
 from autoclave.problems.readers import LAYOUTS, read_rows
-from autoclave.problems.readers.row import Row
+from autoclave.problems.readers.row import RawRow
 
 ADD = "print(sum(map(int, input().split())))"
 STDIN = StdinTests("stdin", [StdinCase("1 2\n", "3\n"), StdinCase("4 5\n", "9\n")])
@@ -236,7 +236,7 @@ def test_a_call_is_the_test_of_the_program_that_it_calls(read, call, arguments):
     ("call", "reason"),
     [("f((1, 2))", "not_plain"), ("f({1: 2})", "not_plain"), ("f(g(1))", "malformed"), ("g(1)", "malformed")],
 )
-def test_a_call_that_cannot_be_a_test_is_no_problem(read, call, reason):
+def test_a_row_with_an_unsuitable_call_is_skipped(read, call, reason):
     row = {"id": "one", "code": "def f(x):\n    return x\n", "input": call, "output": "1"}
     assert read("livecodebench_execution_program", **row).reason == reason
 
@@ -390,7 +390,7 @@ def test_kodcode(read):
     assert read("kodcode", **KODCODE | {"test": "x = 1"}).reason == "no_tests"
 
 
-def test_answers(read):
+def test_rows_with_answers(read):
     row = {"id": "sample_1", "code": "def f(x):\n    return x", "input": "[1]", "output": "[1]"}
     assert read("cruxeval", **row).problem.tests == AnswerTests("answer", "[1]", "value")
     aime = read("aime", problem="What?", answer="204", year=2024, aime_number=1, problem_number=3).problem
@@ -428,22 +428,22 @@ def test_answers(read):
         },
     ],
 )
-def test_nonsense_has_a_reason_and_never_ends_the_reading(read, name, fields):
+def test_malformed_rows_have_a_reason_and_reading_continues(read, name, fields):
     found = read(name, **fields)
-    assert isinstance(found, Unread)
+    assert isinstance(found, SkippedRow)
     assert found.reason.isidentifier()
     assert found.detail
     assert found.row == "made.jsonl:1"
 
 
 def test_a_set_of_another_layout_is_an_error_that_names_what_is_missing():
-    rows = [Row(f"a.jsonl:{number}", {"statement": "x"}) for number in range(1, 200)]
+    rows = [RawRow(f"a.jsonl:{number}", {"statement": "x"}) for number in range(1, 200)]
     with pytest.raises(InputError, match=r"set = 'taco'.*a\.jsonl:100: no field .*its fields: statement"):
         list(read_rows("taco", "mine", rows))
 
 
 def test_one_good_row_is_enough_to_go_on():
-    rows = [Row("a.jsonl:1", TACO), *(Row(f"a.jsonl:{number}", {}) for number in range(2, 300))]
+    rows = [RawRow("a.jsonl:1", TACO), *(RawRow(f"a.jsonl:{number}", {}) for number in range(2, 300))]
     found = list(read_rows("taco", "mine", rows))
-    assert isinstance(found[0], Candidate)
+    assert isinstance(found[0], ProblemCandidate)
     assert len(found) == 299

@@ -1,9 +1,9 @@
-"""Fields that hold a value as text."""
+"""Values in fields of text."""
 
 import pytest
 
-from autoclave.problems.readers import literals
-from autoclave.problems.readers.literals import HugeInteger, value_of_text
+from autoclave.problems.readers import row as literals
+from autoclave.problems.readers.row import HugeInteger, value_of_text
 
 
 @pytest.mark.parametrize(
@@ -21,12 +21,12 @@ def test_json_and_python_literals_are_read(text, value):
 
 
 @pytest.mark.parametrize("text", ["", "print(1)", "__import__('os')", "[" * 100_000, "-" * 100_000 + "1", "'\0'"])
-def test_anything_else_is_refused(text):
+def test_other_text_is_an_error(text):
     with pytest.raises(ValueError, match="must be JSON or a Python literal"):
         value_of_text(text)
 
 
-def test_a_long_text_that_is_no_json_is_not_parsed_as_python(monkeypatch):
+def test_a_long_text_that_is_not_json_is_not_parsed_as_python(monkeypatch):
     monkeypatch.setattr(literals, "PYTHON_LITERAL_LIMIT", 5)
     with pytest.raises(ValueError, match="too long"):
         value_of_text("['a', 'b']")

@@ -9,7 +9,7 @@ import pytest
 
 from autoclave.core.errors import DataError
 from autoclave.core.files import read_jsonl
-from autoclave.problems.readers.packed_tests import unpacked_text
+from autoclave.problems.readers.livecodebench import unpacked_text
 
 
 def packed(content: bytes) -> str:
@@ -28,13 +28,13 @@ class Attack:
 
 
 @pytest.mark.parametrize("value", [Attack(), ["text"], 7, b"bytes", ("a", "b"), None])
-def test_a_pickle_of_anything_but_a_text_is_refused(value):
-    with pytest.raises(DataError, match="row: the packed tests must be one text"):
+def test_a_pickle_of_anything_but_a_string_is_an_error(value):
+    with pytest.raises(DataError, match="row: the packed tests must be one string"):
         unpacked_text(packed(pickle.dumps(value)), "row")
 
 
 @pytest.mark.parametrize("tail", [b"cos\nsystem\n.", b"."])
-def test_what_follows_the_text_is_refused(tail):
+def test_data_after_the_string_is_an_error(tail):
     with pytest.raises(DataError, match="nothing after it"):
         unpacked_text(packed(pickle.dumps("text") + tail), "row")
 

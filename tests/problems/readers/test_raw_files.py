@@ -1,4 +1,4 @@
-"""Files and folders as they were published: every form, and what is wrong with them."""
+"""Files and folders as published: every format, and errors in them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from autoclave.core import InputError
-from autoclave.problems.candidate import Unread
+from autoclave.problems.candidate import SkippedRow
 from autoclave.problems.readers import raw_files
-from autoclave.problems.readers.row import Row
+from autoclave.problems.readers.row import RawRow
 
 pyarrow = pytest.importorskip("pyarrow", reason="needs the extra `curate`")
 zstandard = pytest.importorskip("zstandard", reason="needs the extra `curate`")
@@ -25,7 +25,7 @@ LINES = "".join(json.dumps(row) + "\n" for row in ROWS)
 
 
 def rows(path: Path) -> list[Any]:
-    return [row.fields if isinstance(row, Row) else row.reason for row in raw_files(path).rows()]
+    return [row.fields if isinstance(row, RawRow) else row.reason for row in raw_files(path).rows()]
 
 
 def written(path: Path) -> Path:
@@ -70,7 +70,7 @@ def _parquet() -> None:
 def test_every_form_has_the_same_rows(tmp_path, name):
     path = written(tmp_path / name)
     assert rows(path) == ROWS
-    assert [row.place for row in raw_files(path).rows() if isinstance(row, Row)] == [
+    assert [row.place for row in raw_files(path).rows() if isinstance(row, RawRow)] == [
         f"{name}:{number}" for number in (1, 2, 3)
     ]
 
@@ -122,7 +122,7 @@ def apps(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("below", ["", "train"])
 def test_problem_folders_are_rows(apps, below):
     found = raw_files(apps / below)
-    texts = [row.fields["files"]["question.txt"] for row in found.rows() if isinstance(row, Row)]
+    texts = [row.fields["files"]["question.txt"] for row in found.rows() if isinstance(row, RawRow)]
     assert texts == ["Question 0", "Question 1", "Question 2"]
     before = found.digests()
     (apps / "train" / "0001" / "question.txt").write_text("Another")
@@ -131,16 +131,18 @@ def test_problem_folders_are_rows(apps, below):
 
 def test_one_problem_folder_is_a_row(apps):
     (row,) = raw_files(apps / "train" / "0001").rows()
-    assert isinstance(row, Row)
+    assert isinstance(row, RawRow)
     assert row.fields["problem"] == "0001"
 
 
-def test_lines_that_are_no_rows_are_named_and_left_out(tmp_path):
+def test_malformed_lines_are_skipped_with_a_reason(tmp_path):
     lines = [b'{"a": 1}', b"{broken", b"[1, 2]", b'{"a": "\xff\xfe"}', b"[" * 100_000, b'{"a": 2}']
     (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines))
     found = list(raw_files(tmp_path / "a.jsonl").rows())
     assert rows(tmp_path / "a.jsonl") == [{"a": 1}, "not_json", "not_json", "not_utf8", "not_json", {"a": 2}]
-    assert [each.row for each in found if isinstance(each, Unread)] == [f"a.jsonl:{number}" for number in (2, 3, 4, 5)]
+    assert [each.row for each in found if isinstance(each, SkippedRow)] == [
+        f"a.jsonl:{number}" for number in (2, 3, 4, 5)
+    ]
 
 
 def test_text_of_a_problem_folder_in_another_encoding_is_named(apps):
@@ -174,7 +176,7 @@ def test_a_file_that_is_cut_off_is_an_error_that_names_it(tmp_path, name):
         ("a.tar.gz", b"nonsense", "must be one of"),
     ],
 )
-def test_files_of_no_known_form_are_errors(tmp_path, name, content, message):
+def test_files_of_unknown_formats_are_errors(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message):
         list(raw_files(tmp_path / name).rows())
@@ -183,7 +185,7 @@ def test_files_of_no_known_form_are_errors(tmp_path, name, content, message):
 def test_a_source_that_is_not_there_or_empty_is_an_error(tmp_path):
     with pytest.raises(InputError, match="no such file or folder"):
         raw_files(tmp_path / "missing")
-    with pytest.raises(InputError, match="holds no file that can be read"):
+    with pytest.raises(InputError, match="holds no readable file"):
         raw_files(tmp_path)
     (tmp_path / "a.jsonl").write_text("{}\n")
     with pytest.raises(InputError, match=r"named test\.jsonl"):
@@ -210,7 +212,7 @@ except InputError as error:
         ("bomb.json.gz", b'[{"a": "', "has a row of more than 256 MiB"),
     ],
 )
-def test_an_archive_bomb_is_one_row_and_takes_no_memory(tmp_path, name, begin, answer):
+def test_an_archive_bomb_is_one_skipped_row_within_bounded_memory(tmp_path, name, begin, answer):
     path = tmp_path / name
     with gzip.GzipFile(path, "wb", compresslevel=1) as file:
         file.write(begin)

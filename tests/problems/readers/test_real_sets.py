@@ -1,4 +1,4 @@
-"""Records of real sets: every row is read, and its official solutions pass where others found that they do."""
+"""Records of real sets: every row is read, and its official solutions pass as published."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autoclave.config import JudgeConfig, SandboxConfig
 from autoclave.core import CallTests, InputError, IsolationError, Program, StdinTests
 from autoclave.core.files import read_jsonl
 from autoclave.judge import JudgeJob, LocalJudge
-from autoclave.problems.candidate import Candidate
+from autoclave.problems.candidate import ProblemCandidate
 from autoclave.problems.readers import raw_files, read_rows
 
 for _library in ("pyarrow", "ijson", "zstandard"):
@@ -43,11 +43,11 @@ SETS = {
 }
 
 
-def candidates(data: Path, name: str) -> list[Candidate]:
+def candidates(data: Path, name: str) -> list[ProblemCandidate]:
     layout, _ = SETS[name]
     rows = list(read_rows(layout, layout, raw_files(data / name).rows()))
-    assert all(isinstance(row, Candidate) for row in rows), rows
-    return [row for row in rows if isinstance(row, Candidate)]
+    assert all(isinstance(row, ProblemCandidate) for row in rows), rows
+    return [row for row in rows if isinstance(row, ProblemCandidate)]
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -87,7 +87,9 @@ def test_apps_on_disk_is_read_as_its_records_are(data, tmp_path):
         for name, text in record["files"].items():
             (folder / name).write_text(text)
     folders = [
-        row.problem for row in read_rows("apps", "apps", raw_files(tmp_path).rows()) if isinstance(row, Candidate)
+        row.problem
+        for row in read_rows("apps", "apps", raw_files(tmp_path).rows())
+        if isinstance(row, ProblemCandidate)
     ]
     assert folders == [candidate.problem for candidate in candidates(data, "apps_train_5_ondisk.jsonl.gz")]
 
@@ -126,7 +128,7 @@ def test_official_solutions_pass(data, judge, name):
 @pytest.mark.parametrize(
     "name", ["humaneval.jsonl.gz", "humaneval_plus_mini.jsonl.gz", "humanevalpack_python_even.jsonl.gz"]
 )
-def test_a_program_that_redefines_a_helper_of_its_prompt_earns_nothing_by_it(data, judge, name):
+def test_a_program_cannot_redefine_a_helper_of_its_prompt(data, judge, name):
     found = {one.problem.id: one.problem for one in candidates(data, name)}
     cheats = {
         "HumanEval/32": "def poly(xs, x):\n    return 0\n\ndef find_zero(xs):\n    return 0\n",
@@ -144,7 +146,7 @@ def test_reference_programs_of_mbpp_pass(data, judge):
     assert {str(future.result(300).status) for future in jobs} == {"accepted"}
 
 
-def test_hidden_tests_and_statements_of_livecodebench_belong_together(data):
+def test_hidden_tests_of_livecodebench_match_their_statements(data):
     rows = {row["question_id"]: row for _, row in read_jsonl(data / "lcb_codegen_samples.jsonl.gz")}
     for candidate in candidates(data, "lcb_codegen_samples.jsonl.gz"):
         row = rows[candidate.problem.id.removeprefix("livecodebench/")]

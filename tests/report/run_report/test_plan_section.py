@@ -21,7 +21,7 @@ from autoclave.planning.plan_file import (
     write_plan,
 )
 from autoclave.report.run_report import write_report
-from autoclave.report.run_report.plan import plan_section
+from autoclave.report.run_report.page import plan_section
 from autoclave.runs.reader import read_run
 
 SYNCHRONOUS = Predicted(ScheduleName.SYNCHRONOUS, 1, 1, True, 0, 3.0)

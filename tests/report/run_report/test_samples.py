@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from autoclave.report.run_report import samples
-from autoclave.report.run_report.samples import sample_step
+from autoclave.report.run_report import page as samples
+from autoclave.report.run_report.page import sample_step
 
 
 def _record(group: str, sample: int, status: str | None, **more: object) -> dict[str, object]:

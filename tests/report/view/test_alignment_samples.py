@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from autoclave.report.view import Request, write_view
+from autoclave.report.view.page import change_rows, step_rows
 from autoclave.report.view.sources import sources_of
-from autoclave.report.view.steps import change_rows, step_rows
 from autoclave.report.view.survey import survey
 
 from .test_page import HOSTILE, Page, texts, view

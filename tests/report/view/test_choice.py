@@ -3,8 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.report.view.choice import choose_pairs, choose_varied
-from autoclave.report.view.survey import Outline, Survey
+from autoclave.report.view.survey import Outline, Survey, choose_pairs, choose_varied
 
 
 def survey(**groups: str) -> Survey:

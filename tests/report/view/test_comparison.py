@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.report.view.comparison import COMPARED_LINES, CONTEXT_LINES, compared, difference
+from autoclave.report.view.page import COMPARED_LINES, CONTEXT_LINES, compared, difference
 from autoclave.report.view.shown import ShownGroup, shown_rollout
 from autoclave.runs.rollouts import RecordedRollout
 

@@ -1,7 +1,7 @@
 """Positions of the variables of a program in its text, and in the tokens it was written with. Pure.
 
-The text was written by a model and may be anything, so it is never parsed: comments, strings and words are told apart
-by their first characters, in time linear in the text.
+The text is untrusted output of a model, so it is never parsed: comments, strings and words are distinguished by their
+first characters, in time linear in the text.
 """
 
 from __future__ import annotations
@@ -26,26 +26,25 @@ _PREFIXES = frozenset({"r", "u", "b", "br", "rb"}) | _FORMATTED
 
 
 def last_occurrences(program: str) -> dict[str, Place]:
-    """The last place of each word of `program` that can be a variable: name -> place.
+    """Return the last place of each word of `program` that can be a variable: name -> place.
 
-    Whole words count; names are normalised (NFKC) as Python does it. Words of comments and strings do not count, but
-    for the fields of f-strings; nor do attributes, which follow a dot. Nothing is parsed: a keyword argument, or a
-    local of another function, counts where it has the same name.
+    Whole words count, normalised (NFKC) as in Python. Comments, strings (except fields of f-strings) and attributes do
+    not count. A keyword argument, or a local of another function, counts if it has the same name.
     """
     return {unicodedata.normalize("NFKC", program[start:stop]): (start, stop) for start, stop in _words(program)}
 
 
 def shared_names(names: Sequence[str]) -> frozenset[str]:
-    """Those of the variables of a trace whose places cannot be told apart: `n`, and `f.n` of the main function `f`."""
+    """Return the variables of a trace with ambiguous places: `n`, and `f.n` of the main function `f`."""
     words = [name.rpartition(".")[2] for name in names]
     return frozenset(name for name, word in zip(names, words, strict=True) if words.count(word) > 1)
 
 
 def token_at(text: str, stop: int, tokens: Sequence[int], decode: Callable[[Sequence[int]], str]) -> int | None:
-    """Index of the token with which the first `stop` characters of `text` are complete; None if they never are.
+    """Return the index of the token that completes the first `stop` characters of `text`; None if none does.
 
-    It holds the last character before `stop`: of a name of several tokens that is its last one. Prefixes of the tokens
-    as they were sampled are decoded; to encode the text again could give others.
+    Of a name of several tokens that is the last one. Decodes prefixes of the sampled tokens, since encoding the text
+    again could give other tokens.
     """
     wanted = text[:stop]
 
@@ -58,9 +57,9 @@ def token_at(text: str, stop: int, tokens: Sequence[int], decode: Callable[[Sequ
 
 
 def _words(text: str, start: int = 0, stop: int | None = None) -> Iterator[Place]:
-    """Places of words between `start` and `stop`, in order.
+    """Yield the places of words between `start` and `stop`, in order.
 
-    It calls itself for what stands in f-strings, at most four deep: a string holds no quotes of the kind it began with.
+    Recurses into f-strings, at most four deep, since a string cannot contain its own kind of quotes.
     """
     stop = len(text) if stop is None else stop
     prefix = ""
@@ -81,7 +80,7 @@ def _words(text: str, start: int = 0, stop: int | None = None) -> Iterator[Place
 
 
 def _fields(text: str, start: int, stop: int) -> Iterator[Place]:
-    """Places of the expressions in the f-string whose content stands between `start` and `stop`."""
+    """Yield the places of expressions in the content of an f-string between `start` and `stop`."""
     while (start := text.find("{", start, stop)) >= 0:
         start += 1
         if text.startswith("{", start, stop):

@@ -1,4 +1,4 @@
-"""A linear regression for each layer, all of them fitted at once (torch). No model, no text.
+"""Linear regressions, one for each layer, fitted at once (torch). No model, no text.
 
 Letters: N examples, L layers, D hidden units, K targets.
 """
@@ -13,14 +13,13 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """Settings of the fit of probes. The paper's values, but for what it does not say.
+    """Settings of the fit of probes, with the values of the paper where it has them.
 
     Attributes:
         epochs: passes over the training examples.
         learning_rate: of Adam.
-        batch_size: examples per step; the paper does not say.
-        standardise: whether each hidden unit is brought to mean 0 and deviation 1 over the training examples; the paper
-            does not say so.
+        batch_size: examples per step; not in the paper.
+        standardise: scale each hidden unit to mean 0 and deviation 1 over the training examples; not in the paper.
     """
 
     epochs: int = 10
@@ -31,7 +30,7 @@ class Fitting:
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """For each layer and target: weights (L, D, K), bias (L, 1, K); and what is taken from hidden states first."""
+    """For each layer and target: weights (L, D, K), bias (L, 1, K); mean and scale (L, D) of hidden states."""
 
     weights: Tensor
     bias: Tensor
@@ -39,23 +38,23 @@ class Probes:
     scale: Tensor
 
     def predict(self, hidden: Tensor) -> Tensor:
-        """(N, L, K) float32 of hidden states (N, L, D)."""
+        """Return (N, L, K) float32 for hidden states (N, L, D)."""
         ready = (hidden.to(self.mean) - self.mean) / self.scale
         return torch.baddbmm(self.bias, ready.transpose(0, 1), self.weights).transpose(0, 1)
 
 
 def fit(hidden: Tensor, targets: Tensor, how: Fitting, *, seed: int, device: torch.device | None = None) -> Probes:
-    """Linear probes that minimise the mean squared error by Adam, each layer and target for itself.
+    """Fit linear probes that minimise the mean squared error by Adam, for each layer and target.
 
-    They begin at zero, so the seed decides the order of the examples alone. The loss is the sum over layers and
-    targets; as Adam works on each weight by itself, that is the same as fitting them one by one.
+    They start at zero, so the seed decides the order of the examples alone. The loss is the sum over layers and
+    targets; Adam updates each weight independently, so that equals fitting them one by one.
 
     Args:
         hidden: (N, L, D), N at least 1.
         targets: (N, K).
-        how: epochs and the like.
-        seed: of the order.
-        device: where it is computed; where `hidden` is by default.
+        how: settings of the fit.
+        seed: of the order of examples.
+        device: to compute on; by default that of `hidden`.
     """
     device = device or hidden.device
     targets = targets.to(device, torch.float32)
@@ -79,7 +78,7 @@ def fit(hidden: Tensor, targets: Tensor, how: Fitting, *, seed: int, device: tor
 
 
 def _statistics(hidden: Tensor, standardise: bool) -> tuple[Tensor, Tensor]:
-    """Mean and deviation that normalise, (L, D) each; of a unit that never changes the deviation is taken for 1."""
+    """Return mean and deviation for standardisation, (L, D) each; the deviation of a constant unit counts as 1."""
     shape = hidden.shape[1:]
     if not standardise:
         return hidden.new_zeros(shape, dtype=torch.float32), hidden.new_ones(shape, dtype=torch.float32)

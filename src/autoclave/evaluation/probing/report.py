@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoclave.core.json import finite
-from autoclave.evaluation.probing.result import Errors, Probed
+from autoclave.evaluation.probing.result import Errors, ProbeResult
 
 FORMAT = "autoclave-probe/1"
 _COLUMN = 12
@@ -15,16 +15,16 @@ _COLUMN = 12
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """One model.
+    """Report of one model.
 
     Attributes:
-        name: as the user calls it.
+        name: as given by the user.
         path: its folder.
-        asked: sub-tasks that it was asked.
-        train: those of them that gave an example to learn from.
-        test: those that gave one to be tested on.
-        left_out: why the others did not, and how many for each reason.
-        variables_left_out: the same of numerical variables of the sub-tasks that count.
+        asked: number of sub-tasks.
+        train: sub-tasks with a training example.
+        test: sub-tasks with a test example.
+        left_out: number of other sub-tasks by reason.
+        variables_left_out: number of numerical variables without an example by reason.
         probed: the figures.
     """
 
@@ -35,12 +35,12 @@ class ModelReport:
     test: int
     left_out: Mapping[str, int]
     variables_left_out: Mapping[str, int]
-    probed: Probed
+    probed: ProbeResult
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """All models, and what they were asked. `settings` are those that decide the figures."""
+    """Reports of all models. `settings` are those that the figures depend on."""
 
     problems: int
     problems_with_examples: int
@@ -50,11 +50,11 @@ class ProbeReport:
 
     @property
     def unmeasured(self) -> tuple[str, ...]:
-        """Models without a figure: there was nothing to learn from, or nothing to test."""
+        """Names of models without training or test examples."""
         return tuple(model.name for model in self.models if not model.probed.layers)
 
     def to_json(self) -> dict[str, Any]:
-        """The object of the file; null for a figure that there is none of."""
+        """Return the object of the file, null for missing figures."""
         return finite(
             {
                 "format": FORMAT,
@@ -67,15 +67,15 @@ class ProbeReport:
 
 
 def describe(report: ProbeReport) -> str:
-    """The table that the command prints."""
-    rows = [f"{'model':<18}{'sub-tasks':>11}{'learnt from':>13}{'tested on':>11}{'of these beyond training':>26}"]
+    """Return the table that the command prints."""
+    rows = [f"{'model':<18}{'sub-tasks':>11}{'trained on':>13}{'tested on':>11}{'of these beyond training':>26}"]
     for model in report.models:
         found, runs = model.probed, f"{model.train + model.test}/{model.asked}"
         rows.append(f"{_short(model.name, 18):<18}{runs:>11}{found.train:>13}{found.test:>11}{found.test_outside:>26}")
     measured = [model for model in report.models if model.probed.layers]
     if measured:
-        rows += ["", "mean squared error of all that were tested", *_errors_table(measured, lambda each: each.mse)]
-        rows += ["", "of those within the range of training", *_errors_table(measured, lambda each: each.inside)]
+        rows += ["", "mean squared error over all test examples", *_errors_table(measured, lambda each: each.mse)]
+        rows += ["", "over those within the range of training", *_errors_table(measured, lambda each: each.inside)]
     reasons = [f"{model.name}: {_reasons(model)}" for model in report.models if _reasons(model)]
     return "\n".join([*rows, *(["", "left out"] if reasons else []), *reasons])
 
@@ -107,12 +107,7 @@ def _model(model: ModelReport) -> dict[str, Any]:
     return {
         "name": model.name,
         "path": model.path,
-        "subtasks": {
-            "asked": model.asked,
-            "train": model.train,
-            "test": model.test,
-            "left_out": dict(model.left_out),
-        },
+        "subtasks": {"asked": model.asked, "train": model.train, "test": model.test, "left_out": dict(model.left_out)},
         "examples": {
             "train": found.train,
             "test": found.test,

@@ -1,15 +1,57 @@
-"""Readability of the layers of one model: the probes, and what they are to be compared with."""
+"""Errors of probes on each layer of one model, and their baselines."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 
+from autoclave.core import Primitive
 from autoclave.evaluation.probing.regression import Fitting, fit
-from autoclave.evaluation.probing.targets import Flags, Floats, Integers, scaled
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+def number_of(value: Primitive) -> float | None:
+    """Return the value of a variable as a float; None for a bool, a NaN, or an integer beyond the floats."""
+    if type(value) not in (int, float):
+        return None
+    try:
+        number = float(value)  # pyright: ignore[reportArgumentType]  an int or a float
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def scaled(values: Floats, problems: Integers, is_test: Flags) -> Floats:
+    """Scale values by problem: -1 is the smallest of its training values, 1 the largest.
+
+        y = 2 (v - low) / (high - low) - 1
+
+    Test values may lie beyond and are not cut. A problem has one scale for all of its variables.
+
+    Args:
+        values: (N,) finite.
+        problems: (N,), index of the problem of each.
+        is_test: (N,); test values do not influence the scale.
+
+    Returns:
+        (N,); NaN for a problem without two different training values.
+    """
+    found = np.full(len(values), math.nan)
+    for problem in np.unique(problems):
+        rows = problems == problem
+        trained = values[rows & ~is_test] / 2  # the difference of halves does not overflow
+        if len(trained) and trained.min() < trained.max():
+            with np.errstate(over="ignore"):
+                share = (values[rows] / 2 - trained.min()) / (trained.max() - trained.min())
+                found[rows] = 2 * share - 1
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +60,8 @@ class Examples:
 
     Attributes:
         hidden: (N, L, D), float32, at the token of each variable.
-        values: (N,), what it held in the end.
-        problems: (N,), which problem it is of.
+        values: (N,), its final value.
+        problems: (N,), index of its problem.
         is_test: (N,), equal for all examples of a sub-task.
     """
 
@@ -35,7 +77,7 @@ class Errors:
 
     Attributes:
         mse: over all of them.
-        inside: over those whose target is within -1 to 1 too; NaN if none is.
+        inside: over those whose target is within -1 to 1 too; NaN without any.
     """
 
     mse: float
@@ -44,7 +86,7 @@ class Errors:
 
 @dataclass(frozen=True, slots=True)
 class LayerErrors:
-    """One layer; 0 is the embedding. `shuffled` are those of a probe that learnt from targets in random order."""
+    """Errors on one layer; 0 is the embedding. `shuffled` is of a probe that was fitted to targets in random order."""
 
     layer: int
     probe: Errors
@@ -52,19 +94,19 @@ class LayerErrors:
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
-    """Results.
+class ProbeResult:
+    """Result of the probes of one model.
 
     Attributes:
-        train: examples that were learnt from.
-        test: examples that were predicted.
-        test_outside: those of them whose target is beyond -1 to 1.
-        problems: how many problems these examples are of.
+        train: number of training examples.
+        test: number of test examples.
+        test_outside: number of test examples whose target is beyond -1 to 1.
+        problems: number of problems of these examples.
         without_scale: examples that were left out since all training values of their problem are equal.
         untrained: examples that were left out since their problem has no training example.
-        mean: errors of saying the mean of the training targets.
-        variance: of the test targets.
-        layers: empty unless there is something to learn from and to test.
+        mean: errors of predicting the mean of the training targets.
+        variance: variance of the test targets.
+        layers: empty without training or test examples.
     """
 
     train: int
@@ -78,18 +120,18 @@ class Probed:
     layers: tuple[LayerErrors, ...]
 
 
-def probe_layers(examples: Examples, how: Fitting, *, seed: int, device: torch.device | None = None) -> Probed:
+def probe_layers(examples: Examples, how: Fitting, *, seed: int, device: torch.device | None = None) -> ProbeResult:
     """Fit a probe to each layer, and measure it on the test examples. Equal seeds give equal figures.
 
-    Nothing of a test example is known to what is fitted: scales of targets and statistics of hidden states are those of
+    No information of test examples enters the fit: scales of targets and statistics of hidden states are those of
     training examples.
     """
     targets = scaled(examples.values, examples.problems, examples.is_test)
     has_scale = ~np.isnan(targets)
-    learnt, tested = has_scale & ~examples.is_test, has_scale & examples.is_test
+    trained, tested = has_scale & ~examples.is_test, has_scale & examples.is_test
     is_trained = np.isin(examples.problems, examples.problems[~examples.is_test])
-    y, y_test = targets[learnt], targets[tested]
-    probed = Probed(
+    y, y_test = targets[trained], targets[tested]
+    result = ProbeResult(
         train=len(y),
         test=len(y_test),
         test_outside=int((np.abs(y_test) > 1).sum()),
@@ -101,18 +143,18 @@ def probe_layers(examples: Examples, how: Fitting, *, seed: int, device: torch.d
         layers=(),
     )
     if not len(y) or not len(y_test):
-        return probed
+        return result
     mixed = np.random.default_rng([seed, 1]).permutation(y)
     columns = torch.from_numpy(np.stack([y, mixed], 1))
-    probes = fit(examples.hidden[torch.from_numpy(learnt)], columns, how, seed=seed, device=device)
-    said = probes.predict(examples.hidden[torch.from_numpy(tested)]).double().cpu().numpy()  # (N, L, 2)
-    layers = (LayerErrors(n, *(_errors(said[:, n, k], y_test) for k in (0, 1))) for n in range(said.shape[1]))
-    return replace(probed, layers=tuple(layers))
+    probes = fit(examples.hidden[torch.from_numpy(trained)], columns, how, seed=seed, device=device)
+    predicted = probes.predict(examples.hidden[torch.from_numpy(tested)]).double().cpu().numpy()  # (N, L, 2)
+    layers = (LayerErrors(n, *(_errors(predicted[:, n, k], y_test) for k in (0, 1))) for n in range(predicted.shape[1]))
+    return replace(result, layers=tuple(layers))
 
 
-def _errors(said: Floats, targets: Floats) -> Errors:
+def _errors(predicted: Floats, targets: Floats) -> Errors:
     with np.errstate(over="ignore"):
-        squares = (said - targets) ** 2
+        squares = (predicted - targets) ** 2
         inside = squares[np.abs(targets) <= 1]
         return Errors(_mean(squares), _mean(inside))
 

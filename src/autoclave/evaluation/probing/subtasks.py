@@ -1,6 +1,6 @@
-"""Problems split into sub-tasks of one example each, and these into what probes learn from and are tested on. Pure.
+"""Split problems into sub-tasks of one example each, and these into training and test. Pure.
 
-Which sub-tasks are tested depends on the seed and the problem alone, so all models are probed on the same split.
+The split depends on the seed and the problem alone, so all models are probed on the same split.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ class SubTask:
     """A problem whose statement ends with one of its examples, which is also its only test.
 
     Attributes:
-        task: index of the problem that it is of.
-        problem: what is asked.
+        task: index of the original problem.
+        problem: the problem with the example.
         given: the input of the example, as text.
-        is_test: on which side of the split it is.
+        is_test: True on the test side of the split.
     """
 
     task: int
@@ -34,42 +34,42 @@ class SubTask:
 def subtasks_of(
     problems: Sequence[Problem], *, test_share: float, seed: int, most: int | None = None, longest: int = 2000
 ) -> list[SubTask]:
-    """The sub-tasks of each problem that a program can be traced on.
+    """Return the sub-tasks of each problem whose programs can be traced.
 
     Args:
-        problems: other than Python programs with `stdin` or `call` tests have none.
-        test_share: of the sub-tasks of each problem, rounded; at least one is left to learn from.
-        seed: decides which.
-        most: sub-tasks of a problem, drawn by its id; None for all.
-        longest: characters of an example; longer ones are left out.
+        problems: only those in Python with `stdin` or `call` tests have sub-tasks.
+        test_share: share of the sub-tasks of each problem, rounded; at least one is for training.
+        seed: of the split.
+        most: limit of sub-tasks of a problem, sampled by its id; None for all.
+        longest: limit of characters of an example; longer ones are left out.
     """
     found: list[SubTask] = []
     for task, problem in enumerate(problems):
-        asked = _distinct(problem, longest)
-        if most is not None and len(asked) > most:
-            asked = sorted(random.Random(f"examples of {problem.id}").sample(asked, most))
-        tested = places_to_test(len(asked), test_share=test_share, seed=f"{seed} {problem.id}")
+        cases = _distinct(problem, longest)
+        if most is not None and len(cases) > most:
+            cases = sorted(random.Random(f"examples of {problem.id}").sample(cases, most))
+        tested = places_to_test(len(cases), test_share=test_share, seed=f"{seed} {problem.id}")
         found += [
             SubTask(task, _with_example(problem, case), input_of(problem, case) or "", place in tested)
-            for place, case in enumerate(asked)
+            for place, case in enumerate(cases)
         ]
     return found
 
 
 def places_to_test(count: int, *, test_share: float, seed: str) -> frozenset[int]:
-    """Choose the sub-tasks of one problem that are tested: their share, rounded, and never all of them."""
+    """Choose the test sub-tasks of one problem: their share, rounded, and never all of them."""
     tested = max(0, min(count - 1, int(count * test_share + 0.5)))
     return frozenset(random.Random(seed).sample(range(count), tested))
 
 
 def leaks(runs: Sequence[tuple[Hashable, bool]]) -> frozenset[int]:
-    """Indices of the tested runs that are also learnt from; a run is `(program and input, is it tested)`."""
-    learnt = {key for key, is_test in runs if not is_test}
-    return frozenset(index for index, (key, is_test) in enumerate(runs) if is_test and key in learnt)
+    """Return the indices of test runs that are also training runs; a run is `(program and input, is_test)`."""
+    trained = {key for key, is_test in runs if not is_test}
+    return frozenset(index for index, (key, is_test) in enumerate(runs) if is_test and key in trained)
 
 
 def _distinct(problem: Problem, longest: int) -> list[int]:
-    """The tests that are examples, each input once."""
+    """Return the tests that serve as examples, each input once."""
     if problem.language != "python" or not isinstance(problem.tests, StdinTests | CallTests):
         return []
     first: dict[str, int] = {}

@@ -7,9 +7,9 @@ from itertools import combinations
 
 from autoclave.config import TrainConfig, TransformersEngineConfig, VllmEngineConfig
 from autoclave.core import ConfigError
-from autoclave.planning.accounting.devices import Gpu
 from autoclave.planning.accounting.plan import PoolPlan, RunPlan, plan_run
 from autoclave.planning.accounting.sampling import share_of_device
+from autoclave.planning.accounting.speed import Gpu
 
 USABLE_SHARE = 0.9
 """Of a GPU's memory; the rest is for the CUDA context, libraries and gaps between allocations."""

@@ -90,7 +90,12 @@ def layer_output_bytes(shape: ModelShape, tokens: int, width: int, parts: int) -
 
 def key_value_bytes(shape: ModelShape, rows: int, length: int, width: int) -> int:
     """Keys and values of `rows` sequences with room for `length` tokens each, in all layers."""
-    return 2 * rows * length * shape.layers * shape.key_value_width * width
+    return rows * length * token_key_value_bytes(shape.layers, shape.key_value_width, width)
+
+
+def token_key_value_bytes(layers: int, key_value_width: int, width: int) -> int:
+    """Keys and values of a token, of `key_value_width` numbers each in each layer."""
+    return 2 * layers * key_value_width * width
 
 
 def draw_bytes(shape: ModelShape, rows: int, width: int) -> int:

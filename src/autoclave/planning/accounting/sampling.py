@@ -14,9 +14,9 @@ from pathlib import Path
 
 from autoclave.config import (
     ArithmeticConfig,
-    CurriculumConfig,
     ProblemFilesConfig,
     RemoteEngineSettings,
+    SyntheticConfig,
     TrainConfig,
     VllmEngineConfig,
 )
@@ -64,7 +64,7 @@ def _num_problems(path: Path, _changed_ns: int) -> int:
 
 def _heldout(config: TrainConfig) -> int:
     problems = config.problems
-    if isinstance(problems, CurriculumConfig | ArithmeticConfig):
+    if isinstance(problems, SyntheticConfig | ArithmeticConfig):
         return problems.heldout
     if isinstance(problems, ProblemFilesConfig) and (path := problems.heldout or problems.path):
         with contextlib.suppress(AutoclaveError, OSError):  # of a file that is not there yet

@@ -85,7 +85,6 @@ class ModelShape:
 
     @property
     def parameters(self) -> int:
-        """All weights."""
         return self.layers * self.layer_parameters + self.outer_parameters
 
     @property
@@ -126,7 +125,6 @@ def shape_at(path: str, setting: str = "model.path") -> ModelShape:
 
 
 def tiny_shape(tiny: TinyModelConfig) -> ModelShape:
-    """The shape of the embedded policy."""
     return ModelShape(
         hidden_size=tiny.hidden_size,
         intermediate_size=tiny.hidden_size * 8 // 3,

@@ -8,7 +8,52 @@ import numpy as np
 
 from autoclave.core.rollout import IntArray
 from autoclave.planning.accounting.flops import critic_flops, learning_flops
+from autoclave.planning.accounting.plan import RunPlan
 from autoclave.planning.accounting.shape import ModelShape
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A kind of GPU."""
+
+    name: str
+    device_names: tuple[str, ...]
+    """Names that drivers give it."""
+    memory_mib: int
+    """As its driver reports it."""
+    peak_flops: float
+    """Multiply-adds of bfloat16 matrices without sparsity, two operations each, per second."""
+    bandwidth: float
+    """Of its memory, in bytes per second."""
+
+    @property
+    def memory(self) -> int:
+        return self.memory_mib << 20
+
+
+GPUS = (
+    Gpu("L4", ("NVIDIA L4",), 23034, 121e12, 300e9),
+    Gpu("A10", ("NVIDIA A10",), 23028, 125e12, 600e9),
+    Gpu("RTX 4090", ("NVIDIA GeForce RTX 4090",), 24564, 165e12, 1008e9),
+    Gpu("A100 40 GB", ("NVIDIA A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB"), 40960, 312e12, 1555e9),
+    Gpu("L40S", ("NVIDIA L40S",), 46068, 362e12, 864e9),
+    Gpu("A100 80 GB", ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"), 81920, 312e12, 1935e9),
+    Gpu("H100 PCIe", ("NVIDIA H100 PCIe",), 81559, 756e12, 2000e9),
+    Gpu("H100 SXM", ("NVIDIA H100 80GB HBM3",), 81559, 989e12, 3350e9),
+    Gpu("H200", ("NVIDIA H200",), 143771, 989e12, 4800e9),
+    Gpu("B200", ("NVIDIA B200",), 183359, 2250e12, 7700e9),
+)
+"""By memory. Rates are those of the vendor's data sheets, halved where a sheet counts sparsity, of several cards that
+share a name the lower one."""
+
+
+def peak_flops(device_name: str, dtype: str) -> float | None:
+    """Operations per second that a device can do at most, or None where that is not known.
+
+    `device_name` is that of the driver (`torch.cuda.get_device_name`). Rates are known for bfloat16 alone.
+    """
+    rates = (gpu.peak_flops for gpu in GPUS if device_name in gpu.device_names)
+    return next(rates, None) if dtype == "bfloat16" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +101,40 @@ class Throughput:
         done += critic_flops(self.critic, computed.whole, weights_learn=all_learn) if self.critic else 0.0
         found["model_flops_per_s"] = rate = done / seconds
         return found | ({"mfu": rate / self.peak_flops} if self.peak_flops else {})
+
+
+ASSUMED_MFU = 0.25
+ASSUMED_BANDWIDTH = 0.6
+"""Share of the bandwidth that decoding reaches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Estimates for one kind of GPU."""
+
+    sampled_tokens_per_s: float
+    """Of all samplers together."""
+    learned_tokens_per_s: float
+    """Of all trainers together; prompts and responses."""
+    iteration_s: float
+    hours: float
+    """Of all iterations."""
+
+
+def rates_on(plan: RunPlan, gpu: Gpu) -> Rates:
+    """The rates of a run whose pools have such GPUs."""
+    work, learners = plan.sampling, plan.devices_of("actor")
+    compute = work.devices * gpu.peak_flops * ASSUMED_MFU
+    read_s = (work.weight_bytes + work.rows * work.row_bytes) / (work.devices * gpu.bandwidth * ASSUMED_BANDWIDTH)
+    flops_per_token = plan.sampling_flops / (plan.samples * plan.lengths.whole)
+    decoded_per_s = work.copies * work.rows / max(read_s, work.rows * flops_per_token / compute)
+    prompts_s = plan.prompts * plan.lengths.prompt * flops_per_token / (work.copies * compute)
+    sampling_s = plan.sampled_tokens / decoded_per_s + prompts_s
+    learning_s = plan.learning_flops / (learners * gpu.peak_flops * ASSUMED_MFU)
+    iteration_s = max(sampling_s, learning_s) if work.overlaps else sampling_s + learning_s
+    return Rates(
+        sampled_tokens_per_s=plan.sampled_tokens / sampling_s,
+        learned_tokens_per_s=plan.samples * plan.lengths.whole / learning_s,
+        iteration_s=iteration_s,
+        hours=iteration_s * plan.iterations / 3600,
+    )

@@ -6,10 +6,9 @@ import os
 from collections.abc import Iterator, Sequence
 
 from autoclave.config import TrainConfig
-from autoclave.planning.accounting.devices import GPUS, Gpu
 from autoclave.planning.accounting.fitting import USABLE_SHARE, fits, smallest_change
 from autoclave.planning.accounting.plan import PoolPlan, RunPlan
-from autoclave.planning.accounting.rates import ASSUMED_BANDWIDTH, ASSUMED_MFU, rates_on
+from autoclave.planning.accounting.speed import ASSUMED_BANDWIDTH, ASSUMED_MFU, GPUS, Gpu, rates_on
 
 GIB, MIB = 1 << 30, 1 << 20
 

@@ -1,7 +1,7 @@
-"""The built-in mathematics: arithmetic in several steps, generated from a seed, split by pairs of operations in a row.
+"""Synthetic arithmetic in several steps, generated from a seed, split by pairs of adjacent operations.
 
-`calculation.py` says what a calculation is and how it is written; `build.py` makes problems and keeps pairs apart;
-`teacher.py` makes demonstrations. Imports nothing heavy.
+`calculation.py` defines calculations and their text; `build.py` makes problems and splits pairs; `teacher.py` makes
+demonstrations. Imports nothing heavy.
 """
 
 from autoclave.problems.arithmetic.build import Arithmetic, build_arithmetic

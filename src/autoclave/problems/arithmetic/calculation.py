@@ -1,4 +1,4 @@
-r"""A calculation: a number and operations on it, one after the other; how it is asked and how it is worked out.
+r"""Calculations: a number and operations on it, one after the other; their statement and their working.
 
     Compute ((3+4)*5-6) mod 7.        3+4=7
                                       7*5=35
@@ -6,9 +6,8 @@ r"""A calculation: a number and operations on it, one after the other; how it is
                                       29 mod 7=1
                                       \boxed{1}
 
-All numbers on the way are from 1 to the highest allowed, and every operation changes the number, so each is one line of
-the response, and the number of operations sets its length. There is no 0: whoever got one would keep it through every
-`*` and `mod`.
+All intermediate numbers are from 1 to the highest allowed, and every operation changes the number, so each is one line
+of the response, and the number of operations sets its length. 0 is left out: `*` and `mod` would keep it.
 """
 
 from __future__ import annotations
@@ -16,22 +15,21 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 NUMBERS = range(1, 100)
-"""Those that occur on the way if nothing else is said."""
+"""Default range of intermediate numbers."""
 _FIRST = range(2, 21)
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class ArithmeticOperation:
     """`sign` is one of `+`, `-`, `*`, `mod`."""
 
     sign: str
     operand: int
 
     def apply(self, number: int) -> int:
-        """What it makes of `number`."""
         match self.sign:
             case "+":
                 return number + self.operand
@@ -43,7 +41,7 @@ class Operation:
                 return number % self.operand
 
     def can_follow(self, number: int, numbers: range) -> bool:
-        """Whether it changes `number`, and leaves it among `numbers`."""
+        """Return whether it changes `number`, and the result is one of `numbers`."""
         result = self.apply(number)
         return result in numbers and result != number
 
@@ -53,18 +51,18 @@ class Operation:
 
     @property
     def text(self) -> str:
-        """As it follows a number or an expression."""
+        """Text after a number or an expression."""
         return f" mod {self.operand}" if self.sign == "mod" else self.name
 
 
 OPERATIONS = tuple(
-    Operation(sign, operand)
+    ArithmeticOperation(sign, operand)
     for sign, operands in (("+", range(1, 10)), ("-", range(1, 10)), ("*", range(2, 10)), ("mod", range(3, 10)))
     for operand in operands
 )
 SIGNS = ("+", "-", "*", "mod")
 
-Pair = tuple[str, str]
+OperationPair = tuple[str, str]
 """Names of two operations, the second right after the first."""
 
 
@@ -73,18 +71,20 @@ class Calculation:
     """`first`, then `operations` on it, in order."""
 
     first: int
-    operations: tuple[Operation, ...]
+    operations: tuple[ArithmeticOperation, ...]
 
     @property
-    def pairs(self) -> frozenset[Pair]:
+    def pairs(self) -> frozenset[OperationPair]:
         return frozenset(pairwise(operation.name for operation in self.operations))
 
     @property
+    def results(self) -> list[int]:
+        """The number after each operation."""
+        return list(accumulate(self.operations, lambda number, each: each.apply(number), initial=self.first))[1:]
+
+    @property
     def answer(self) -> int:
-        number = self.first
-        for operation in self.operations:
-            number = operation.apply(number)
-        return number
+        return self.results[-1]
 
     @property
     def id(self) -> str:
@@ -96,7 +96,7 @@ class Calculation:
 
     @property
     def expression(self) -> str:
-        """With the parentheses that it needs, and around all that `mod` is taken of or goes on from."""
+        """The expression with the parentheses that it needs, and around the operands of `mod`."""
         text, sign = str(self.first), ""
         for operation in self.operations:
             is_loose = sign in ("+", "-") and operation.sign == "*"
@@ -106,39 +106,32 @@ class Calculation:
         return text
 
 
-def working(first: int, operations: Iterable[Operation], results: Iterable[int]) -> str:
-    """The response that gets `results` from `operations`, a line each, and the last of them as the answer."""
-    number, lines = first, list[str]()
-    for operation, result in zip(operations, results, strict=True):
-        lines.append(f"{number}{operation.text}={result}")
-        number = result
-    return "\n".join([*lines, f"\\boxed{{{number}}}"])
+def working(first: int, operations: Iterable[ArithmeticOperation], results: Iterable[int]) -> str:
+    """Return the response with a line for each of `operations` and `results`, and the last result as the answer."""
+    numbers = [first, *results]
+    lines = [f"{a}{operation.text}={b}" for operation, (a, b) in zip(operations, pairwise(numbers), strict=True)]
+    return "\n".join([*lines, f"\\boxed{{{numbers[-1]}}}"])
 
 
 def right_working(calculation: Calculation) -> str:
-    """The response without a mistake."""
-    results, number = list[int](), calculation.first
-    for operation in calculation.operations:
-        number = operation.apply(number)
-        results.append(number)
-    return working(calculation.first, calculation.operations, results)
+    """Return the response without a mistake."""
+    return working(calculation.first, calculation.operations, calculation.results)
 
 
-def operations_with(signs: Collection[str]) -> tuple[Operation, ...]:
-    """All that have one of the signs."""
+def operations_with(signs: Collection[str]) -> tuple[ArithmeticOperation, ...]:
     return tuple(operation for operation in OPERATIONS if operation.sign in signs)
 
 
 def draw(
     rng: random.Random,
     num_operations: int,
-    is_allowed: Callable[[Pair], bool],
-    known: Sequence[Operation] = OPERATIONS,
+    is_allowed: Callable[[OperationPair], bool],
+    known: Sequence[ArithmeticOperation] = OPERATIONS,
     numbers: range = NUMBERS,
 ) -> Calculation | None:
-    """A calculation of so many of the `known` operations in which all pairs are allowed; None when it gets stuck."""
+    """Return a random calculation of `known` operations with allowed pairs only; None at a dead end."""
     first = number = rng.choice([number for number in _FIRST if number in numbers])
-    operations: list[Operation] = []
+    operations: list[ArithmeticOperation] = []
     for _ in range(num_operations):
         before = operations[-1].name if operations else None
         choices = [
@@ -153,7 +146,7 @@ def draw(
     return Calculation(first, tuple(operations))
 
 
-def _one_of(choices: Sequence[Operation], rng: random.Random) -> Operation:
-    """Each sign as likely as the others, whatever its number of operands."""
+def _one_of(choices: Sequence[ArithmeticOperation], rng: random.Random) -> ArithmeticOperation:
+    """Choose an operation, with all signs equally likely."""
     sign = rng.choice([sign for sign in SIGNS if any(choice.sign == sign for choice in choices)])
     return rng.choice([choice for choice in choices if choice.sign == sign])

@@ -1,8 +1,8 @@
-"""Demonstrations for the warm start, by a teacher who is careless and misunderstands some operations.
+"""Demonstrations for the warm start, by a careless teacher who misunderstands some operations.
 
-The policy learns to write out every step, and a prior with plausible mistakes in it, so that reinforcement learning has
-something true to correct. A misunderstood operation is always mistaken in the same way. After a mistake the teacher
-goes on from the wrong number. No demonstration asks for a pair of operations that is kept for the report.
+The policy learns to write out every step, and a prior with plausible mistakes that reinforcement learning can correct.
+A misunderstood operation always has the same mistake. After a mistake the teacher continues from the wrong number. No
+demonstration has a pair of operations that is kept for the report.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ from dataclasses import dataclass, replace
 from autoclave.config import ArithmeticConfig, SftConfig
 from autoclave.core import ConfigError
 from autoclave.problems.arithmetic.build import draw_for_training, kept_pairs
-from autoclave.problems.arithmetic.calculation import Calculation, Operation, operations_with, working
-from autoclave.problems.curriculum.split import lowest
-from autoclave.problems.demonstration import Demonstration
-from autoclave.problems.prompts import plain_messages
+from autoclave.problems.arithmetic.calculation import ArithmeticOperation, Calculation, operations_with, working
+from autoclave.problems.prompts import Demonstration, plain_messages
+from autoclave.problems.synthetic.split import lowest
 
 _SLIPS = (-10, -1, 1, 10)
 _MOST_DRAWS = 5_000
 
 
 def arithmetic_demonstrations(config: ArithmeticConfig, sft: SftConfig) -> list[Demonstration]:
-    """What the teacher wrote: `sft.demonstrations` calculations, right and wrong, some perhaps alike.
+    """Return `sft.demonstrations` calculations as the teacher writes them, right and wrong, some perhaps equal.
 
     Raises:
-        ConfigError: the split leaves next to no calculation.
+        ConfigError: the split leaves too few calculations.
     """
     kept = kept_pairs(config)
     names = [operation.name for operation in operations_with(config.signs)]
@@ -35,40 +34,41 @@ def arithmetic_demonstrations(config: ArithmeticConfig, sft: SftConfig) -> list[
     teacher = _Teacher(sft, config.numbers, misunderstood, rng)
     fewest, most = config.operations
     written: list[Demonstration] = []
-    num_in_vain = 0
+    num_rejected = 0
     while len(written) < sft.demonstrations:
         calculation = draw_for_training(rng, fewest + len(written) % (most - fewest + 1), config, kept)
         if calculation:
             demonstration = teacher.demonstration(calculation)
             is_alone = config.answer_alone_share > 0 and rng.random() < config.answer_alone_share
             written.append(without_steps(demonstration) if is_alone else demonstration)
-            num_in_vain = 0
+            num_rejected = 0
             continue
-        num_in_vain += 1
-        if num_in_vain == _MOST_DRAWS:
-            raise ConfigError(f"problems.heldout_share = {config.heldout_share}: leaves no demonstration; lower it")
+        num_rejected += 1
+        if num_rejected == _MOST_DRAWS:
+            raise ConfigError(
+                f"problems.heldout_share = {config.heldout_share}: leaves no demonstration. Fix: lower it"
+            )
     return written
 
 
 def without_steps(demonstration: Demonstration) -> Demonstration:
-    """The same with its answer alone."""
+    """Return the demonstration with its answer alone."""
     return replace(demonstration, response=demonstration.response.rpartition("\n")[2])
 
 
 @dataclass(frozen=True, slots=True)
 class _Teacher:
-    """Makes mistakes as `sft` says."""
+    """Makes mistakes at the rates of `sft`."""
 
     sft: SftConfig
     numbers: range
-    """Those that the teacher knows."""
+    """Numbers that the teacher knows."""
     misunderstood: frozenset[str]
     """Names of operations."""
     rng: random.Random
 
     def demonstration(self, calculation: Calculation) -> Demonstration:
-        """What the teacher answers."""
-        number, done, results = calculation.first, list[Operation](), list[int]()
+        number, done, results = calculation.first, list[ArithmeticOperation](), list[int]()
         for operation in calculation.operations:
             result = self._result(operation, number)
             if result is None:
@@ -80,10 +80,10 @@ class _Teacher:
         response = working(calculation.first, done, results)
         return Demonstration(calculation.id, messages, response, number == calculation.answer)
 
-    def _result(self, operation: Operation, number: int) -> int | None:
-        """What the teacher gets; None for an operation that was forgotten."""
+    def _result(self, operation: ArithmeticOperation, number: int) -> int | None:
+        """Return the result of the teacher; None for an operation that was forgotten."""
         right = operation.apply(number)
-        if right not in self.numbers:  # only after a mistake: such numbers are not known, so the operation is skipped
+        if right not in self.numbers:  # only after a mistake; the operation is skipped
             return None
         if operation.name in self.misunderstood:
             wrong = _mistaken(operation, number)
@@ -93,8 +93,8 @@ class _Teacher:
         return self.rng.choice([None, *(right + slip for slip in _SLIPS if right + slip in self.numbers)])
 
 
-def _mistaken(operation: Operation, number: int) -> int:
-    """The mistake of those who misunderstand an operation."""
+def _mistaken(operation: ArithmeticOperation, number: int) -> int:
+    """Return the result of a misunderstood operation."""
     match operation.sign:
         case "+":
             return number + operation.operand - 1

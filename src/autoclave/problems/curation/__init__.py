@@ -1,1 +1,1 @@
-"""From candidates of public sets to a training set: stages that keep or drop, each with its reasons."""
+"""Curate candidates of public sets into a training set: stages keep or drop them, with reasons."""

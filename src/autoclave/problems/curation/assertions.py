@@ -1,4 +1,4 @@
-"""What test code expects of a candidate, read from its tree: nothing runs."""
+"""Read from the tree of test code what it expects of the function under test; nothing runs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _EXPECTED = re.compile("result|output|expected|answer", re.IGNORECASE)
 
 
 def expected_literals(tests: CheckTests) -> Iterator[str]:
-    """Literals that the assertions compare with, each time one occurs, as Python writes them. May raise `UNREADABLE`.
+    """Yield each literal that the assertions compare with, as Python writes it. May raise `UNREADABLE`.
 
-    Those of lists named for results, and the last items of the tuples that a loop goes through, count too; arguments
-    of calls do not, but for those that compare, such as `isclose`.
+    Literals of lists named after results, and last items of the tuples of a loop, count too; arguments of calls do not,
+    except of comparisons such as `isclose`.
     """
     tree = tree_of(f"{tests.source}\n{tests.invocation}")
     names = _candidate_names(tests, tree) if tree else set()
@@ -28,11 +28,9 @@ def expected_literals(tests: CheckTests) -> Iterator[str]:
 
 
 def asserted_cases(tests: CheckTests) -> Iterator[tuple[list[ast.expr], ast.expr]]:
-    """Arguments and expected value of each assertion on one call of the candidate with constant arguments.
+    """Yield arguments and expected value of each assertion on one call of the candidate with constant arguments.
 
-    May raise `UNREADABLE`, as trees that are nested too deeply do.
-
-    The lists `inputs` and `results` of EvalPlus count as assertions.
+    May raise `UNREADABLE`. The lists `inputs` and `results` of EvalPlus count as assertions.
     """
     tree = tree_of(tests.source)
     names = _candidate_names(tests, tree) if tree else set()
@@ -55,7 +53,7 @@ def asserted_cases(tests: CheckTests) -> Iterator[tuple[list[ast.expr], ast.expr
 
 
 def _expected(test: ast.expr, names: set[str]) -> ast.expr | None:
-    """The other side of an equation with the candidate's result, or the first literal that is compared with."""
+    """Return the other side of an equation with the candidate's result, or the first literal in the comparison."""
     match test:
         case ast.Compare(left=ast.Call() as call, ops=[ast.Eq() | ast.Is()], comparators=[right]) if _is_candidate(
             call, names
@@ -66,20 +64,20 @@ def _expected(test: ast.expr, names: set[str]) -> ast.expr | None:
 
 
 def _is_candidate(call: ast.Call, names: set[str]) -> bool:
-    """Whether a call is of the candidate, as a function or as a method of an object."""
+    """Return whether a call is of the candidate, as a function or as a method of an object."""
     return (call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)) in names
 
 
 def _is_constant(call: ast.Call) -> bool:
-    """Whether arguments are literals, or made of them by calls: no variables."""
+    """Return whether arguments are literals, or made of them by calls: no variables."""
     functions = {id(node.func) for node in ast.walk(call) if isinstance(node, ast.Call)}
     return all(id(node) in functions for node in ast.walk(call) if isinstance(node, ast.Name))
 
 
 def normalised_code(tests: CheckTests) -> str:
-    """Test code without comments, docstrings, and names that a copy changes, with the helpers of the preamble it uses.
+    """Return test code without comments, docstrings and variable names, with the helpers of the preamble it uses.
 
-    Empty where Python cannot read it; may raise `UNREADABLE`.
+    Empty if Python cannot parse it; may raise `UNREADABLE`.
     """
     tree = tree_of(tests.source)
     if tree is None:
@@ -93,7 +91,7 @@ def normalised_code(tests: CheckTests) -> str:
 
 
 def _statements(body: list[ast.stmt], tests: CheckTests) -> Iterator[ast.stmt]:
-    """The statements of a module, with those of its test functions in their place."""
+    """Yield the statements of a module, and instead of its test functions their bodies."""
     for node in body:
         yield from node.body if _is_invoked(node, tests) else [node]
 
@@ -103,7 +101,7 @@ def _is_invoked(node: ast.stmt, tests: CheckTests) -> TypeGuard[ast.FunctionDef]
 
 
 def _is_note(node: ast.stmt) -> bool:
-    """Whether a statement says something and checks nothing."""
+    """Return whether a statement checks nothing: a docstring, an import, a print."""
     match node:
         case ast.Expr(value=ast.Constant()) | ast.Pass() | ast.Assign(targets=[ast.Name(id="METADATA")]):
             return True
@@ -122,7 +120,7 @@ def _defined(node: ast.stmt) -> str:
 
 
 class _Renamed(ast.NodeTransformer):
-    """Names of the candidate become `candidate`; messages of assertions go."""
+    """Renames the candidate to `candidate`, and removes messages of assertions."""
 
     def __init__(self, names: set[str]) -> None:
         self._names = names
@@ -135,13 +133,13 @@ class _Renamed(ast.NodeTransformer):
 
 
 def _candidate_names(tests: CheckTests, tree: ast.Module) -> set[str]:
-    """Names of the candidate in test code: the entry point, and the first parameter of functions that are invoked."""
+    """Return the names of the candidate: the entry point, and the first parameter of invoked functions."""
     parameters = {each.args.args[0].arg for each in tree.body if _is_invoked(each, tests) and each.args.args}
     return {"candidate", tests.entry_point, tests.entry_point.rpartition(".")[2]} | parameters
 
 
 def _places(node: ast.AST, names: set[str]) -> list[ast.expr]:
-    """The expressions of a statement that hold what is expected."""
+    """Return the expressions of a statement that hold expected values."""
     match node:
         case ast.Assert(test=test):
             return [test]
@@ -156,7 +154,7 @@ def _places(node: ast.AST, names: set[str]) -> list[ast.expr]:
 
 
 def _outer_literals(node: ast.AST, names: set[str]) -> Iterator[ast.expr]:
-    """The largest literals in an expression, without the arguments of calls that compare nothing."""
+    """Yield the outermost literals in an expression, except arguments of calls that do not compare."""
     if isinstance(node, ast.expr) and is_literal(node):
         yield node
         return
@@ -166,13 +164,13 @@ def _outer_literals(node: ast.AST, names: set[str]) -> Iterator[ast.expr]:
 
 
 def _compares(call: ast.Call, names: set[str]) -> bool:
-    """Whether the arguments of a call are results and expected values, as those of `isclose` or `assertEqual` are."""
+    """Return whether the arguments of a call are results and expected values, as those of `isclose` are."""
     name = ast.unparse(call.func)
     return name not in names and bool(_COMPARING.search(name))
 
 
 def is_literal(node: ast.expr | str) -> bool:
-    """Whether an expression is a constant that `ast.literal_eval` reads."""
+    """Return whether an expression is a constant that `ast.literal_eval` reads."""
     try:
         ast.literal_eval(node)
     except UNREADABLE:

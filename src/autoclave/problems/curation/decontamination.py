@@ -1,13 +1,13 @@
-"""Which training problems are too close to a problem of an evaluation set, by which rule, with what evidence.
+"""Find training problems that are too close to a problem of an evaluation set, with the rule and the evidence.
 
-The evaluation problems are in memory (some tens of kilobytes each); training problems are a stream, looked at one by
-one. Every evaluation problem with a word in common is looked at: nothing is left to chance, and nothing runs.
+The evaluation problems are in memory (some tens of kilobytes each); training problems are a stream. Each is compared
+with every evaluation problem with a word in common: nothing is sampled, and nothing runs.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,16 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autoclave.config.curation import DecontaminationConfig
-from autoclave.problems.candidate import Candidate
-from autoclave.problems.curation.deduplication import Name
+from autoclave.problems.candidate import ProblemCandidate
+from autoclave.problems.curation.deduplication import CandidateKey
+from autoclave.problems.curation.features import Features, features_of
 from autoclave.problems.curation.identities import title_words
-from autoclave.problems.curation.similarity import Likeness, TestRelation, WordFrequencies, likeness, tell_enough
+from autoclave.problems.curation.similarity import (
+    Similarity,
+    TestRelation,
+    WordFrequencies,
+    agree_enough,
+    measure_similarity,
+)
 from autoclave.problems.curation.statements import plain_text, plain_words
-from autoclave.problems.curation.traits import Traits, traits_of
 
 
 class ContaminationRule(StrEnum):
-    """How a training problem was found to be too close."""
+    """Rule by which a training problem was found to be too close."""
 
     IDENTITY = "identity"
     """It is the same problem of the same site, by its address or key."""
@@ -37,11 +43,11 @@ class ContaminationRule(StrEnum):
     NGRAMS = "ngrams"
     """It shares too many runs of words, or too long a one."""
     NEAR = "near"
-    """Its statement is about the same, by its words."""
+    """Its statement has similar words."""
     TESTS = "tests"
-    """It expects what the evaluation problem expects for the same inputs, or has its test code."""
+    """It expects the same outputs for the same inputs, or has the same test code."""
     DATE = "date"
-    """It was released outside of the window for training."""
+    """It was released outside the window for training."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,90 +57,74 @@ class Contamination:
     Attributes:
         dropped: the problem.
         evaluation: the problem that it is too close to; None for a date.
-        rule: how that was found.
-        matched: the name, title, words or day that decided.
+        rule: the rule that matched.
+        matched: the name, title, words or day that matched.
         share: of the evaluation statement's n-grams, for `ngrams`; of the words in common, for `near` and `tests`.
         longest_run: words in a row, for `ngrams`.
-        likeness: all numbers on the two, for `near` and `tests`.
     """
 
-    dropped: Name
-    evaluation: Name | None
+    dropped: CandidateKey
+    evaluation: CandidateKey | None
     rule: ContaminationRule
     matched: str
     share: float = 1.0
     longest_run: int = 0
-    likeness: Likeness | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Evaluation:
-    name: Name
-    traits: Traits
-    num_ngrams: int
 
 
 _SHOWN = 200
 _COMMON_NGRAM = 3
-"""Problems of the evaluation sets that have an n-gram in common before it is taken for a manner of speaking."""
+"""Number of evaluation problems from which an n-gram is common, and does not count."""
 
 
 class Decontamination:
-    """Looks training problems up among the problems of evaluation sets."""
+    """Index of the problems of evaluation sets, to look training problems up."""
 
-    def __init__(self, evaluation: Iterable[Candidate], config: DecontaminationConfig) -> None:
+    def __init__(self, evaluation: Iterable[ProblemCandidate], config: DecontaminationConfig) -> None:
         self._config = config
-        self._problems: list[_Evaluation] = []
+        self._keys: list[CandidateKey] = []
+        self._features: list[Features] = []
         self._frequencies = WordFrequencies()
         self._by_identity: dict[str, int] = {}
         self._by_title: dict[str, int] = {}
         self._by_text: dict[bytes, int] = {}
-        self._by_ngram: dict[int, list[int]] = defaultdict(list)
+        self._by_ngram: dict[int, list[int]] = {}
         self._by_word: dict[int, list[int]] = defaultdict(list)
         self._by_input: dict[int, list[int]] = defaultdict(list)
         for candidate in evaluation:
             self._add(candidate)
-        self._leave_out_common_ngrams()
-        self._is_long = np.array([len(each.traits.topic) >= config.shortest_statement for each in self._problems], bool)
-        self._weights = np.array(
-            [max(1.0, self._frequencies.weights(each.traits.topic).sum()) for each in self._problems], float
-        )
+        self._by_ngram = {key: numbers for key, numbers in self._by_ngram.items() if len(numbers) < _COMMON_NGRAM}
+        self._num_ngrams = Counter(number for numbers in self._by_ngram.values() for number in numbers)
+        topics = [features.topic for features in self._features]
+        self._is_long = np.array([len(topic) >= config.shortest_statement for topic in topics], bool)
+        self._weights = np.array([max(1.0, self._frequencies.weights(topic).sum()) for topic in topics], float)
 
-    def _add(self, candidate: Candidate) -> None:
-        number = len(self._problems)
-        traits = traits_of(candidate)
-        self._problems.append(_Evaluation(Name.of(candidate), traits, 0))
-        self._frequencies.add(traits.topic)
-        for name in traits.names:
+    def _add(self, candidate: ProblemCandidate) -> None:
+        number = len(self._keys)
+        features = features_of(candidate)
+        self._keys.append(CandidateKey.of(candidate))
+        self._features.append(features)
+        self._frequencies.add(features.topic)
+        for name in features.names:
             self._by_identity.setdefault(name, number)
         if title := title_words(candidate.origin.title, self._config.shortest_title):
             self._by_title.setdefault(title, number)
-        if traits.text:
-            self._by_text.setdefault(traits.text, number)
+        if features.text:
+            self._by_text.setdefault(features.text, number)
         for ngram in sorted(set(self._ngrams(_words(candidate)))):
-            self._by_ngram[ngram].append(number)
-        for word in traits.topic.tolist():
+            self._by_ngram.setdefault(ngram, []).append(number)
+        for word in features.topic.tolist():
             self._by_word[word].append(number)
-        for given in _test_keys(traits):
+        for given in _test_keys(features):
             self._by_input[given].append(number)
-
-    def _leave_out_common_ngrams(self) -> None:
-        """Only what few problems say counts, and their shares are of that."""
-        self._by_ngram = {key: numbers for key, numbers in self._by_ngram.items() if len(numbers) < _COMMON_NGRAM}
-        counts = np.bincount([number for numbers in self._by_ngram.values() for number in numbers] or [0])
-        counts = np.pad(counts, (0, max(0, len(self._problems) - len(counts))))
-        self._problems = [
-            _Evaluation(each.name, each.traits, int(count)) for each, count in zip(self._problems, counts, strict=False)
-        ]
 
     def _ngrams(self, words: list[str]) -> list[int]:
         size = self._config.ngram_words
         return [hash_of_words(words[at : at + size]) for at in range(len(words) - size + 1)]
 
-    def find(self, candidate: Candidate) -> Contamination | None:
-        """Why a problem must not be trained on; None if nothing speaks against it."""
-        traits = traits_of(candidate)
-        rules: Mapping[ContaminationRule, Callable[[Candidate, Traits], Contamination | None]] = {
+    def find(self, candidate: ProblemCandidate) -> Contamination | None:
+        """Return why a problem must not be trained on; None if no rule matches."""
+        features = features_of(candidate)
+        rules: Mapping[ContaminationRule, Callable[[ProblemCandidate, Features], Contamination | None]] = {
             ContaminationRule.IDENTITY: self._by_name,
             ContaminationRule.TITLE: self._by_same_title,
             ContaminationRule.EXACT: self._by_same_text,
@@ -144,27 +134,27 @@ class Decontamination:
             ContaminationRule.DATE: self._by_date,
         }
         return next(
-            (hit for rule in self._config.rules if (hit := rules[ContaminationRule(rule)](candidate, traits))), None
+            (hit for rule in self._config.rules if (hit := rules[ContaminationRule(rule)](candidate, features))), None
         )
 
-    def _by_name(self, candidate: Candidate, traits: Traits) -> Contamination | None:
-        for name in sorted(traits.names):
+    def _by_name(self, candidate: ProblemCandidate, features: Features) -> Contamination | None:
+        for name in sorted(features.names):
             if (number := self._by_identity.get(name)) is not None:
                 return self._hit(candidate, number, ContaminationRule.IDENTITY, name)
         return None
 
-    def _by_same_title(self, candidate: Candidate, traits: Traits) -> Contamination | None:
+    def _by_same_title(self, candidate: ProblemCandidate, features: Features) -> Contamination | None:
         title = title_words(candidate.origin.title, self._config.shortest_title)
         number = self._by_title.get(title)
         return None if number is None else self._hit(candidate, number, ContaminationRule.TITLE, title)
 
-    def _by_same_text(self, candidate: Candidate, traits: Traits) -> Contamination | None:
-        number = self._by_text.get(traits.text)
+    def _by_same_text(self, candidate: ProblemCandidate, features: Features) -> Contamination | None:
+        number = self._by_text.get(features.text)
         return (
             None if number is None else self._hit(candidate, number, ContaminationRule.EXACT, _shown(_words(candidate)))
         )
 
-    def _by_ngrams(self, candidate: Candidate, traits: Traits) -> Contamination | None:
+    def _by_ngrams(self, candidate: ProblemCandidate, features: Features) -> Contamination | None:
         words = _words(candidate)
         found: dict[int, list[int]] = defaultdict(list)
         for place, ngram in enumerate(self._ngrams(words)):
@@ -177,88 +167,84 @@ class Decontamination:
                 best = hit
         return best
 
-    def _overlap(self, candidate: Candidate, words: list[str], number: int, places: list[int]) -> Contamination | None:
+    def _overlap(
+        self, candidate: ProblemCandidate, words: list[str], number: int, places: list[int]
+    ) -> Contamination | None:
         size = self._config.ngram_words
-        different = len(set(self._ngrams_at(words, places)))
-        share = different / self._problems[number].num_ngrams
+        different = len({hash_of_words(words[at : at + size]) for at in places})
+        share = different / self._num_ngrams[number]
         start, length = _longest_run(places)
         longest = length + size - 1
         if longest < self._config.longest_run and (share < self._config.ngram_share or different < 2):
             return None
         matched = _shown(words[start : start + longest])
         return Contamination(
-            Name.of(candidate), self._problems[number].name, ContaminationRule.NGRAMS, matched, share, longest
+            CandidateKey.of(candidate), self._keys[number], ContaminationRule.NGRAMS, matched, share, longest
         )
 
-    def _ngrams_at(self, words: list[str], places: list[int]) -> list[int]:
-        size = self._config.ngram_words
-        return [hash_of_words(words[at : at + size]) for at in places]
+    def _by_words(self, candidate: ProblemCandidate, features: Features) -> Contamination | None:
+        """Return the most similar evaluation problem whose tests do not contradict."""
+        near = [(number, self._similarity(features, number)) for number in self._similar_numbers(features).tolist()]
+        near = [pair for pair in near if pair[1].tests.relation is not TestRelation.CONTRADICTING]
+        return self._most_similar(candidate, near, ContaminationRule.NEAR)
 
-    def _by_words(self, candidate: Candidate, traits: Traits) -> Contamination | None:
-        """The most similar evaluation problem, if it is too similar and no test says that it is another."""
-        near = [(number, self._likeness(traits, number)) for number in self._alike(traits).tolist()]
-        near = [pair for pair in near if pair[1].tests is not TestRelation.CONTRADICTING]
-        return self._most_alike(candidate, near, ContaminationRule.NEAR)
-
-    def _alike(self, traits: Traits) -> NDArray[np.intp]:
-        """Numbers of the evaluation problems with too many words in common: all of them at once."""
-        if len(traits.topic) < self._config.shortest_statement:
+    def _similar_numbers(self, features: Features) -> NDArray[np.intp]:
+        """Return the numbers of the evaluation problems with too many words in common."""
+        if len(features.topic) < self._config.shortest_statement:
             return np.empty(0, dtype=np.intp)
-        weights = self._frequencies.weights(traits.topic)
-        both = np.zeros(len(self._problems))
-        for word, weight in zip(traits.topic.tolist(), weights.tolist(), strict=True):
+        weights = self._frequencies.weights(features.topic)
+        both = np.zeros(len(self._keys))
+        for word, weight in zip(features.topic.tolist(), weights.tolist(), strict=True):
             both[self._by_word.get(word, [])] += weight
         similarity = both / (weights.sum() + self._weights - both)
         containment = both / self._weights
         is_within = (containment >= self._config.containment) & (similarity >= self._config.similarity / 2)
         return np.flatnonzero(self._is_long & (is_within | (similarity >= self._config.similarity)))
 
-    def _by_tests(self, candidate: Candidate, traits: Traits) -> Contamination | None:
-        numbers = sorted({number for given in _test_keys(traits) for number in self._by_input.get(given, ())})
-        near = [(number, self._likeness(traits, number)) for number in numbers]
+    def _by_tests(self, candidate: ProblemCandidate, features: Features) -> Contamination | None:
+        numbers = sorted({number for given in _test_keys(features) for number in self._by_input.get(given, ())})
+        near = [(number, self._similarity(features, number)) for number in numbers]
         near = [pair for pair in near if self._has_too_many_tests(pair[1])]
-        return self._most_alike(candidate, near, ContaminationRule.TESTS)
+        return self._most_similar(candidate, near, ContaminationRule.TESTS)
 
-    def _has_too_many_tests(self, found: Likeness) -> bool:
-        """Whether half of the fewer tests are in both, more than one, and words are too, or the tests need no words."""
-        is_same = found.tests in (TestRelation.SAME, TestRelation.AGREEING) and found.coverage >= 0.5
-        is_worded = found.shared_tests > 1 and found.similarity >= self._config.similarity_of_same_tests
-        return is_same and (is_worded or tell_enough(found))
+    def _has_too_many_tests(self, found: Similarity) -> bool:
+        """Return whether half of the smaller set of tests is shared, with enough words, or enough tests alone."""
+        is_same = found.tests.relation in (TestRelation.SAME, TestRelation.AGREEING) and found.tests.coverage >= 0.5
+        is_worded = found.tests.shared > 1 and found.similarity >= self._config.similarity_of_same_tests
+        return is_same and (is_worded or agree_enough(found))
 
-    def _likeness(self, traits: Traits, number: int) -> Likeness:
-        return likeness(traits, self._problems[number].traits, self._frequencies)
+    def _similarity(self, features: Features, number: int) -> Similarity:
+        return measure_similarity(features, self._features[number], self._frequencies)
 
-    def _most_alike(
-        self, candidate: Candidate, near: list[tuple[int, Likeness]], rule: ContaminationRule
+    def _most_similar(
+        self, candidate: ProblemCandidate, near: list[tuple[int, Similarity]], rule: ContaminationRule
     ) -> Contamination | None:
         if not near:
             return None
         number, found = max(near, key=lambda pair: (pair[1].similarity, -pair[0]))
-        matched = f"{found.similarity:.2f} of the words, {found.shared_tests} inputs"
-        return Contamination(
-            Name.of(candidate), self._problems[number].name, rule, matched, found.similarity, likeness=found
-        )
+        matched = f"{found.similarity:.2f} of the words, {found.tests.shared} inputs"
+        return Contamination(CandidateKey.of(candidate), self._keys[number], rule, matched, found.similarity)
 
-    def _by_date(self, candidate: Candidate, traits: Traits) -> Contamination | None:
+    def _by_date(self, candidate: ProblemCandidate, features: Features) -> Contamination | None:
         released, config = candidate.problem.released, self._config
         if released is None or _is_within(released, config.released_from, config.released_before):
             return None
-        return Contamination(Name.of(candidate), None, ContaminationRule.DATE, released.isoformat())
+        return Contamination(CandidateKey.of(candidate), None, ContaminationRule.DATE, released.isoformat())
 
-    def _hit(self, candidate: Candidate, number: int, rule: ContaminationRule, matched: str) -> Contamination:
-        return Contamination(Name.of(candidate), self._problems[number].name, rule, matched)
+    def _hit(self, candidate: ProblemCandidate, number: int, rule: ContaminationRule, matched: str) -> Contamination:
+        return Contamination(CandidateKey.of(candidate), self._keys[number], rule, matched)
 
 
-def _test_keys(traits: Traits) -> list[int]:
-    return [*traits.inputs.tolist(), *([traits.code] if traits.code else [])]
+def _test_keys(features: Features) -> list[int]:
+    return [*features.inputs.tolist(), *([features.code] if features.code else [])]
 
 
 def hash_of_words(words: list[str]) -> int:
-    """A number of some words in a row, the same within one process."""
+    """Return a hash of consecutive words, stable within one process."""
     return hash(tuple(words))
 
 
-def _words(candidate: Candidate) -> list[str]:
+def _words(candidate: ProblemCandidate) -> list[str]:
     return plain_words(plain_text(candidate.problem.statement))
 
 
@@ -268,7 +254,7 @@ def _shown(words: list[str]) -> str:
 
 
 def _longest_run(places: list[int]) -> tuple[int, int]:
-    """Start and length of the longest run of numbers one after the other."""
+    """Return start and length of the longest run of consecutive numbers."""
     best, start, length = (places[0], 1), places[0], 1
     for before, place in pairwise(places):
         start, length = (start, length + 1) if place == before + 1 else (place, 1)

@@ -1,12 +1,10 @@
-"""Which problems of a stream are the same, which of them is kept, and why.
+"""Find duplicates in a stream of problems, and choose the one that is kept.
 
-Three reasons: the text, a statement that is nearly the same, the tests. A problem stands for no two whose tests
-contradict each other. The kept one of several comes first in the
-order of the sources, then by more tests, then by more solutions, then by its row. The answer does not depend on the
-order of the stream. Nothing runs here; `behaviour.py` compares what programs do.
+Three reasons: equal texts, similar statements, equal tests. A group of duplicates never holds two problems whose tests
+contradict each other. The kept problem is the first by the order of sources, then by more tests, more solutions, and
+its row; the result does not depend on the order of the stream. Nothing runs here; `comparing.py` compares programs.
 
-Memory: the names of problems and a few numbers each, some 400 bytes; a few kilobytes each lie in a folder for temporary
-files, which should not be one that is itself in memory.
+Memory: some 400 bytes per problem, and a few kilobytes each in a folder for temporary files, which should be on disk.
 """
 
 from __future__ import annotations
@@ -23,24 +21,23 @@ import numpy as np
 from autoclave.config.curation import DeduplicationConfig
 from autoclave.core import InputError
 from autoclave.core.json import shown
-from autoclave.problems.candidate import Candidate
-from autoclave.problems.curation.neighbours import Pairs, near_pairs, pairs_with_common_tests
+from autoclave.problems.candidate import ProblemCandidate
+from autoclave.problems.curation.features import Features, FeatureStore, features_of
+from autoclave.problems.curation.near_duplicates import Pairs, near_pairs, pairs_with_common_tests
 from autoclave.problems.curation.similarity import (
-    Likeness,
+    Similarity,
     WordFrequencies,
     can_be_run_on_each_other,
     has_same_tests,
     have_other_tests,
     is_near,
     is_same_text,
-    likeness,
+    measure_similarity,
 )
-from autoclave.problems.curation.store import TraitStore
-from autoclave.problems.curation.traits import Traits, traits_of
 
 
 class DuplicateReason(StrEnum):
-    """Why two problems are one."""
+    """Reason why two problems are duplicates."""
 
     EXACT = "exact"
     """The statements have the same words, numbers and operators, and no tests contradict each other."""
@@ -51,16 +48,16 @@ class DuplicateReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
-    """How a problem is known before it is in a training set."""
+class CandidateKey:
+    """Identity of a problem before it is in a training set."""
 
     set: str
     row: str
     id: str
 
     @staticmethod
-    def of(candidate: Candidate) -> Name:
-        return Name(candidate.origin.set, candidate.origin.row, candidate.problem.id)
+    def of(candidate: ProblemCandidate) -> CandidateKey:
+        return CandidateKey(candidate.origin.set, candidate.origin.row, candidate.problem.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,37 +66,37 @@ class Duplicate:
 
     Attributes:
         dropped: the problem.
-        kept: the one that stands for it.
-        like: the one that it was found to be the same as: `kept`, or another one dropped for it.
-        reason: how that was found.
-        evidence: in numbers.
+        kept: the problem that is kept instead.
+        matched: the problem that it is a duplicate of: `kept`, or another one that is dropped for it.
+        reason: the rule that matched.
+        evidence: the similarity to `matched`.
     """
 
-    dropped: Name
-    kept: Name
-    like: Name
+    dropped: CandidateKey
+    kept: CandidateKey
+    matched: CandidateKey
     reason: DuplicateReason
-    evidence: Likeness
+    evidence: Similarity
 
 
 @dataclass(frozen=True, slots=True)
 class WeakPair:
-    """Two kept problems of one shape that are somewhat alike: running their solutions would tell."""
+    """Two kept problems of one shape that may be duplicates: running their solutions decides."""
 
-    better: Name
-    other: Name
-    evidence: Likeness
+    better: CandidateKey
+    other: CandidateKey
+    evidence: Similarity
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicates:
-    """What deduplication found.
+    """Result of deduplication.
 
     Attributes:
         dropped: by set and row.
-        num_statements: how many were compared.
-        num_large_buckets: in how many groups of similar statements not all pairs were compared.
-        weak: pairs of kept problems worth running, the most similar first.
+        num_statements: number of problems.
+        num_large_buckets: number of groups of similar statements in which only some pairs were compared.
+        weak: pairs of kept problems to run, the most similar first.
     """
 
     dropped: list[Duplicate]
@@ -109,31 +106,35 @@ class Duplicates:
 
 
 def find_duplicates(
-    candidates: Iterable[Candidate], config: DeduplicationConfig, sources: Sequence[str], folder: Path
+    candidates: Iterable[ProblemCandidate], config: DeduplicationConfig, sources: Sequence[str], folder: Path
 ) -> Duplicates:
-    """The problems to drop. Reads `candidates` once; temporary files go to `folder`.
+    """Return the problems to drop. Reads `candidates` once.
 
     Args:
         candidates: from one or several sets.
-        config: what counts as the same.
-        sources: names of sets, the preferred first; sets that are not named come last.
-        folder: a place for temporary files, some kilobytes per problem.
+        config: rules of deduplication.
+        sources: names of sets, the preferred first; other sets come last.
+        folder: for temporary files, some kilobytes per problem.
 
     Raises:
-        InputError: a row of a set comes twice.
+        InputError: a row of a set occurs twice.
         HostError: a library is missing.
     """
-    with TraitStore(folder) as store:
+    with FeatureStore(folder) as store:
         return _Deduplication(candidates, config, sources, store).found(folder)
 
 
 _Rank: TypeAlias = tuple[int, int, int, str, str]
-_Pair: TypeAlias = tuple[int, int, Likeness]
+_Pair: TypeAlias = tuple[int, int, Similarity]
 
 
 class _Deduplication:
     def __init__(
-        self, candidates: Iterable[Candidate], config: DeduplicationConfig, sources: Sequence[str], store: TraitStore
+        self,
+        candidates: Iterable[ProblemCandidate],
+        config: DeduplicationConfig,
+        sources: Sequence[str],
+        store: FeatureStore,
     ) -> None:
         self._config = config
         self._store = store
@@ -142,15 +143,15 @@ class _Deduplication:
         self._ranks: list[_Rank] = []
         place_of = {name: place for place, name in enumerate(sources)}
         for candidate in candidates:
-            traits = traits_of(candidate)
-            store.add(traits)
-            self._frequencies.add(traits.topic)
+            features = features_of(candidate)
+            store.add(features)
+            self._frequencies.add(features.topic)
             origin, solutions = candidate.origin, candidate.problem.solutions
             place = place_of.get(origin.set, len(sources))
-            self._ranks.append((place, -traits.num_tests, -len(solutions), origin.set, origin.row))
+            self._ranks.append((place, -features.num_tests, -len(solutions), origin.set, origin.row))
             self._ids.append(candidate.problem.id)
         self._ordered = sorted(range(len(self._ids)), key=self._ranks.__getitem__)
-        self._dropped: dict[int, tuple[int, DuplicateReason, Likeness]] = {}
+        self._dropped: dict[int, tuple[int, DuplicateReason, Similarity]] = {}
         self._represented: dict[int, list[int]] = {}
         self._require_different_rows()
 
@@ -160,7 +161,7 @@ class _Deduplication:
         seen: set[tuple[str, str]] = set()
         for *_, name, row in (rank for rank in self._ranks if hash(rank[3:]) in suspected):
             if (name, row) in seen:
-                raise InputError(f"{name}: row {shown(row)} comes twice; each row of a set must have its own name")
+                raise InputError(f"{name}: row {shown(row)} occurs twice: rows of a set must be unique")
             seen.add((name, row))
 
     def found(self, folder: Path) -> Duplicates:
@@ -168,7 +169,7 @@ class _Deduplication:
             self._drop_equal_texts()
         left = [number for number in self._ordered if number not in self._dropped]
         pairs, num_large = self._candidate_pairs(left, folder)
-        weak = list(self._drop_alike(left, pairs))
+        weak = list(self._drop_near(left, pairs))
         if self._config.behaviour:
             of_one_shape, num_large_shapes = self._pairs_of_one_shape()
             weak, num_large = weak + of_one_shape, num_large + num_large_shapes
@@ -181,17 +182,17 @@ class _Deduplication:
         )
 
     def _most_similar(self, weak: list[_Pair]) -> list[WeakPair]:
-        """Pairs of kept problems that have solutions, each once."""
+        """Return the pairs of kept problems with solutions, each once."""
         kept = {
             (better, other): evidence
             for better, other, evidence in weak
             if not self._dropped.keys() & {better, other} and self._ranks[better][2] and self._ranks[other][2]
         }
         ordered = sorted(kept, key=lambda pair: (-kept[pair].similarity, *(self._ranks[each] for each in pair)))
-        return [WeakPair(self._name(better), self._name(other), kept[better, other]) for better, other in ordered]
+        return [WeakPair(self._key(better), self._key(other), kept[better, other]) for better, other in ordered]
 
     def _drop_equal_texts(self) -> None:
-        """Of each group of equal texts, all are compared with the first of each meaning that their tests give it."""
+        """Compare the problems of each group of equal texts with those kept so far, which have different tests."""
         texts = np.array([self._store[number].text for number in self._ordered], dtype="S16")
         order = np.argsort(texts, kind="stable")
         firsts: list[int] = []
@@ -203,20 +204,20 @@ class _Deduplication:
 
     def _drop_if_equal(self, kept: int, other: int) -> bool:
         left, right = self._store[kept], self._store[other]
-        evidence = likeness(left, right, self._frequencies)
+        evidence = measure_similarity(left, right, self._frequencies)
         is_same = is_same_text(left, right, evidence, self._config) and not self._is_contradicted(kept, other)
         if is_same:
             self._drop(other, kept, DuplicateReason.EXACT, evidence)
         return is_same
 
-    def _drop(self, other: int, kept: int, reason: DuplicateReason, evidence: Likeness) -> None:
+    def _drop(self, other: int, kept: int, reason: DuplicateReason, evidence: Similarity) -> None:
         self._dropped[other] = (kept, reason, evidence)
         self._represented.setdefault(kept, []).extend([other, *self._represented.pop(other, [])])
 
     def _is_contradicted(self, kept: int, other: int) -> bool:
-        """Whether a problem that one of two stands for, or would, has tests against one of the other's side.
+        """Return whether a member of the group of `kept` has tests that contradict a member of the group of `other`.
 
-        Looks at the first members of each side alone where there are many. The two themselves are compared before.
+        Of large groups only the first members are compared. The two themselves are compared before.
         """
         if not self._represented.keys() & {kept, other}:
             return False
@@ -239,16 +240,16 @@ class _Deduplication:
             num_large += large
         return (np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.uint64)), num_large
 
-    def _drop_alike(self, left: Sequence[int], pairs: Pairs) -> Iterator[_Pair]:
-        """Drop what is like a kept problem of a better place; yield the pairs that running them could settle.
+    def _drop_near(self, left: Sequence[int], pairs: Pairs) -> Iterator[_Pair]:
+        """Drop duplicates of kept problems; yield the pairs that running their solutions could decide.
 
-        Pairs come by their better member, so that what becomes of it is known when its pairs come.
+        Pairs are ordered by their better member, which is decided before its own pairs.
         """
         for better, other in ((left[pair >> 32], left[pair & 0xFFFFFFFF]) for pair in pairs.tolist()):
             if better in self._dropped or other in self._dropped:
                 continue
             first, second = self._store[better], self._store[other]
-            evidence = likeness(first, second, self._frequencies)
+            evidence = measure_similarity(first, second, self._frequencies)
             reason = self._reason(first, second, evidence)
             if (reason or self._config.behaviour) and self._is_contradicted(better, other):
                 continue
@@ -257,7 +258,7 @@ class _Deduplication:
             elif self._config.behaviour and can_be_run_on_each_other(first, second, evidence):
                 yield better, other, evidence
 
-    def _reason(self, first: Traits, second: Traits, evidence: Likeness) -> DuplicateReason | None:
+    def _reason(self, first: Features, second: Features, evidence: Similarity) -> DuplicateReason | None:
         if self._config.near and is_near(first, second, evidence, self._config):
             return DuplicateReason.NEAR
         if self._config.behaviour and has_same_tests(evidence):
@@ -265,7 +266,7 @@ class _Deduplication:
         return None
 
     def _pairs_of_one_shape(self) -> tuple[list[_Pair], int]:
-        """All pairs of kept problems with solutions and tests of one shape, and how many shapes have too many."""
+        """Return all pairs of kept problems with solutions and tests of one shape, and the number of larger shapes."""
         members: dict[str, list[int]] = {}
         for number in self._ordered:
             if number not in self._dropped and self._ranks[number][2]:
@@ -279,19 +280,19 @@ class _Deduplication:
         ]
         return pairs, len(members) - len(small)
 
-    def _runnable(self, better: int, other: int) -> Likeness | None:
+    def _runnable(self, better: int, other: int) -> Similarity | None:
         first, second = self._store[better], self._store[other]
-        evidence = likeness(first, second, self._frequencies)
+        evidence = measure_similarity(first, second, self._frequencies)
         is_open = can_be_run_on_each_other(first, second, evidence) and not self._is_contradicted(better, other)
         return evidence if is_open else None
 
     def _duplicate(self, number: int) -> Duplicate:
-        like, reason, evidence = self._dropped[number]
-        kept = like
+        matched, reason, evidence = self._dropped[number]
+        kept = matched
         while kept in self._dropped:
             kept = self._dropped[kept][0]
-        return Duplicate(self._name(number), self._name(kept), self._name(like), reason, evidence)
+        return Duplicate(self._key(number), self._key(kept), self._key(matched), reason, evidence)
 
-    def _name(self, number: int) -> Name:
+    def _key(self, number: int) -> CandidateKey:
         *_, name, row = self._ranks[number]
-        return Name(name, row, self._ids[number])
+        return CandidateKey(name, row, self._ids[number])

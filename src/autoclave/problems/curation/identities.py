@@ -1,39 +1,32 @@
-"""What a problem is called at its source, in one spelling: contest and problem, slug, or title.
+"""Canonical names of a problem at its source: contest and problem, slug, or title.
 
-Nothing is looked up: the page's address and the key of the data set are all that is read.
+Uses the address of the page and the key of the data set alone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from urllib.parse import unquote, urlsplit
 
-from autoclave.problems.candidate import Candidate
+from autoclave.problems.candidate import ProblemCandidate
 from autoclave.problems.curation.statements import plain_text, plain_words
 
 _CODEFORCES = re.compile(
     r"/(?P<group>gym/|problemset/gymproblem/)?(?:problemset/problem/|problemset/gymproblem/|contest/|gym/)?"
     r"(?P<contest>\d+)/(?:problem/)?(?P<problem>[a-z]\d*)(?:/.*)?"
 )
-_LEETCODE = re.compile(r"(?:/contest/[^/]+)?/problems/([^/]+)(?:/.*)?")
-_ATCODER = re.compile(r"/contests/[^/]+/tasks/([^/]+)(?:/.*)?")
-_OLD_ATCODER = re.compile(r"/tasks/([^/]+)(?:/.*)?")
-_CODECHEF = re.compile(r"(?:/[^/]+)?/problems/([^/]+)(?:/.*)?")
-_CODEWARS = re.compile(r"/kata/([^/]+)(?:/.*)?")
-_HACKERRANK = re.compile(r"(?:/contests/[^/]+)?/challenges/([^/]+)(?:/.*)?")
 _KEY_OF_CODEFORCES = re.compile(r"(?:codeforces|cf)?[ /_:-]*(\d{1,5})[ /_:-]*([a-z]\d?)")
 
 
-def identities(candidate: Candidate) -> frozenset[str]:
-    """Names such as `codeforces/1349/a` that only this problem has; none where its origin is unknown."""
+def identities(candidate: ProblemCandidate) -> frozenset[str]:
+    """Return the unique names of a problem, such as `codeforces/1349/a`; an empty set for an unknown origin."""
     origin = candidate.origin
     found = {address(origin.url), _key(origin.key, candidate.problem.source or origin.set)}
     return frozenset(name for name in found if name)
 
 
 def address(url: str) -> str:
-    """The problem that a page is about, or the page in one spelling, or nothing for no page of its own."""
+    """Return the problem of a page, or else the normalised address; empty for an address without a page."""
     text = unquote(url.strip()).casefold()
     if not text:
         return ""
@@ -44,13 +37,16 @@ def address(url: str) -> str:
         return ""
     host = re.sub(r"^(?:www|m|m\d|mirror|beta)\.", "", host)
     path = re.sub(r"/{2,}", "/", parts.path).rstrip("/")
-    for site, name_of in _SITES.items():
+    for site, (name, prefix) in _SITES.items():
         if host == site or host.endswith(f".{site}"):
-            return name_of(host, path) or f"{site}{path}"
+            if name == "codeforces":
+                return _codeforces(path) or f"{site}{path}"
+            found = re.fullmatch(rf"{prefix}([^/]+)(?:/.*)?", path)
+            return f"{name}/{found[1]}" if found else f"{site}{path}"
     return f"{host}{path}" if path else ""
 
 
-def _codeforces(host: str, path: str) -> str:
+def _codeforces(path: str) -> str:
     found = _CODEFORCES.fullmatch(path)
     if not found:
         return ""
@@ -58,34 +54,22 @@ def _codeforces(host: str, path: str) -> str:
     return f"codeforces/{contest}/{found['problem']}"
 
 
-def _atcoder(host: str, path: str) -> str:
-    found = _ATCODER.fullmatch(path) or _OLD_ATCODER.fullmatch(path)
-    return f"atcoder/{found[1]}" if found else ""
-
-
-def _by_last_part(site: str, pattern: re.Pattern[str]) -> Callable[[str, str], str]:
-    def name_of(host: str, path: str) -> str:
-        found = pattern.fullmatch(path)
-        return f"{site}/{found[1]}" if found else ""
-
-    return name_of
-
-
-_SITES: dict[str, Callable[[str, str], str]] = {
-    "codeforces.com": _codeforces,
-    "codeforces.ml": _codeforces,
-    "leetcode.com": _by_last_part("leetcode", _LEETCODE),
-    "leetcode.cn": _by_last_part("leetcode", _LEETCODE),
-    "leetcode-cn.com": _by_last_part("leetcode", _LEETCODE),
-    "atcoder.jp": _atcoder,
-    "codechef.com": _by_last_part("codechef", _CODECHEF),
-    "codewars.com": _by_last_part("codewars", _CODEWARS),
-    "hackerrank.com": _by_last_part("hackerrank", _HACKERRANK),
+_SITES = {
+    "codeforces.com": ("codeforces", ""),
+    "codeforces.ml": ("codeforces", ""),
+    "leetcode.com": ("leetcode", "(?:/contest/[^/]+)?/problems/"),
+    "leetcode.cn": ("leetcode", "(?:/contest/[^/]+)?/problems/"),
+    "leetcode-cn.com": ("leetcode", "(?:/contest/[^/]+)?/problems/"),
+    "atcoder.jp": ("atcoder", "(?:/contests/[^/]+)?/tasks/"),
+    "codechef.com": ("codechef", "(?:/[^/]+)?/problems/"),
+    "codewars.com": ("codewars", "/kata/"),
+    "hackerrank.com": ("hackerrank", "(?:/contests/[^/]+)?/challenges/"),
 }
+"""Host -> name of the site, and a pattern of the path before the name of a problem."""
 
 
 def _key(key: str, source: str) -> str:
-    """An id upstream, with the site that it is of; a bare number is not one, since every set counts from 0."""
+    """Return an upstream id with its site; empty for a bare number, since every set counts from 0."""
     text = key.strip().casefold().rstrip("/")
     if "://" in text:
         return address(text)
@@ -111,7 +95,7 @@ palindrome|palindromes|queries|array|arrays|strings|string|matrix|game|simple ga
 
 
 def title_words(title: str, fewest: int) -> str:
-    """A title in one spelling, without its letter or number in a contest; nothing for one that many problems have."""
+    """Return a normalised title without its letter or number in a contest; empty for a common or short title."""
     words = plain_words(plain_text(_LABEL.sub("", title)))
     spelt = " ".join(words)
     return "" if len(words) < fewest or spelt in _COMMON_TITLES else spelt

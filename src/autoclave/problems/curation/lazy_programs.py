@@ -1,4 +1,4 @@
-"""Programs that know nothing of a problem. Tests that one of them passes reward nothing."""
+"""Lazy programs: programs without knowledge of the problem, such as constants. Sound tests fail all of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from textwrap import indent
 
 from autoclave.core import CallTests, CheckTests, Problem, Program, Status, StdinTests, Verdict
-from autoclave.problems.candidate import Candidate
+from autoclave.problems.candidate import ProblemCandidate
 from autoclave.problems.curation.assertions import expected_literals, is_literal
 from autoclave.problems.curation.programs import CandidatePrograms, JudgedCandidate
 from autoclave.problems.curation.python_source import UNREADABLE, tree_of
@@ -19,7 +19,7 @@ from autoclave.problems.curation.stage import Dropped
 _LITERAL_LIMIT = 10_000
 """Longest constant of a program, in characters."""
 _NUM_COMMON = 3
-"""Most common literals of assertions that are tried: tolerances are among them."""
+"""Number of most common literals of assertions to try; tolerances are among them."""
 _FIRST = "[*arguments, *named.values()][0]"
 _VALUES = (
     *("None", "True", "False", "0", "1", "-1", "float('nan')", "float('inf')", "-float('inf')"),
@@ -40,7 +40,7 @@ _JSON_WORDS = {"true": "True", "false": "False", "null": "None"}
 
 
 def lazy_programs(problem: Problem) -> dict[str, Program]:
-    """Programs that know nothing of the problem, by what they do; Python, and none for problems in other languages."""
+    """Return lazy programs by a description of each; an empty dict for other languages than Python."""
     tests = problem.tests
     if problem.language != "python":
         return {}
@@ -66,14 +66,14 @@ def lazy_programs(problem: Problem) -> dict[str, Program]:
 
 
 def accepted_names(problem: Problem, verdicts: Iterable[Verdict]) -> list[str]:
-    """What the lazy programs that were accepted do; `verdicts` are theirs, in order."""
+    """Return the names of the lazy programs that were accepted; `verdicts` are in the order of `lazy_programs`."""
     return [name for name, one in zip(lazy_programs(problem), verdicts, strict=False) if one.status is Status.ACCEPTED]
 
 
 def accepting_lazy_programs(
-    programs: CandidatePrograms, candidates: Iterable[Candidate]
+    programs: CandidatePrograms, candidates: Iterable[ProblemCandidate]
 ) -> Iterator[tuple[Problem, list[str]]]:
-    """Problems whose tests accept lazy programs, each with what those do.
+    """Yield problems whose tests accept lazy programs, each with the descriptions of those.
 
     Raises:
         HostError, IncompleteError: as `CandidatePrograms.judged`.
@@ -84,7 +84,7 @@ def accepting_lazy_programs(
             if names := accepted_names(problem, judged.verdicts):
                 yield problem, names
         else:
-            assert isinstance(judged, Dropped)  # it cannot be judged, so that nothing is accepted
+            assert isinstance(judged, Dropped)  # it cannot be judged, so no program is accepted
 
 
 def _printing(statement: str, outputs: Sequence[str]) -> dict[str, Program]:
@@ -93,22 +93,19 @@ def _printing(statement: str, outputs: Sequence[str]) -> dict[str, Program]:
         *(("the statement's example", match[1]) for match in _EXAMPLE_OUTPUT.finditer(statement)),
     ]
     write = "import sys\nsys.stdout.write({})"
-    found = {
-        "prints nothing": Program("pass"),
-        "repeats its input": Program(write.format("sys.stdin.read()")),
-    }
+    found = {"prints nothing": Program("pass"), "repeats its input": Program(write.format("sys.stdin.read()"))}
     return _distinct(found | {f"prints {name}": Program(write.format(repr(text))) for name, text in texts})
 
 
 def _answers(outputs: Sequence[str]) -> list[tuple[str, str]]:
-    """Outputs of the first test and of most tests, if a program may hold them."""
+    """Return the outputs of the first test and of most tests, unless too long."""
     common = Counter(outputs).most_common(1)[0][0]
     named = [("the answer of the first test", outputs[0]), ("the most common answer", common)]
     return [(name, text) for name, text in named if len(text) <= _LITERAL_LIMIT]
 
 
 def _asserted(tests: CheckTests) -> list[str]:
-    """The first literal that the assertions compare with, and the most common ones."""
+    """Return the first literal that the assertions compare with, and the most common ones."""
     try:
         found = [text for text in expected_literals(tests) if len(text) <= _LITERAL_LIMIT]
     except UNREADABLE:
@@ -118,7 +115,7 @@ def _asserted(tests: CheckTests) -> list[str]:
 
 
 def _example_values(statement: str) -> list[str]:
-    """The literals that the first examples of a statement end with."""
+    """Return the literals at the end of the first examples of a statement."""
     ends = (match[match.lastindex or 0] for match in _EXAMPLE_VALUE.finditer(statement))
     found = [_JSON_WORDS.get(text.strip(), text.strip()) for text in ends]
     return [text for text in found if len(text) <= _LITERAL_LIMIT and is_literal(text)][:2]

@@ -1,34 +1,38 @@
-"""Many programs of many candidates through a judge: what was judged before comes from the cache, order is kept."""
+"""Judge many programs of many candidates in order, with a cache of earlier verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
-from autoclave.core import IncompleteError, InputError, Problem, Program, Verdict
+from autoclave.core import AnswerTests, IncompleteError, InputError, Problem, Program, Verdict
+from autoclave.core.closing import Closing
+from autoclave.core.futures import completed
+from autoclave.core.json import canonical_json, from_plain, to_plain
+from autoclave.core.sqlite_files import KeptTexts
 from autoclave.judge import Judge, JudgeJob
 from autoclave.judge.streaming import in_order
-from autoclave.problems.candidate import Candidate
+from autoclave.problems.candidate import ProblemCandidate
 from autoclave.problems.curation.stage import Dropped
-from autoclave.problems.curation.verdict_cache import VerdictCache
-
-T = TypeVar("T")
 
 _COMMENTS = {"python": "#", "cpp": "//"}
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedCandidate:
-    """A candidate and what its programs got, in their order."""
+    """A candidate and the verdicts of its programs, in order."""
 
-    candidate: Candidate
+    candidate: ProblemCandidate
     verdicts: Sequence[Verdict]
 
 
 class CandidatePrograms:
-    """What judges programs of candidates. `pending_limit` is how many are drawn ahead."""
+    """Judges programs of candidates, and reads ahead at most `pending_limit` jobs."""
 
     def __init__(self, judge: Judge, cache: VerdictCache, pending_limit: int) -> None:
         self._judge = judge
@@ -37,44 +41,42 @@ class CandidatePrograms:
 
     @property
     def judge_identity(self) -> str:
-        """What stands for the settings of the judge."""
+        """Digest of the settings of the judge."""
         return self._cache.judge_identity
 
     def verdicts(self, jobs: Iterable[JudgeJob]) -> Iterator[Verdict]:
-        """The verdicts of jobs in their order, with a fault where there is none.
+        """Yield the verdicts of jobs in their order, also those with faults.
 
         Raises:
             InputError: a problem cannot be judged.
-            HostError: this host lacks what programs need.
+            HostError: this host misses something that programs need.
         """
-        asked = ((job, self._judge.submit(job) if known is None else _done(known)) for job, known in self._known(jobs))
-        for job, verdict in in_order(asked, self._pending_limit):
+        known = ((job, self._cache.get(job)) for job in jobs)
+        submitted = ((job, self._judge.submit(job) if found is None else completed(found)) for job, found in known)
+        for job, verdict in in_order(submitted, self._pending_limit):
             self._cache.put(job, verdict)
             yield verdict
         self._cache.flush()
 
-    def _known(self, jobs: Iterable[JudgeJob]) -> Iterator[tuple[JudgeJob, Verdict | None]]:
-        return ((job, self._cache.get(job)) for job in jobs)
-
     def judged(
         self,
-        candidates: Iterable[Candidate],
-        programs_of: Callable[[Candidate], Sequence[Program]],
-        problem_of: Callable[[Candidate], Problem] = lambda candidate: candidate.problem,
+        candidates: Iterable[ProblemCandidate],
+        programs_of: Callable[[ProblemCandidate], Sequence[Program]],
+        problem_of: Callable[[ProblemCandidate], Problem] = lambda candidate: candidate.problem,
     ) -> Iterator[JudgedCandidate | Dropped]:
-        """Each candidate with the verdicts of its programs, in order; dropped if it cannot be judged here.
+        """Yield each candidate with the verdicts of its programs, in order; dropped if it cannot be judged here.
 
-        `problem_of` is what they are judged on. A program ends at the first test that it fails: one that loops for
-        ever would take as long as all tests may.
+        `problem_of` returns the problem to judge them on. A program stops at its first failed test, so that an endless
+        loop costs one time limit.
 
         Raises:
-            HostError: this host lacks what programs need.
-            IncompleteError: at the end, when faults left candidates without verdicts. All others were given.
+            HostError: this host misses something that programs need.
+            IncompleteError: at the end, if faults left candidates without verdicts.
         """
-        in_doubt: list[str] = []
-        asked = self._asked(candidates, programs_of, problem_of)
+        inconclusive: list[str] = []
+        submitted = self._submitted(candidates, programs_of, problem_of)
         verdicts: list[Verdict] = []
-        for part, verdict in in_order(asked, self._pending_limit):
+        for part, verdict in in_order(submitted, self._pending_limit):
             if isinstance(part, Dropped):
                 yield part
                 continue
@@ -87,22 +89,22 @@ class CandidatePrograms:
                 if of_problem := next((fault for fault in faults if fault.kind == "problem"), None):
                     yield Dropped.of(part.candidate, "not_judgeable", of_problem.detail)
                 elif faults:
-                    in_doubt.append(part.candidate.problem.id)
+                    inconclusive.append(part.candidate.problem.id)
                 else:
                     yield JudgedCandidate(part.candidate, verdicts)
                 verdicts = []
         self._cache.flush()
-        if in_doubt:
+        if inconclusive:
             raise IncompleteError(
-                f"{len(in_doubt)} problems have no verdict, because the judge failed, the first is {in_doubt[0]!r}; "
-                "what was judged is kept: run the same command again"
+                f"{len(inconclusive)} problems have no verdict, because the judge failed, the first is "
+                f"{inconclusive[0]!r}. Fix: run the same command again; it keeps the other verdicts"
             )
 
-    def _asked(
+    def _submitted(
         self,
-        candidates: Iterable[Candidate],
-        programs_of: Callable[[Candidate], Sequence[Program]],
-        problem_of: Callable[[Candidate], Problem],
+        candidates: Iterable[ProblemCandidate],
+        programs_of: Callable[[ProblemCandidate], Sequence[Program]],
+        problem_of: Callable[[ProblemCandidate], Problem],
     ) -> Iterator[tuple[_Part | Dropped, Future[Any]]]:
         for candidate in candidates:
             programs = programs_of(candidate)
@@ -110,10 +112,10 @@ class CandidatePrograms:
             try:
                 self._judge.check(problem)
             except InputError as error:
-                yield Dropped.of(candidate, "not_judgeable", str(error)), _done(None)
+                yield Dropped.of(candidate, "not_judgeable", str(error)), completed(None)
                 continue
             if not programs:
-                yield _Part(candidate, None, True), _done(None)
+                yield _Part(candidate, None, True), completed(None)
             for number, program in enumerate(programs, 1):
                 job = JudgeJob(problem, program)
                 known = self._cache.get(job)
@@ -121,31 +123,104 @@ class CandidatePrograms:
                 if known is None:
                     yield _Part(candidate, job, is_last), self._judge.submit(job)
                 else:
-                    yield _Part(candidate, None, is_last), _done(known)
+                    yield _Part(candidate, None, is_last), completed(known)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One program of a candidate; `job` is None where nothing is judged."""
+    """One program of a candidate; `job` is None for a cached verdict, or without programs."""
 
-    candidate: Candidate
+    candidate: ProblemCandidate
     job: JudgeJob | None
     is_last: bool
 
 
-def _done(value: T) -> Future[T]:
-    future: Future[T] = Future()
-    future.set_result(value)
-    return future
-
-
 def solutions_of(problem: Problem) -> list[Program]:
-    """The official solutions, each once, in their order."""
+    """Return the different official solutions, in order."""
     return [Program(source, problem.language) for source in dict.fromkeys(problem.solutions)]
 
 
 def repetition(program: Program, number: int) -> Program:
-    """The same program as another one, so that no judge and no cache takes its verdict for known. 0 is itself."""
+    """Return the program with a comment, so that judges and caches treat it as another one; 0 is the program itself."""
     if number == 0:
         return program
     return replace(program, source=f"{program.source}\n{_COMMENTS[program.language]} run {number + 1}\n")
+
+
+class JudgedStage:
+    """Base of stages that decide on each candidate by the verdicts of its programs, by default the solutions."""
+
+    name: str
+
+    def __init__(self, programs: CandidatePrograms, **settings: Any) -> None:
+        self._programs = programs
+        self.settings: Mapping[str, Any] = {"judge": programs.judge_identity, **settings}
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return ()
+
+    def run(self, candidates: Iterable[ProblemCandidate]) -> Iterator[ProblemCandidate | Dropped]:
+        for judged in self._programs.judged(candidates, self._programs_of, self._problem_of):
+            yield self._decided(judged) if isinstance(judged, JudgedCandidate) else judged
+
+    def _programs_of(self, candidate: ProblemCandidate) -> Sequence[Program]:
+        return [] if isinstance(candidate.problem.tests, AnswerTests) else solutions_of(candidate.problem)
+
+    def _problem_of(self, candidate: ProblemCandidate) -> Problem:
+        return candidate.problem
+
+    def _decided(self, judged: JudgedCandidate) -> ProblemCandidate | Dropped:
+        raise NotImplementedError
+
+
+_BATCH = 64
+"""Verdicts per transaction."""
+
+
+class VerdictCache(Closing):
+    """Cache for one thread. `judge_settings` is all that verdicts depend on beside problem and program.
+
+    Raises:
+        InputError: the file is damaged or cannot be written.
+    """
+
+    def __init__(self, path: Path, judge_settings: object) -> None:
+        self._kept = KeptTexts(path, "verdicts")
+        self.judge_identity = hashlib.sha256(canonical_json(judge_settings)).hexdigest()
+        self._waiting: list[tuple[bytes, str]] = []
+        self.num_found = self.num_kept = 0
+
+    def get(self, job: JudgeJob) -> Verdict | None:
+        """Return the earlier verdict of this job, None if there is none."""
+        text = self._kept.get(self._key(job))
+        if text is None:
+            return None
+        self.num_found += 1
+        return from_plain(Verdict, json.loads(text), "cached verdict")
+
+    def put(self, job: JudgeJob, verdict: Verdict) -> None:
+        """Cache a verdict; it is durable after a batch of them, or `flush`."""
+        if verdict.fault is not None:
+            return
+        self.num_kept += 1
+        self._waiting.append((self._key(job), json.dumps(to_plain(verdict))))
+        if len(self._waiting) >= _BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Make all verdicts durable."""
+        if self._waiting:
+            self._kept.put(self._waiting)
+            self._waiting = []
+
+    def _key(self, job: JudgeJob) -> bytes:
+        program, problem = job.program, job.problem
+        parts = [
+            *(self.judge_identity, problem.digest, program.language, program.source, job.tests, job.stop_at_failure)
+        ]
+        return hashlib.sha256(canonical_json(parts)).digest()
+
+    def close(self) -> None:
+        self.flush()
+        self._kept.close()

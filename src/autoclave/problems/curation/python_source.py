@@ -1,4 +1,4 @@
-"""Python sources of others as trees: without running them, and without warnings about their style."""
+"""Parse untrusted Python sources without running them, and without warnings about their style."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import ast
 import warnings
 
 UNREADABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)
-"""What Python raises on sources, trees and literals that are wrong, nested too deeply or too large."""
+"""Exceptions that Python raises on sources, trees and literals that are wrong, nested too deeply or too large."""
 
 
 def tree_of(source: str) -> ast.Module | None:
-    """The tree of a source, None where Python cannot read it."""
+    """Return the tree of a source, None where Python cannot parse it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

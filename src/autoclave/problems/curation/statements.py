@@ -1,9 +1,9 @@
-"""The words of a statement, whatever site or format it came through.
+"""Extract the words of a statement, independent of its site and format.
 
-Two views. `plain_words` keeps every word, number and operator of the text, without its mark-up: equal words are an
-equal text. `topic_words` is what a statement is about: without headings, samples, prompts around it, numbers and names
-of variables, so that a reworded or renumbered copy still shares most of them.
-Not here: what makes two statements the same problem (`similarity.py`).
+`plain_words` keeps every word, number and operator of the text, without mark-up: equal words mean equal texts.
+`topic_words` are content words: without headings, samples, prompts, numbers and names of variables, so that a reworded
+or renumbered copy still shares most of them.
+Not here: the decision that two statements are duplicates (`similarity.py`).
 """
 
 from __future__ import annotations
@@ -13,61 +13,41 @@ import re
 import unicodedata
 from functools import lru_cache
 
-_LATEX_WORDS = {
-    "le": "<=",
-    "leq": "<=",
-    "leqslant": "<=",
-    "ge": ">=",
-    "geq": ">=",
-    "geqslant": ">=",
-    "lt": "<",
-    "gt": ">",
-    "ne": "!=",
-    "neq": "!=",
-    "cdot": "*",
-    "times": "*",
-    "div": "/",
-    "bmod": "%",
-    "mod": "%",
-    "pmod": "%",
-    "oplus": "xor",
-    "infty": "infinity",
-    "sum": "sum",
-    "prod": "product",
-    "ldots": "...",
-    "dots": "...",
-    "cdots": "...",
-}
-_SIGNS = str.maketrans(
+_LATEX_TEXT = """
+<= le leq leqslant
+>= ge geq geqslant
+< lt
+> gt
+!= ne neq
+* cdot times
+/ div
+% bmod mod pmod
+xor oplus
+infinity infty
+product prod
+... ldots dots cdots
+"""
+_LATEX_WORDS = {word: line.split()[0] for line in _LATEX_TEXT.strip().splitlines() for word in line.split()[1:]}
+_SIGNS = str.maketrans("×⋅·÷−’‘“”⁰¹²³⁴⁵⁶⁷⁸⁹", "***/-''\"\"0123456789") | str.maketrans(
     {
         "≤": "<=",
         "⩽": "<=",
         "≥": ">=",
         "⩾": ">=",
         "≠": "!=",
-        "×": "*",
-        "⋅": "*",
-        "·": "*",
-        "÷": "/",
-        "−": "-",
         "⊕": " xor ",
         "∞": " infinity ",
         "∑": " sum ",
         "∏": " product ",
-        "’": "'",
-        "‘": "'",
-        "“": '"',
-        "”": '"',
     }
 )
-_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _INLINE_TAG = re.compile(r"</?(?:sub|sup|b|i|em|strong|code|span|var|tt|font|a|u|mark|nobr)\b[^<>]*>", re.IGNORECASE)
 _BLOCK_TAG = re.compile(
     r"</?(?:p|br|div|pre|ul|ol|li|h[1-6]|table|thead|tbody|tr|td|th|img|image|hr|center|blockquote|section|dl|dt|dd)"
     r"\b[^<>]*>",
     re.IGNORECASE,
 )
-_COMMENT = re.compile(r"<!--.{0,2000}?-->", re.DOTALL)  # bounded, as below: a hostile text takes no longer
+_COMMENT = re.compile(r"<!--.{0,2000}?-->", re.DOTALL)  # bounded, as below, against hostile texts
 _IMAGE = re.compile(r"!\[[^\]\n]{0,500}\]\([^)\n]{0,2000}\)")
 _LINK = re.compile(r"\[([^\]\n]{0,500})\]\([^)\n]{0,2000}\)")
 _URL = re.compile(r"https?://\S+")
@@ -86,9 +66,9 @@ _RULE = re.compile(r"[-=*_#~+]{3,}")
 
 
 def plain_text(statement: str) -> str:
-    """`statement` in lower case, without the mark-up of HTML, Markdown and LaTeX; lines stay lines."""
+    """Return `statement` in lower case, without the mark-up of HTML, Markdown and LaTeX; keeps lines."""
     text = html.unescape(html.unescape(statement)) if "&" in statement else statement
-    text = text.replace("\r\n", "\n").replace("\r", "\n").translate(_SIGNS).translate(_SUPERSCRIPTS)
+    text = text.replace("\r\n", "\n").replace("\r", "\n").translate(_SIGNS)
     text = unicodedata.normalize("NFKC", text)
     text = _BLOCK_TAG.sub("\n", _INLINE_TAG.sub("", _COMMENT.sub(" ", text)))
     text = _URL.sub(" ", _LINK.sub(r"\1", _IMAGE.sub(" ", text)))
@@ -105,7 +85,7 @@ def _plain_latex(text: str) -> str:
 
 
 def plain_words(text: str) -> list[str]:
-    """The words, numbers and operators of a `plain_text`. A minus counts where it is not a dash."""
+    """Return the words, numbers and operators of a `plain_text`, with minus signs but without dashes."""
     tokens = _TOKEN.findall(text)
     return [token for place, token in enumerate(tokens) if token != "-" or _is_minus(tokens, place)]
 
@@ -116,7 +96,7 @@ def _is_minus(tokens: list[str], place: int) -> bool:
     return after.isdigit() or (len(after) == 1 == len(before) and after.isalnum() and before.isalnum())
 
 
-# --- What a statement is about -------------------------------------------------------------------------------------
+# --- Content words -------------------------------------------------------------------------------------------------
 
 _SAMPLE_HEADING = re.compile(
     r"^\W*(?:samples?|examples?)(?:\W+(?:test|tests|case|cases|input|inputs|output|outputs|in|out|\d+))*\W*$"
@@ -197,21 +177,21 @@ def _stem(word: str) -> str:
 
 
 _SYNONYMS = {_stem(word): line.split()[0] for line in _SYNONYMS_TEXT.strip().splitlines() for word in line.split()}
-"""The stem of a word -> one word for all that statements use for the same thing."""
+"""Stem of a word -> one word for all synonyms."""
 _NAME = re.compile(r"(?<=[a-z0-9,;$] )[A-Z][a-z]{2,}\b")
 _SMALL_WORD = re.compile(r"\b[a-z]{3,}\b")
 
 
 def names_in(statement: str) -> frozenset[str]:
-    """Words, in lower case, that have a capital within a sentence and are never written without it: mostly names."""
+    """Return words, in lower case, that are always capitalised within sentences: mostly names."""
     found = {name.lower() for name in _NAME.findall(statement)}
     return frozenset(found.difference(_SMALL_WORD.findall(statement)) if found else ())
 
 
 def topic_words(text: str, names: frozenset[str] = frozenset()) -> list[str]:
-    """The words of content of a `plain_text`, in order: what the problem is about, whoever is in the story.
+    """Return the content words of a `plain_text` without `names`, in order.
 
-    Words are cut to their stems, and words for the same thing are one.
+    Words are reduced to stems, and synonyms to one word.
     """
     body = _LIMIT.sub(" ", _PROMPT.sub(" ", _CODE.sub(" ", text)))
     words = _WORD.findall(_without_samples(body))
@@ -226,7 +206,7 @@ def _topic(word: str) -> str:
 
 
 def _without_samples(text: str) -> str:
-    """`text` without blocks that follow a heading of a sample, up to the next line of prose."""
+    """Return `text` without the blocks between a heading of a sample and the next line of prose."""
     kept: list[str] = []
     is_sample = False
     for line in text.split("\n"):

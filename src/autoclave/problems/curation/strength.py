@@ -1,58 +1,53 @@
-"""Whether tests tell right programs from wrong ones: those that know nothing fail, and most mutants of a solution."""
+"""Check the strength of tests: lazy programs must fail, and most mutants of a solution."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+import ast
+import io
+import random
+import re
+import tokenize
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from autoclave.core import CallTests, CheckTests, Problem, Program, Status, StdinTests
-from autoclave.problems.candidate import Candidate
+from autoclave.problems.candidate import ProblemCandidate
 from autoclave.problems.curation.filters import with_facts
 from autoclave.problems.curation.lazy_programs import accepted_names, lazy_programs
-from autoclave.problems.curation.mutants import mutants
-from autoclave.problems.curation.programs import CandidatePrograms, JudgedCandidate, solutions_of
+from autoclave.problems.curation.programs import CandidatePrograms, JudgedCandidate, JudgedStage, solutions_of
+from autoclave.problems.curation.python_source import tree_of
 from autoclave.problems.curation.stage import Dropped
 from autoclave.problems.curation.verification import SECONDS
 
 _TIMES = 4
-"""How many times as long as a solution a mutant may take before it counts as failed."""
+"""Time limit of a mutant, as a multiple of the time of a solution."""
 LEAST_LIMIT_S = 1.0
 _FEWEST = 4
-"""Mutants that it takes to tell anything: any one may do the same as the solution."""
+"""Fewest mutants for a decision: a single one may be equivalent to the solution."""
 
 
-class Strength:
-    """Problems whose tests fail every program that knows nothing, and at least `minimum_killed` of the mutants.
+class Strength(JudgedStage):
+    """Stage that keeps problems whose tests fail every lazy program, and at least `minimum_killed` of the mutants.
 
-    The share of mutants that fail is recorded. Many loop for ever, so their time limit is a multiple of what a solution
-    takes, where that is known. Mutants are made of the first solution; problems without any, where no program runs, or
-    whose solution has few places to change, are judged by the other programs alone.
+    The share of failing mutants is recorded. Many mutants loop endlessly, so their time limit is a multiple of the time
+    of a solution, if known. Mutants are made of the first solution; problems with too few mutants are judged by lazy
+    programs alone.
     """
 
     name = "strength"
-    notes: Sequence[str] = ()
 
     def __init__(self, programs: CandidatePrograms, num_mutants: int, minimum_killed: float) -> None:
-        self._programs = programs
+        super().__init__(programs, mutants=num_mutants, minimum_killed=minimum_killed)
         self._num_mutants = num_mutants
         self._minimum_killed = minimum_killed
 
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        return {
-            "judge": self._programs.judge_identity,
-            "mutants": self._num_mutants,
-            "minimum_killed": self._minimum_killed,
-        }
-
-    def run(self, candidates: Iterable[Candidate]) -> Iterator[Candidate | Dropped]:
-        """See `Stage`."""
-        for judged in self._programs.judged(candidates, self._wrong_programs, _soon_over):
-            yield self._decided(judged) if isinstance(judged, JudgedCandidate) else judged
-
-    def _wrong_programs(self, candidate: Candidate) -> list[Program]:
+    def _programs_of(self, candidate: ProblemCandidate) -> Sequence[Program]:
         return [*lazy_programs(candidate.problem).values(), *self._mutants(candidate.problem)]
+
+    def _problem_of(self, candidate: ProblemCandidate) -> Problem:
+        seconds = candidate.facts.get(SECONDS)
+        limit_s = candidate.problem.time_limit_s if seconds is None else max(LEAST_LIMIT_S, _TIMES * seconds)
+        return replace(candidate.problem, time_limit_s=limit_s)
 
     def _mutants(self, problem: Problem) -> list[Program]:
         solution = next(iter(solutions_of(problem)), None)
@@ -62,7 +57,7 @@ class Strength:
         found = mutants(solution.source, solution.language, self._num_mutants, seed)
         return [Program(source, solution.language) for source in found]
 
-    def _decided(self, judged: JudgedCandidate) -> Candidate | Dropped:
+    def _decided(self, judged: JudgedCandidate) -> ProblemCandidate | Dropped:
         candidate = judged.candidate
         if names := accepted_names(candidate.problem, judged.verdicts):
             return Dropped.of(candidate, "trivial_program_passes", f"a program passes that {names[0]}")
@@ -78,7 +73,105 @@ class Strength:
         return with_facts(candidate, killed_share=killed, mutants=len(outcomes))
 
 
-def _soon_over(candidate: Candidate) -> Problem:
-    seconds = candidate.facts.get(SECONDS)
-    limit_s = candidate.problem.time_limit_s if seconds is None else max(LEAST_LIMIT_S, _TIMES * seconds)
-    return replace(candidate.problem, time_limit_s=limit_s)
+# --- Mutants -------------------------------------------------------------------------------------------------------
+
+
+_SWAPS_TEXT = """
++ -  - +  * +  / *  // *  % +  < <=  <= <  > >=  >= >  == !=  != ==  += -=  -= +=  && ||  || &&  & |
+| &  ^ &  << >>
+and or  or and  min max  max min  True False  False True  true false  false true  any all  all any
+break pass  continue pass  upper lower  lower upper
+"""
+_SWAPS_WORDS = _SWAPS_TEXT.split()
+_SWAPS: dict[str, str] = dict(zip(_SWAPS_WORDS[::2], _SWAPS_WORDS[1::2], strict=True))
+"""Replacement of each token."""
+_CPP_ONLY = {"break": ";", "continue": ";"}
+_CPP_TOKEN = re.compile(
+    r"(?P<skip>//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|^[ \t]*\#[^\n]*)"
+    r"|(?P<number>\b\d+\b(?![.\w]))|(?P<word>[A-Za-z_]\w*)|(?P<operator><<|>>|<=|>=|==|!=|\+=|-=|&&|\|\||\+\+|--|->|[-+*/%<>&|^])",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    start: int
+    end: int
+    text: str
+
+
+def mutants(source: str, language: str, count: int, seed: int) -> list[str]:
+    """Return at most `count` different mutants, sampled uniformly over the places that can be changed.
+
+    Those in Python compile; those in other languages may not.
+    """
+    is_python = language == "python"
+    changes = [*_python_tokens(source), *_python_statements(source)] if is_python else list(_cpp_tokens(source))
+    order = random.Random(seed).sample(changes, len(changes))
+    found: dict[str, None] = {}
+    for change in order:
+        if len(found) >= count:
+            break
+        mutant = source[: change.start] + change.text + source[change.end :]
+        if mutant != source and (language != "python" or tree_of(mutant)):
+            found[mutant] = None
+    return list(found)
+
+
+def _python_tokens(source: str) -> Iterator[_Change]:
+    starts = _line_starts(source)
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(source, newline="").readline))
+    except (tokenize.TokenError, SyntaxError, ValueError):
+        return
+    for token in tokens:
+        if token.type not in (tokenize.OP, tokenize.NAME, tokenize.NUMBER):
+            continue
+        text = _changed(token.string)
+        if text is not None:
+            start = starts[token.start[0] - 1] + token.start[1]
+            yield _Change(start, start + len(token.string), text)
+
+
+def _python_statements(source: str) -> Iterator[_Change]:
+    tree = tree_of(source)
+    if tree is None:
+        return
+    starts, lines = _line_starts(source), list(io.StringIO(source, newline=""))
+
+    def place(line: int, column: int) -> int:  # columns are in bytes
+        return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If | ast.IfExp | ast.While) and not isinstance(node.test, ast.Constant):
+            start, end = _span(node.test, place)
+            yield _Change(start, end, f"(not ({source[start:end]}))")
+        elif isinstance(node, ast.Assign | ast.AugAssign) or (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+        ):
+            yield _Change(*_span(node, place), "pass")
+
+
+def _span(node: ast.expr | ast.stmt, place: Callable[[int, int], int]) -> tuple[int, int]:
+    return place(node.lineno, node.col_offset), place(node.end_lineno or 0, node.end_col_offset or 0)
+
+
+def _line_starts(source: str) -> Sequence[int]:
+    starts = [0]
+    for line in io.StringIO(source, newline=""):
+        starts.append(starts[-1] + len(line))
+    return starts
+
+
+def _cpp_tokens(source: str) -> Iterator[_Change]:
+    for match in _CPP_TOKEN.finditer(source):
+        if match["skip"] is None:
+            text = _CPP_ONLY.get(match[0]) or _changed(match[0])
+            if text is not None:
+                yield _Change(match.start(), match.end(), text)
+
+
+def _changed(token: str) -> str | None:
+    if token.isdecimal() and token.isascii() and len(token) < 19:
+        return str(int(token) + 1)
+    return _SWAPS.get(token)

@@ -1,17 +1,16 @@
-"""What curation writes: the problems, what was dropped, and a manifest from which both can be made again.
+"""Write the result of curation: the problems, the dropped rows, and a manifest from which both can be reproduced.
 
     problems.jsonl.zst    autoclave-problem/1 lines, sorted by id
-    train.jsonl           those to train on, plain lines
-    heldout.jsonl         those to report on, without near duplicates in the other
-    dropped.jsonl.zst     what was dropped by which stage, for which reason
+    train.jsonl           training problems, plain lines
+    heldout.jsonl         held-out problems, without near duplicates in training
+    dropped.jsonl.zst     dropped rows with stage and reason
     manifest.json         sources with hashes and licences, counts of stages, settings, versions
 
-The same sources and settings make the same bytes.
+Equal sources and settings make equal bytes.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import tempfile
@@ -23,9 +22,9 @@ from typing import Any
 
 from autoclave.core.files import atomic_writer, write_atomically
 from autoclave.core.json import to_plain
-from autoclave.problems.candidate import Candidate
-from autoclave.problems.curation.candidate_file import compressed_lines
-from autoclave.problems.curation.pipeline import StageResult
+from autoclave.problems.candidate import ProblemCandidate
+from autoclave.problems.curation.pipeline import StageResult, compressed_lines
+from autoclave.problems.readers.raw_files import digest_of
 
 PROBLEMS, DROPPED, MANIFEST = "problems.jsonl.zst", "dropped.jsonl.zst", "manifest.json"
 PARTS = ("train.jsonl", "heldout.jsonl")
@@ -35,12 +34,12 @@ FORMAT = "autoclave-curation/1"
 
 @dataclass(frozen=True, slots=True)
 class SourceRecord:
-    """What a manifest says of a source.
+    """Entry of a source in the manifest.
 
     Attributes:
-        name: what reports call it.
+        name: its name in reports.
         set: its layout.
-        place: file, folder, or name on the hub, as it was given.
+        place: file, folder, or name on the hub, as given.
         licence: as published with the set.
         files: sha256 (hex) of each file that was read, by its name below `place`.
     """
@@ -61,9 +60,9 @@ def write_training_set(
     version: str,
     heldout: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Write the files into the folder `out`; the manifest, which is written last. `heldout` are ids.
+    """Write the files into the folder `out`, and return the manifest, which is written last. `heldout` are ids.
 
-    Only one process at a time may do so.
+    Only one process at a time may write to `out`.
     """
     out.mkdir(parents=True, exist_ok=True)
     for partial in out.glob(".*.partial"):  # of a process that was killed
@@ -97,14 +96,8 @@ def write_training_set(
     return manifest
 
 
-def digest_of(path: Path) -> str:
-    """sha256 (hex) of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _write_problems(out: Path, candidates: Iterable[Candidate], heldout: Collection[str]) -> int:
-    """The problems sorted by id, with only ids and places in memory."""
+def _write_problems(out: Path, candidates: Iterable[ProblemCandidate], heldout: Collection[str]) -> int:
+    """Write the problems sorted by id, with only ids and places in memory."""
     with ExitStack() as opened:
         unsorted = opened.enter_context(tempfile.TemporaryFile(dir=out))
         write = opened.enter_context(compressed_lines(out / PROBLEMS))

@@ -1,7 +1,7 @@
-"""Stages that run the official solutions: do they pass, do they agree, do they pass each time.
+"""Stages that run the official solutions, and check that they pass, that they agree, and that they pass each time.
 
-Sources of the rules: every solution must pass every test (DeepCoder, data section); solutions that fail are dropped,
-and problems that are left with none (PPO on Ray, data section).
+Sources of the rules: every solution must pass every test (DeepCoder, data section); failing solutions are dropped, and
+problems without a passing one (PPO on Ray, data section).
 """
 
 from __future__ import annotations
@@ -9,78 +9,52 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
-from autoclave.core import AnswerTests, Status, Verdict
+from autoclave.core import AnswerTests, Program, Status, Verdict
 from autoclave.judge.environments import recovery_of
-from autoclave.problems.candidate import Candidate
+from autoclave.problems.candidate import ProblemCandidate
 from autoclave.problems.curation.filters import with_facts
-from autoclave.problems.curation.programs import CandidatePrograms, JudgedCandidate, repetition, solutions_of
+from autoclave.problems.curation.programs import (
+    CandidatePrograms,
+    JudgedCandidate,
+    JudgedStage,
+    repetition,
+    solutions_of,
+)
 from autoclave.problems.curation.stage import Dropped
 
 Rule = Literal["all", "any"]
 SECONDS = "solution_seconds"
-"""The fact how long the slowest test takes a solution, CPU seconds; known of problems that were verified."""
+"""Name of the fact: CPU seconds of a solution on its slowest test; only verified problems have it."""
 _MISSING = re.compile(r"ModuleNotFoundError: (\w+)")
-_SEVERAL_ANSWERS = (
-    "any of them",
-    "any one of them",
-    "any valid",
-    "any correct",
-    "any such",
-    "any order",
-    "any possible",
-    "any optimal",
-    "any answer",
-    "any solution",
-    "multiple answers",
-    "multiple solutions",
-    "several answers",
-    "several solutions",
-    "several possible",
-    "more than one answer",
-    "more than one solution",
-    "more than one possible",
-    "multiple possible",
-    "multiple valid",
-    "multiple correct",
-    "multiple optimal",
-    "if there are many",
-    "print any",
-    "output any",
-    "return any",
-    "find any",
-)
-"""What statements say whose answers need a judge of their own."""
+_SEVERAL_ANSWERS_TEXT = """
+any of them|any one of them|any valid|any correct|any such|any order|any possible|any optimal
+any answer|any solution|multiple answers|multiple solutions|several answers|several solutions
+several possible|more than one answer|more than one solution|more than one possible|multiple possible
+multiple valid|multiple correct|multiple optimal|if there are many|print any|output any|return any
+find any
+"""
+_SEVERAL_ANSWERS = _SEVERAL_ANSWERS_TEXT.strip().replace("\n", "|").split("|")
+"""Phrases of statements that accept several answers, and so need a special judge."""
 
 
-class Agreement:
-    """Problems whose official solutions agree on what is right, as far as they end normally.
+class Agreement(JudgedStage):
+    """Stage that drops problems with several right answers, which need a special judge.
 
-    Two ways to be dropped as one that needs a judge of its own: some solutions pass a test and others print something
-    else there, and the statement says that several answers are right, or several solutions are wrong in that way and
-    they are at least `share` of all.
+    A problem is dropped if some solutions pass a test and others print something else there, and the statement accepts
+    several answers, or at least two solutions, and at least `share` of all, are wrong in that way.
     """
 
     name = "special_judge"
-    notes: Sequence[str] = ()
 
     def __init__(self, programs: CandidatePrograms, share: float) -> None:
-        self._programs = programs
+        super().__init__(programs, share=share)
         self._share = share
 
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        return {"judge": self._programs.judge_identity, "share": self._share}
-
-    def run(self, candidates: Iterable[Candidate]) -> Iterator[Candidate | Dropped]:
-        """See `Stage`."""
-        for judged in _judged_solutions(self._programs, candidates):
-            yield self._decided(judged) if isinstance(judged, JudgedCandidate) else judged
-
-    def _decided(self, judged: JudgedCandidate) -> Candidate | Dropped:
+    def _decided(self, judged: JudgedCandidate) -> ProblemCandidate | Dropped:
         disputed = disputed_tests(judged.verdicts)
         if not disputed:
             return judged.candidate
@@ -89,7 +63,7 @@ class Agreement:
         cue = next((words for words in _SEVERAL_ANSWERS if words in statement), None)
         if cue is None and (wrong < 2 or wrong < self._share * len(judged.verdicts)):
             return judged.candidate
-        why = f"the statement says {cue!r}" if cue else "too many for mistakes"
+        why = f"the statement has {cue!r}" if cue else "too many for mistakes"
         detail = (
             f"{wrong} of {len(judged.verdicts)} solutions print something else than expected on tests that others "
             f"pass (test {disputed[0]}); {why}"
@@ -98,7 +72,7 @@ class Agreement:
 
 
 def disputed_tests(verdicts: Sequence[Verdict]) -> list[int]:
-    """Tests that some programs pass and others answer wrongly, as far as they came before their first failure."""
+    """Return the tests that some programs pass and others answer wrongly; programs stop at their first failure."""
     passed, wrong = set[int](), set[int]()
     for verdict in verdicts:
         for test in verdict.tests:
@@ -109,39 +83,33 @@ def disputed_tests(verdicts: Sequence[Verdict]) -> list[int]:
     return sorted(passed & wrong)
 
 
-class Verification:
-    """Problems whose official solutions pass: all of them, or with the rule `any` those that are kept, at least one.
+class Verification(JudgedStage):
+    """Stage that keeps problems whose solutions all pass, or with the rule `any` the solutions that pass, at least one.
 
-    Sources in `unsolved` may have problems without solutions. Where no program runs, nothing is verified.
+    Sources in `unsolved` may have problems without solutions. Problems with answers are not verified.
     """
 
     name = "verification"
 
     def __init__(self, programs: CandidatePrograms, rule: Rule, unsolved: frozenset[str]) -> None:
-        self._programs = programs
+        super().__init__(programs, rule=rule, unsolved=sorted(unsolved))
         self._missing = Counter[str]()
         self._rule: Rule = rule
         self._unsolved = unsolved
 
     @property
-    def settings(self) -> Mapping[str, Any]:
-        return {"judge": self._programs.judge_identity, "rule": self._rule, "unsolved": sorted(self._unsolved)}
-
-    @property
     def notes(self) -> Sequence[str]:
-        """How many problems each package would recover that solutions miss."""
+        """Sentences with the number of problems that each missing package would recover."""
         return [
             f"{count} problems were dropped because solutions import {package}. Fix: sources[].{recovery_of(package)}"
             for package, count in self._missing.most_common()
         ]
 
-    def run(self, candidates: Iterable[Candidate]) -> Iterator[Candidate | Dropped]:
-        """See `Stage`."""
+    def run(self, candidates: Iterable[ProblemCandidate]) -> Iterator[ProblemCandidate | Dropped]:
         self._missing.clear()
-        for judged in _judged_solutions(self._programs, candidates):
-            yield self._decided(judged) if isinstance(judged, JudgedCandidate) else judged
+        yield from super().run(candidates)
 
-    def _decided(self, judged: JudgedCandidate) -> Candidate | Dropped:
+    def _decided(self, judged: JudgedCandidate) -> ProblemCandidate | Dropped:
         candidate = judged.candidate
         if isinstance(candidate.problem.tests, AnswerTests):
             return candidate
@@ -149,7 +117,7 @@ class Verification:
         if not solutions:
             if candidate.origin.set in self._unsolved:
                 return with_facts(candidate, solutions=0)
-            return Dropped.of(candidate, "no_solutions", "nothing shows that its tests are right")
+            return Dropped.of(candidate, "no_solutions", "its tests cannot be verified")
         passed = [
             program.source
             for program, verdict in zip(solutions, judged.verdicts, strict=True)
@@ -167,7 +135,7 @@ class Verification:
 
 
 def _rounded_s(verdicts: Sequence[Verdict]) -> float:
-    """CPU seconds of the slowest test that a solution passed, as the next of 1/4, 1/2, 1, 2 ...: the same each time."""
+    """Return the CPU seconds of the slowest passed test, rounded up to 1/4, 1/2, 1, 2 ..., so that reruns agree."""
     passed = (test.cpu_s for verdict in verdicts for test in verdict.tests if test.status is Status.ACCEPTED)
     return 2.0 ** math.ceil(math.log2(max(0.25, *passed)))
 
@@ -180,34 +148,21 @@ def _failures(verdicts: Sequence[Verdict]) -> str:
     return f"{count}; solution {place}: {first.status}{where} {first.message}".strip()
 
 
-class Steadiness:
-    """Problems whose solutions get the same verdict `repeats` times. Solutions that do not are dropped."""
+class Flakiness(JudgedStage):
+    """Stage that drops solutions that do not pass `repeats` times."""
 
     name = "flakiness"
-    notes: Sequence[str] = ()
 
     def __init__(self, programs: CandidatePrograms, rule: Rule, repeats: int) -> None:
-        self._programs = programs
+        super().__init__(programs, rule=rule, repeats=repeats)
         self._rule: Rule = rule
         self._repeats = repeats
 
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        return {"judge": self._programs.judge_identity, "rule": self._rule, "repeats": self._repeats}
+    def _programs_of(self, candidate: ProblemCandidate) -> Sequence[Program]:
+        numbers = range(1, self._repeats)
+        return [repetition(program, number) for program in super()._programs_of(candidate) for number in numbers]
 
-    def run(self, candidates: Iterable[Candidate]) -> Iterator[Candidate | Dropped]:
-        """See `Stage`."""
-
-        def repeated(candidate: Candidate) -> list[Any]:
-            if isinstance(candidate.problem.tests, AnswerTests):
-                return []
-            numbers = range(1, self._repeats)
-            return [repetition(program, number) for program in solutions_of(candidate.problem) for number in numbers]
-
-        for judged in self._programs.judged(candidates, repeated):
-            yield self._decided(judged) if isinstance(judged, JudgedCandidate) else judged
-
-    def _decided(self, judged: JudgedCandidate) -> Candidate | Dropped:
+    def _decided(self, judged: JudgedCandidate) -> ProblemCandidate | Dropped:
         candidate, each = judged.candidate, self._repeats - 1
         if not judged.verdicts:
             return candidate
@@ -222,12 +177,3 @@ class Steadiness:
             detail = f"{num_flaky} of {len(solutions)} solutions pass once and not each of {self._repeats} times"
             return Dropped.of(candidate, "flaky", detail)
         return replace(candidate, problem=replace(candidate.problem, solutions=steady))
-
-
-def _judged_solutions(
-    programs: CandidatePrograms, candidates: Iterable[Candidate]
-) -> Iterator[JudgedCandidate | Dropped]:
-    return programs.judged(
-        candidates,
-        lambda candidate: [] if isinstance(candidate.problem.tests, AnswerTests) else solutions_of(candidate.problem),
-    )

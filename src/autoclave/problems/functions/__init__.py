@@ -1,4 +1,4 @@
-"""The built-in problems for small pretrained models: Python functions of one line, asked for in words."""
+"""Problems for small pretrained models: Python functions of one line, described in words."""
 
 from autoclave.problems.functions.build import build_functions
 

@@ -7,42 +7,42 @@ from typing import Any, cast
 
 from autoclave.core import Problem
 from autoclave.problems.readers.cases import columns_as_tests
-from autoclave.problems.readers.row import ReadProblem, Row, UnusableRow, parsed, texts
+from autoclave.problems.readers.row import RawRow, ReadProblem, UnusableRow, parsed, texts
 from autoclave.problems.readers.statements import day, difficulty, megabytes, seconds, site, without_prompt
 
 
-def apps(row: Row) -> ReadProblem:
+def apps(row: RawRow) -> ReadProblem:
     """APPS as a table, or a problem folder of it (see `raw_files`)."""
     return _table_row(_of_folder(row) if row.has("files") else row)
 
 
-def taco(row: Row) -> ReadProblem:
+def taco(row: RawRow) -> ReadProblem:
     """TACO and TACO-verified. Skills and topics become tags."""
     return _table_row(row)
 
 
-def eurus2(row: Row) -> ReadProblem:
-    """Code rows of Eurus-2-RL-Data, columns as verl has them. There are no solutions.
+def eurus2(row: RawRow) -> ReadProblem:
+    """Code rows of Eurus-2-RL-Data, with the columns of verl and without solutions.
 
     Raises:
         UnusableRow: the row is of mathematics (`not_code`).
     """
     if row.text_or("code", "ability") != "code":
         raise UnusableRow("not_code", f"ability = {row.text_or('', 'ability')!r}")
-    messages = [one for one in row.list("prompt") if isinstance(one, Mapping)]
-    asked = [
-        str(one.get("content", "")) for one in cast("list[Mapping[str, Any]]", messages) if one.get("role") == "user"
-    ]
-    if not asked:
+    messages = cast("list[Mapping[str, Any]]", [one for one in row.list("prompt") if isinstance(one, Mapping)])
+    statements = [str(one.get("content", "")) for one in messages if one.get("role") == "user"]
+    if not statements:
         raise UnusableRow("no_statement", "the prompt has no message of a user")
     tests = columns_as_tests(row.struct("reward_model").value("ground_truth"), "", ())
     extra = row.struct("extra_info")
     id = "-".join(part for part in (extra.text_or("", "split"), extra.text_or("", "index")) if part)
-    problem = Problem(without_prompt(asked[-1]), tests, id=id and f"eurus2/{id}", source=row.text_or("", "data_source"))
+    problem = Problem(
+        without_prompt(statements[-1]), tests, id=id and f"eurus2/{id}", source=row.text_or("", "data_source")
+    )
     return ReadProblem(problem)
 
 
-def _of_folder(row: Row) -> Row:
+def _of_folder(row: RawRow) -> RawRow:
     files = row.struct("files")
     fields: dict[str, Any] = {
         "problem_id": row.text_or("", "problem"),
@@ -52,10 +52,10 @@ def _of_folder(row: Row) -> Row:
         "starter_code": files.text_or("", "starter_code.py"),
     }
     metadata = files.struct("metadata.json").fields
-    return Row(row.place, fields | {name: metadata[name] for name in ("difficulty", "url") if name in metadata})
+    return RawRow(row.place, fields | {name: metadata[name] for name in ("difficulty", "url") if name in metadata})
 
 
-def _table_row(row: Row) -> ReadProblem:
+def _table_row(row: RawRow) -> ReadProblem:
     starter_code = row.text_or("", "starter_code")
     solutions = _solutions(row)
     if "input_output" in row.fields and not row.fields["input_output"]:
@@ -79,8 +79,8 @@ def _table_row(row: Row) -> ReadProblem:
     return ReadProblem(problem, url=url, title=row.text_or("", "name"))
 
 
-def _solutions(row: Row) -> list[str]:
-    """Programs; none where the field is missing, empty, or an empty list in text."""
+def _solutions(row: RawRow) -> list[str]:
+    """Return the programs; an empty list if the field is missing or empty."""
     value = row.fields.get("solutions")
     if isinstance(value, str) and value.strip():
         value = parsed(value, "solutions")

@@ -1,7 +1,7 @@
-"""Inputs and outputs as sets write them, as tests: standard input or calls.
+"""Convert inputs and outputs of sets into tests: standard input or calls.
 
-Sets differ in how they write the same thing: texts, lists of lines, values, JSON in text, outputs within a list of one
-element. Whether a problem is called or reads standard input is said by the name of a function.
+Sets write them as strings, lists of lines, values, JSON in strings, or outputs in a list of one element. Tests with the
+name of a function are calls.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ from typing import Any, cast
 
 from autoclave.core import CallCase, CallTests, StdinCase, StdinTests
 from autoclave.core.json import shown
-from autoclave.problems.readers.literals import HugeInteger, value_of_text
-from autoclave.problems.readers.row import UnusableRow, parsed, unix_lines, wrong_type
+from autoclave.problems.readers.row import HugeInteger, UnusableRow, parsed, unix_lines, value_of_text, wrong_type
 
 _CALLED = ("function_call", "functional", "call_based")
 _READING = ("stdin", "stdin_stdout", "standard_input")
 
 
 def columns_as_tests(value: Any, starter_code: str, solutions: Sequence[str], name: str = "") -> StdinTests | CallTests:
-    """Tests of `{"inputs": [...], "outputs": [...], "fn_name"}`, as APPS has them; `name` is used without fn_name.
+    """Convert `{"inputs": [...], "outputs": [...], "fn_name"}`, as in APPS; `name` is used without fn_name.
 
     Raises:
-        UnusableRow: another form, no tests, numbers of inputs and outputs that differ, or values that fit no test.
+        UnusableRow: another form, no tests, different numbers of inputs and outputs, or unsuitable values.
     """
     columns = parsed(value, "tests")
     if not isinstance(columns, Mapping):
@@ -41,10 +40,10 @@ def columns_as_tests(value: Any, starter_code: str, solutions: Sequence[str], na
 
 
 def records_as_tests(value: Any, starter_code: str, solutions: Sequence[str], name: str = "") -> StdinTests | CallTests:
-    """Tests of a list of `{"input", "output", "type" or "testtype", "fn_name"}`; `name` is used without fn_name.
+    """Convert a list of `{"input", "output", "type" or "testtype", "fn_name"}`; `name` is used without fn_name.
 
     Raises:
-        UnusableRow: another form, no tests, tests of two kinds, or values that fit no test.
+        UnusableRow: another form, no tests, tests of two kinds, or unsuitable values.
     """
     records = parsed(value, "tests")
     if not isinstance(records, list) or not all(isinstance(one, Mapping) for one in cast("list[Any]", records)):
@@ -65,7 +64,7 @@ def records_as_tests(value: Any, starter_code: str, solutions: Sequence[str], na
     if kind and kind not in _CALLED:
         raise UnusableRow("unknown_tests", f"type of tests = {shown(kind)}: must be one of {_CALLED + _READING}")
     if len(functions) != 1:
-        raise UnusableRow("no_function", f"calls of {len(functions)} functions; one name is wanted")
+        raise UnusableRow("no_function", f"calls of {len(functions)} functions: must be one")
     lines = kind == "functional"
     inputs = [_arguments_in_lines(case["input"]) if lines else _arguments(case["input"]) for case in cases]
     outputs = _values([case["output"] for case in cases])
@@ -73,10 +72,10 @@ def records_as_tests(value: Any, starter_code: str, solutions: Sequence[str], na
 
 
 def stdin_tests(cases: Iterable[tuple[Any, Any]]) -> StdinTests:
-    """Runs of a program with these inputs and outputs.
+    """Return tests on standard input.
 
     Raises:
-        UnusableRow: one is no text and no list of lines.
+        UnusableRow: an input or output is neither a string nor a list of lines.
     """
     found = [StdinCase(_as_text(one, "input"), _as_text(other, "output")) for one, other in cases]
     if not found:
@@ -95,34 +94,33 @@ def call_tests(
     *,
     is_wrapped: bool = True,
 ) -> CallTests:
-    """Calls of a function, or of the method of `Solution` where the code says so.
+    """Return calls of a function, or of a method of `Solution` if the code defines that class.
 
-    With `is_wrapped` outputs may stand in lists of one element each, which APPS and what is made of it do.
+    With `is_wrapped` outputs may be in lists of one element each, as in APPS and sets derived from it.
 
     Raises:
-        UnusableRow: a value has too many digits, or the name is none.
+        UnusableRow: a value has too many digits, or the name is not valid.
     """
     entry_point = _entry_point(name, starter_code, solutions)
     for value in (*arguments, *outputs):
         if _has_huge_integer(value):
             raise UnusableRow("huge_integer", "an integer has more digits than Python reads (4300)")
-    if is_wrapped and _stand_in_lists(outputs, _returned(name, (starter_code, *solutions))):
+    if is_wrapped and _are_wrapped(outputs, _returned(name, (starter_code, *solutions))):
         outputs = [output[0] for output in outputs]
     return CallTests("call", entry_point, [CallCase(*case) for case in zip(map(list, arguments), outputs, strict=True)])
 
 
 def _column(fields: Mapping[str, Any], *names: str) -> list[Any]:
-    for name in names:
-        if name in fields:
-            value = fields[name]
-            if not isinstance(value, list):
-                raise wrong_type(name, value, "a list")
-            return cast("list[Any]", value)
-    raise UnusableRow("missing_field", f"tests have no field {names[0]}")
+    name = next((name for name in names if name in fields), None)
+    if name is None:
+        raise UnusableRow("missing_field", f"tests have no field {names[0]}")
+    if not isinstance(fields[name], list):
+        raise wrong_type(name, fields[name], "a list")
+    return cast("list[Any]", fields[name])
 
 
 def _as_text(value: Any, what: str) -> str:
-    """Text as it is; a list as lines, one within it as words of a line; a number written out."""
+    """Return a string as it is, a list as lines, a list in it as the words of a line, a number as digits."""
     if isinstance(value, HugeInteger):
         return str(value)
     if isinstance(value, str):
@@ -143,7 +141,7 @@ def _line(value: Any, what: str) -> str:
 
 
 def _arguments(value: Any) -> list[Any]:
-    """The arguments of a call: a list of them, or one in JSON; several lines are one argument each."""
+    """Return the arguments of a call: from a list, from one in JSON, or from one argument per line."""
     if isinstance(value, str):
         try:
             value = value_of_text(value)
@@ -153,14 +151,14 @@ def _arguments(value: Any) -> list[Any]:
 
 
 def _arguments_in_lines(value: Any) -> list[Any]:
-    """The arguments of a call, one JSON value on each line."""
+    """Return the arguments of a call, one JSON value per line."""
     if not isinstance(value, str):
         raise wrong_type("input", value, "text with a JSON value on each line")
     return [parsed(line, "input") for line in value.split("\n") if line.strip()]
 
 
 def _values(outputs: Sequence[Any]) -> list[Any]:
-    """Outputs in JSON as values; as they are if one of them is no JSON, or no text."""
+    """Parse all outputs as JSON; return them unchanged if one of them is not JSON."""
     try:
         return [value_of_text(output) for output in outputs]
     except (ValueError, TypeError):
@@ -191,10 +189,10 @@ def _has_huge_integer(value: Any) -> bool:
     return False
 
 
-def _stand_in_lists(outputs: Sequence[Any], returned: str) -> bool:
-    """Whether all outputs are lists of one element that the function itself does not return.
+def _are_wrapped(outputs: Sequence[Any], returned: str) -> bool:
+    """Return whether the set wraps all outputs into lists of one element, which the function itself does not return.
 
-    What is returned is known from an annotation, by how deep it is nested; without one such lists are of the set.
+    The nesting of the return annotation decides; without an annotation such lists count as wrapping.
     """
     lists = [cast("list[Any]", output) for output in outputs if isinstance(output, list)]
     if len(lists) != len(outputs) or any(len(output) != 1 for output in lists):
@@ -209,7 +207,7 @@ def _depth(value: Any) -> int:
 
 
 def _returned(name: str, sources: Iterable[str]) -> str:
-    """The annotation of what a function of this name returns, in the first source that has one."""
+    """Return the return annotation of a function of this name, in the first source that has one."""
     pattern = re.compile(rf"def\s+{re.escape(name.rpartition('.')[2])}\s*\([^)]*\)\s*->\s*([^:]+?)\s*:(?:\s|$)")
     for source in sources:
         if found := pattern.search(source):

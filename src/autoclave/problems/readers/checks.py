@@ -1,6 +1,6 @@
 """Sets whose tests are Python code: HumanEval and what is made of it, MBPP, LeetCodeDataset, KodCode.
 
-What surrounds the function under test becomes the preamble, which a program cannot replace. Nothing is run here.
+The code around the function under test becomes the preamble, which a program cannot replace. Nothing runs here.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any, cast
 from autoclave.core import CheckTests, Problem
 from autoclave.problems.curation.python_source import tree_of
 from autoclave.problems.readers.plus_tests import comparison_source, with_guards
-from autoclave.problems.readers.row import ReadProblem, Row, UnusableRow, texts
+from autoclave.problems.readers.row import RawRow, ReadProblem, UnusableRow, texts
 from autoclave.problems.readers.statements import day, difficulty, without_prompt
 
 _PLAIN, _NUMPY = "plain", "plain_numpy"
-"""These tests import what they use; a profile with more names would hide the program's own functions from them."""
+"""These tests import all they use; profiles with more names would shadow functions of the program."""
 _IMPORTS_NUMPY = re.compile(r"^[ \t]*(?:import|from)[ \t]+numpy\b", re.MULTILINE)
 
 
-def humaneval(row: Row) -> ReadProblem:
+def humaneval(row: RawRow) -> ReadProblem:
     """HumanEval, and HumanEval+ with its tests as code or as lists of arguments."""
     prompt, entry_point = row.text("prompt"), row.text("entry_point")
     solution = prompt + row.text("canonical_solution")
@@ -35,21 +35,21 @@ def humaneval(row: Row) -> ReadProblem:
     return _function(row, prompt, entry_point, source, invocation, [solution])
 
 
-def humanevalpack(row: Row) -> ReadProblem:
-    """HumanEvalPack in Python, whose tests call their check. The buggy solution is no part of the problem.
+def humanevalpack(row: RawRow) -> ReadProblem:
+    """HumanEvalPack in Python, whose tests call their check. The buggy solution is left out.
 
     Raises:
         UnusableRow: the row is in another language (`other_language`).
     """
     id = row.text_or("", "task_id")
     if not id.startswith("Python/"):
-        raise UnusableRow("other_language", f"task_id = {id!r}: only Python is read")
+        raise UnusableRow("other_language", f"task_id = {id!r}: must be in Python")
     solution = row.text("declaration", "prompt") + row.text("canonical_solution")
     id = f"HumanEval/{id.partition('/')[2]}"
     return _function(row, row.text("prompt"), row.text("entry_point"), row.text("test"), "", [solution], id)
 
 
-def mbpp(row: Row) -> ReadProblem:
+def mbpp(row: RawRow) -> ReadProblem:
     """MBPP, its sanitised half, and MBPP+ with its tests as code or as lists of arguments."""
     number = row.text_or("", "task_id").rpartition("/")[2]
     solution = row.text("code", "canonical_solution")
@@ -77,14 +77,14 @@ def mbpp(row: Row) -> ReadProblem:
     return ReadProblem(problem, key=f"mbpp/{number}" if number else "")
 
 
-def leetcode(row: Row) -> ReadProblem:
-    """LeetCodeDataset of all releases: imports and helper classes stand in its prompt."""
+def leetcode(row: RawRow) -> ReadProblem:
+    """LeetCodeDataset of all releases: imports and helper classes are in its prompt."""
     meta = row.struct("meta") if row.has("meta") else row
     slug = row.text_or("", "task_id")
     tests = CheckTests(
         "check", row.text("entry_point").replace("()", ""), row.text("test"), "check(candidate)", row.text("prompt")
     )
-    # what releases before v0.3.1 call a title is the statement
+    # releases before v0.3.1 have the statement as the title
     statement = row.text_or("", "problem_description") or meta.text_or("", "question_title", "problem_description")
     problem = Problem(
         statement or without_prompt(row.text("query")),
@@ -101,7 +101,7 @@ def leetcode(row: Row) -> ReadProblem:
     return ReadProblem(problem, key=f"leetcode/{slug}" if slug else "", title=slug.replace("-", " "))
 
 
-def kodcode(row: Row) -> ReadProblem:
+def kodcode(row: RawRow) -> ReadProblem:
     """KodCode: tests are functions for pytest, which import the program as the module `solution`.
 
     Raises:
@@ -110,10 +110,10 @@ def kodcode(row: Row) -> ReadProblem:
     source = row.text("test", "test_code")
     tree = tree_of(source)
     if tree is None:
-        raise UnusableRow("malformed", "the tests are no Python")
+        raise UnusableRow("malformed", "the tests are not valid Python")
     checks = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test")]
     if not checks:
-        raise UnusableRow("no_tests", "no function whose name begins with test")
+        raise UnusableRow("no_tests", "the tests define no function whose name begins with test")
     declared = [one for one in row.list_or_empty("test_info") if isinstance(one, Mapping)]
     names = [str(cast("Mapping[str, Any]", one).get("function_name") or "") for one in declared]
     imported = _imported_from_solution(tree)
@@ -137,9 +137,9 @@ def kodcode(row: Row) -> ReadProblem:
 
 
 def _function(
-    row: Row, prompt: str, entry_point: str, source: str, invocation: str, solutions: list[str], id: str = ""
+    row: RawRow, prompt: str, entry_point: str, source: str, invocation: str, solutions: list[str], id: str = ""
 ) -> ReadProblem:
-    """A function to complete: what else stands in its prompt (imports, helpers) is the preamble."""
+    """Return a function to complete; the rest of its prompt (imports, helpers) is the preamble."""
     id = id or row.text_or("", "task_id")
     tests = CheckTests("check", entry_point, source, invocation, _without_function(prompt, entry_point))
     problem = Problem(
@@ -149,7 +149,7 @@ def _function(
 
 
 def _without_function(prompt: str, name: str) -> str:
-    """The top-level code of a prompt around the function to complete, with its decorators."""
+    """Return the top-level code of a prompt without the function to complete and its decorators."""
     tree = tree_of(prompt) or tree_of(f"{prompt.rstrip()}\n    pass")
     for node in tree.body if tree else ():
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
@@ -160,27 +160,27 @@ def _without_function(prompt: str, name: str) -> str:
 
 
 def _profile(tests: CheckTests, *solutions: str) -> str:
-    """The interpreter that tests, prompt and solutions need."""
+    """Return the profile that tests, prompt and solutions need."""
     needs_numpy = any(_IMPORTS_NUMPY.search(text) for text in (tests.source, tests.preamble, *solutions))
     return _NUMPY if needs_numpy else _PLAIN
 
 
-def _tolerance(row: Row) -> float:
+def _tolerance(row: RawRow) -> float:
     value = row.fields.get("atol")
     return float(value) if isinstance(value, int | float) else 0.0
 
 
 def _docstring_or(prompt: str) -> str:
-    """The text of a prompt that is a docstring, without the assertion at its end; else the prompt."""
+    """Return the text of a docstring without the assertion at its end, or another prompt as it is."""
     text = prompt.strip()
     return text.strip('"').partition("\nassert ")[0].strip() if text.startswith('"""') else text
 
 
 def _tested_function(source: str) -> str:
-    """The first name that is called; one of a builtin only if there is no other, for some functions are named so.
+    """Return the first name that is called, preferring names that are not builtins.
 
     Raises:
-        UnusableRow: none is.
+        UnusableRow: the tests call no function by name.
     """
     tree = tree_of(source)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
@@ -244,8 +244,7 @@ def _close(found, expected, rel, margin):
 
 
 """
-"""What tests use of pytest, which cells do not have: the rules of `pytest.raises` and `pytest.approx`."""
-_OF_PYTEST = ("raises", "approx")
+"""Replacement of `pytest.raises` and `pytest.approx`, since cells do not have pytest."""
 
 
 def _imported_from_solution(tree: ast.Module) -> list[str]:
@@ -254,14 +253,14 @@ def _imported_from_solution(tree: ast.Module) -> list[str]:
 
 
 def _without_pytest(source: str, tree: ast.Module) -> str:
-    """Test code without its imports of the solution and of pytest."""
+    """Return test code without its imports of the solution and of pytest."""
     used = {
         node.attr
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "pytest"
     }
     named = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "pytest"]
-    if (more := used - {*_OF_PYTEST}) or named:
+    if (more := used - {"raises", "approx"}) or named:
         raise UnusableRow("needs_pytest", f"the tests use pytest.{min(more) if more else named[0].names[0].name}")
     takes = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test")]
     if any(node.args.args or node.decorator_list for node in takes):

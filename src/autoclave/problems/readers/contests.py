@@ -10,7 +10,7 @@ from typing import Any, cast
 from autoclave.core import Problem
 from autoclave.problems.readers.cases import records_as_tests, stdin_tests
 from autoclave.problems.readers.rllm import rllm
-from autoclave.problems.readers.row import ReadProblem, Row, UnusableRow, texts
+from autoclave.problems.readers.row import RawRow, ReadProblem, UnusableRow, texts
 from autoclave.problems.readers.statements import LEAST_MEMORY_MB, difficulty
 
 _SITES = ("", "codechef", "codeforces", "hackerearth", "codejam", "atcoder", "aizu")
@@ -21,8 +21,8 @@ _DIFFICULTIES = (
 _PYTHON3 = (3, "PYTHON3")
 
 
-def code_contests(row: Row) -> ReadProblem:
-    """CodeContests, and SandboxFusion's export of it. Of the solutions those in Python 3 are kept.
+def code_contests(row: RawRow) -> ReadProblem:
+    """CodeContests, and SandboxFusion's export of it. Only solutions in Python 3 are kept.
 
     Raises:
         UnusableRow: the program would have to read or write files (`uses_files`).
@@ -33,7 +33,7 @@ def code_contests(row: Row) -> ReadProblem:
         return rllm(row)
     for name in ("input_file", "output_file"):
         if file := row.text_or("", name):
-            raise UnusableRow("uses_files", f"{name} = {file!r}: only standard input and output can be tested")
+            raise UnusableRow("uses_files", f"{name} = {file!r}: must be standard input and output")
     cases: list[tuple[Any, Any]] = []
     for name in ("public_tests", "private_tests", "generated_tests"):
         tests = row.struct(name).fields
@@ -60,30 +60,23 @@ def code_contests(row: Row) -> ReadProblem:
     return ReadProblem(problem, key=key, title="" if title.isdigit() else title.partition(". ")[2] or title)
 
 
-def codeforces(row: Row) -> ReadProblem:
-    """Problems of Codeforces: open-r1's set, or rLLM's files of 408 evaluation problems.
+def codeforces(row: RawRow) -> ReadProblem:
+    """Codeforces: open-r1's set, or rLLM's files of 408 evaluation problems.
 
     Raises:
-        UnusableRow: the problem is interactive, uses files, or needs a checker of its own (`special_judge`).
+        UnusableRow: the problem is interactive, uses files, or needs a special judge (`special_judge`).
     """
     if row.has("problem"):
         return rllm(row)
     if row.text_or("", "interaction_format"):
         raise UnusableRow("interactive", "the problem is interactive")
     if (mode := row.text_or("stdio", "input_mode")) != "stdio":
-        raise UnusableRow("uses_files", f"input_mode = {mode!r}: only standard input and output can be tested")
+        raise UnusableRow("uses_files", f"input_mode = {mode!r}: must be stdio")
     if row.has("generated_checker"):
-        raise UnusableRow("special_judge", "several answers are right, and a checker of its own decides")
+        raise UnusableRow("special_judge", "several answers are right, and only a special judge can decide")
     tests = [*row.list_or_empty("examples"), *row.list_or_empty("official_tests")]
-    parts = [
-        (heading, row.text_or("", name).strip())
-        for heading, name in (
-            ("", "description"),
-            ("Input", "input_format"),
-            ("Output", "output_format"),
-            ("Note", "note"),
-        )
-    ]
+    names = {"": "description", "Input": "input_format", "Output": "output_format", "Note": "note"}
+    parts = [(heading, row.text_or("", name).strip()) for heading, name in names.items()]
     samples = [
         f"Example\n\nInput\n{one.get('input', '').strip()}\n\nOutput\n{one.get('output', '').strip()}"
         for one in row.list_or_empty("examples")
@@ -108,7 +101,7 @@ def codeforces(row: Row) -> ReadProblem:
     return ReadProblem(problem, key=f"codeforces/{contest}/{index}", title=row.text_or("", "title"))
 
 
-def _sandbox_fusion(row: Row) -> ReadProblem:
+def _sandbox_fusion(row: RawRow) -> ReadProblem:
     labels = row.struct("labels")
     cases = [
         (_inner(case, "input", "stdin"), _inner(case, "output", "stdout"))
@@ -131,7 +124,7 @@ def _inner(case: Mapping[str, Any], name: str, stream: str) -> Any:
 
 
 def _python_solutions(value: Any) -> list[str]:
-    """Those in Python 3, of columns or of records."""
+    """Return the solutions in Python 3, from columns or records."""
     if isinstance(value, str):
         value = json.loads(value)
     if isinstance(value, Mapping):
@@ -144,7 +137,7 @@ def _python_solutions(value: Any) -> list[str]:
 
 
 def _named(value: Any, names: Sequence[str]) -> str:
-    """The name of a member of an enumeration, which stands there as its number or by name."""
+    """Return the name of a member of an enumeration, given by number or name."""
     if isinstance(value, int):
         return names[value] if 0 <= value < len(names) else ""
     return str(value).casefold() if isinstance(value, str) else ""

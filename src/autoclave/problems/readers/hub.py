@@ -8,32 +8,33 @@ from typing import Any
 
 from autoclave.core import HostError, InputError
 from autoclave.core.install import install_command
-from autoclave.problems.candidate import Unread
-from autoclave.problems.readers.row import Row
+from autoclave.problems.candidate import SkippedRow
+from autoclave.problems.readers.raw_files import first_line
+from autoclave.problems.readers.row import RawRow
 
 _DEFAULT_SPLITS = ("train", "test", "validation")
 
 
 @dataclass(frozen=True, slots=True)
 class HubSet:
-    """A split of a set at one commit: what was asked for, and the commit that it was found to be."""
+    """A split of a set, and the commit that it was resolved to."""
 
     name: str
     config: str
     split: str
     revision: str
-    rows: Callable[[], Iterator[Row | Unread]]
+    rows: Callable[[], Iterator[RawRow | SkippedRow]]
 
 
 def hub_set(address: str, revision: str, files: Sequence[str] = ()) -> HubSet:
-    """A set by its address `OWNER/NAME`, `OWNER/NAME:CONFIG` or `OWNER/NAME:CONFIG:SPLIT`.
+    """Open a set by its address `OWNER/NAME`, `OWNER/NAME:CONFIG` or `OWNER/NAME:CONFIG:SPLIT`.
 
-    Without a split it is `train`, or the first there is of `test` and `validation`. `files` are names of JSON lines in
-    the set that are read in place of its tables: sets that came with a loading script have no others.
+    The default split is the first of `train`, `test` and `validation`. `files` are names of JSON lines in the set that
+    are read in place of its tables: sets with a loading script have no tables.
 
     Raises:
         HostError: `datasets` is not installed, or the hub cannot be reached.
-        InputError: there is no such set, configuration or split.
+        InputError: the set, configuration or split does not exist.
     """
     name, _, rest = address.partition(":")
     config, _, split = rest.partition(":")
@@ -43,9 +44,9 @@ def hub_set(address: str, revision: str, files: Sequence[str] = ()) -> HubSet:
     if chosen not in splits:
         raise InputError(f"hub = {address!r}: has no split {chosen!r}; it has {', '.join(splits)}")
 
-    def rows() -> Iterator[Row | Unread]:
+    def rows() -> Iterator[RawRow | SkippedRow]:
         for number, fields in enumerate(builder.as_streaming_dataset(split=chosen), start=1):
-            yield Row(f"{chosen}:{number}", fields)
+            yield RawRow(f"{chosen}:{number}", fields)
 
     return HubSet(name, builder.config.name, chosen, _revision_of(builder, chosen), rows)
 
@@ -63,16 +64,12 @@ def _opened(address: str, name: str, config: str, revision: str, files: Sequence
             return datasets.load_dataset_builder("json", data_files={"test": [f"{root}/{file}" for file in files]})
         return datasets.load_dataset_builder(name, config or None, revision=revision or None)
     except (ConnectionError, TimeoutError) as error:
-        raise HostError(f"hub = {address!r}: the hub cannot be reached ({_first_line(error)})") from None
+        raise HostError(f"hub = {address!r}: the hub cannot be reached ({first_line(error)})") from None
     except (ValueError, FileNotFoundError, RuntimeError, OSError) as error:
-        raise InputError(f"hub = {address!r}: {_first_line(error)}") from None
+        raise InputError(f"hub = {address!r}: {first_line(error)}") from None
 
 
 def _revision_of(builder: Any, split: str) -> str:
-    """The commit that the files of a split are of; of a folder on this machine, when its files were written."""
+    """Return the commit of the files of a split; of a local folder, their times."""
     origins = {origin[-1] for origin in builder.config.data_files[split].origin_metadata if origin}
     return " ".join(sorted(origins)) or str(builder.hash)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0][:300]

@@ -1,4 +1,4 @@
-"""The layouts that can be read, by their names, and rows of a layout as candidates."""
+"""The known layouts by name, and the conversion of rows into candidates."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from dataclasses import dataclass, field, replace
 
 from autoclave.core import Problem
 from autoclave.core.errors import DataError, InputError
-from autoclave.problems.candidate import Candidate, Origin, Unread
-from autoclave.problems.readers.answers import aime, cruxeval, cruxeval_input, mathematics
+from autoclave.problems.candidate import Origin, ProblemCandidate, SkippedRow
+from autoclave.problems.readers.answers import (
+    aime,
+    cruxeval,
+    cruxeval_input,
+    cruxeval_program,
+    livecodebench_execution_program,
+    mathematics,
+)
 from autoclave.problems.readers.apps import apps, eurus2, taco
 from autoclave.problems.readers.checks import humaneval, humanevalpack, kodcode, leetcode, mbpp
 from autoclave.problems.readers.contests import code_contests, codeforces
@@ -20,24 +27,22 @@ from autoclave.problems.readers.livecodebench import (
     livecodebench_execution,
     livecodebench_test_output,
 )
-from autoclave.problems.readers.programs import cruxeval_program, livecodebench_execution_program
-from autoclave.problems.readers.rllm import rllm
-from autoclave.problems.readers.row import Reader, ReadProblem, Row, UnusableRow
-from autoclave.problems.readers.verifiable import verifiable
+from autoclave.problems.readers.rllm import rllm, verifiable
+from autoclave.problems.readers.row import RawRow, Reader, ReadProblem, UnusableRow
 
-_HOPELESS = 100
-"""After so many rows, and no problem among them, a source is taken for one of another layout."""
+_MAX_WRONG_ROWS = 100
+"""Number of first rows without any problem after which the source has another layout."""
 _WRONG_LAYOUT = frozenset({"missing_field", "wrong_type", "not_json", "not_utf8"})
 _ENDING = re.compile(r"(?:\.(?:jsonl|ndjson|json|parquet|arrow|gz|zst))+(?=:|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How rows of a set are read.
+    """Reader of the rows of a set.
 
     Attributes:
-        read: a row as a problem.
-        licence: of the set as it was published; of the problems themselves it says nothing. Empty: see its page.
+        read: returns a row as a problem.
+        licence: of the published set, not of its problems. Empty: see its page.
         releases: files of each release, for sets that grow by files.
     """
 
@@ -46,13 +51,13 @@ class Layout:
     releases: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
 
 
-def own(row: Row) -> ReadProblem:
-    """Our own files of problems."""
+def autoclave(row: RawRow) -> ReadProblem:
+    """Files in the format `autoclave-problem/1`."""
     return ReadProblem(Problem.from_json(dict(row.fields), row.place))
 
 
 LAYOUTS: Mapping[str, Layout] = {
-    "autoclave": Layout(own),
+    "autoclave": Layout(autoclave),
     "apps": Layout(apps, "MIT"),
     "taco": Layout(taco, "Apache-2.0"),
     "taco_verified": Layout(taco, "Apache-2.0"),
@@ -83,37 +88,37 @@ LAYOUTS: Mapping[str, Layout] = {
 }
 
 
-def read_rows(name: str, label: str, rows: Iterable[Row | Unread]) -> Iterator[Candidate | Unread]:
-    """Rows of the layout `name` as candidates of the source `label`, in their order. What is no problem has its reason.
+def read_rows(name: str, label: str, rows: Iterable[RawRow | SkippedRow]) -> Iterator[ProblemCandidate | SkippedRow]:
+    """Yield the rows of the layout `name` as candidates of the source `label`, or as skipped rows with a reason.
 
     Raises:
-        InputError: the first rows are all of another layout.
+        InputError: the first rows all have another layout.
     """
     read = LAYOUTS[name].read
     num_wrong: int | None = 0
     for row in rows:
-        found = row if isinstance(row, Unread) else _candidate(read, name, label, row)
+        found = row if isinstance(row, SkippedRow) else _candidate(read, name, label, row)
         yield found
         if num_wrong is not None:
-            wrong = isinstance(found, Unread) and found.reason in _WRONG_LAYOUT
+            wrong = isinstance(found, SkippedRow) and found.reason in _WRONG_LAYOUT
             num_wrong = num_wrong + 1 if wrong else None
-            if num_wrong == _HOPELESS and isinstance(found, Unread):
+            if num_wrong == _MAX_WRONG_ROWS and isinstance(found, SkippedRow):
                 raise InputError(
-                    f"set = {name!r}: none of the first {_HOPELESS} rows of {label} has this layout; the last one, "
-                    f"{found.row}: {found.detail}. docs/reference/readers.md lists the layouts"
+                    f"set = {name!r}: none of the first {_MAX_WRONG_ROWS} rows of {label} has this layout; the "
+                    f"last one, {found.row}: {found.detail}. docs/reference/readers.md lists the layouts"
                 )
 
 
-def _candidate(read: Reader, name: str, label: str, row: Row) -> Candidate | Unread:
+def _candidate(read: Reader, name: str, label: str, row: RawRow) -> ProblemCandidate | SkippedRow:
     try:
         found = read(row)
         id = found.problem.id or f"{name}/{_ENDING.sub('', row.place).replace(':', '-')}"
         source = found.problem.source or name
         checked = Problem.from_json(replace(found.problem, id=id, source=source).to_json(), "problem")
     except UnusableRow as unusable:
-        return Unread(row.place, unusable.reason, unusable.detail)
+        return SkippedRow(row.place, unusable.reason, unusable.detail)
     except DataError as error:
-        return Unread(row.place, "malformed", str(error))
+        return SkippedRow(row.place, "malformed", str(error))
     except (ValueError, TypeError, RecursionError, OverflowError) as error:
-        return Unread(row.place, "malformed", f"{type(error).__name__}: {error}"[:300])
-    return Candidate(checked, Origin(label, row.place, found.key, found.url, found.title))
+        return SkippedRow(row.place, "malformed", f"{type(error).__name__}: {error}"[:300])
+    return ProblemCandidate(checked, Origin(label, row.place, found.key, found.url, found.title))

@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import pickletools
+import zlib
 from dataclasses import replace
 from typing import Any
 
 from autoclave.core import AnswerTests, Problem
 from autoclave.core.errors import DataError
 from autoclave.problems.readers.cases import records_as_tests
-from autoclave.problems.readers.packed_tests import unpacked_text
-from autoclave.problems.readers.row import ReadProblem, Row, UnusableRow, parsed
+from autoclave.problems.readers.row import RawRow, ReadProblem, UnusableRow, parsed
 from autoclave.problems.readers.statements import day, difficulty
 
 RELEASES = {
     f"v{number}": tuple("test.jsonl" if part == 1 else f"test{part}.jsonl" for part in range(1, number + 1))
     for number in range(1, 7)
 }
-"""The files of each release of code generation, each with one more: 400, 511, 612, 713, 880 and 1055 problems."""
+"""Files of each release of code generation, with 400, 511, 612, 713, 880 and 1055 problems."""
 
 
-def livecodebench(row: Row) -> ReadProblem:
-    """A problem with public and hidden tests, public ones first. There are no solutions."""
+def livecodebench(row: RawRow) -> ReadProblem:
+    """A problem with public and hidden tests, public ones first, and without solutions."""
     starter_code = row.text_or("", "starter_code")
     tests = [*row.list("public_test_cases"), *_hidden(row.value("private_test_cases"))]
     name = row.struct("metadata").text_or("", "func_name")
     return _read(row, records_as_tests(tests, starter_code, (), name), row.text("question_content"), starter_code)
 
 
-def livebench(row: Row) -> ReadProblem:
-    """LiveBench's coding: problems in LiveCodeBench's layout; of those to complete, the beginning is the starter code.
+def livebench(row: RawRow) -> ReadProblem:
+    """LiveBench's coding: problems in LiveCodeBench's layout; those to complete start with the partial solution.
 
     Raises:
         UnusableRow: the row is of another of its tasks (`not_code`).
     """
     task = row.text_or("LCB_generation", "task")
     if task not in ("LCB_generation", "coding_completion"):
-        raise UnusableRow("not_code", f"task = {task!r}: only LCB_generation and coding_completion are read")
-    inner = Row(row.place, dict(row.fields) | dict(row.struct("original_json").fields))
+        raise UnusableRow("not_code", f"task = {task!r}: must be LCB_generation or coding_completion")
+    inner = RawRow(row.place, dict(row.fields) | dict(row.struct("original_json").fields))
     begin = inner.text_or("", "starter_code")
     tests = [*row.list("public_test_cases"), *_hidden(row.value("private_test_cases"))]
     name = inner.struct("metadata").text_or("", "func_name") if inner.has("metadata") else ""
@@ -51,19 +54,19 @@ def livebench(row: Row) -> ReadProblem:
     return replace(found, problem=problem)
 
 
-def livecodebench_execution(row: Row) -> ReadProblem:
-    """A question what a call returns; the answer is its value."""
+def livecodebench_execution(row: RawRow) -> ReadProblem:
+    """Return the question for the return value of a call."""
     call, code = row.text("input"), row.text("code").strip("\n")
     statement = f"```python\n{code}\n```\n\nWhat does `{call}` return?"
     return _read(row, AnswerTests("answer", row.text("output"), "value"), statement, "", row.text_or("", "id"))
 
 
-def livecodebench_test_output(row: Row) -> ReadProblem:
-    """A question what a solution of a problem returns for an input; the answer is its value."""
+def livecodebench_test_output(row: RawRow) -> ReadProblem:
+    """Return the question for the return value of a right solution for an input."""
     cases = row.list("test")
     if len(cases) != 1 or not isinstance(cases[0], dict):
         raise UnusableRow("wrong_type", "test must be a list of one object with input and output")
-    case = Row(row.place, cases[0])
+    case = RawRow(row.place, cases[0])
     arguments = ", ".join(line.strip() for line in case.text("input").split("\n") if line.strip())
     call = f"{row.text_or('f', 'function_name')}({arguments})"
     statement = f"{row.text('question_content')}\n\nWhat does `{call}` return?"
@@ -73,7 +76,7 @@ def livecodebench_test_output(row: Row) -> ReadProblem:
     )
 
 
-def _read(row: Row, tests: Any, statement: str, starter_code: str, id: str = "") -> ReadProblem:
+def _read(row: RawRow, tests: Any, statement: str, starter_code: str, id: str = "") -> ReadProblem:
     platform, number, title = (row.text_or("", name) for name in ("platform", "question_id", "question_title"))
     slug = title if platform == "leetcode" and " " not in title else number
     problem = Problem(
@@ -91,7 +94,7 @@ def _read(row: Row, tests: Any, statement: str, starter_code: str, id: str = "")
 
 
 def _hidden(value: Any) -> list[Any]:
-    """The hidden tests: JSON, or base64 of zlib of a pickle of JSON. The pickle is never loaded."""
+    """Return the hidden tests: JSON, or base64 of zlib of a pickle of JSON. The pickle is never loaded."""
     if value == "":
         return []
     if isinstance(value, str) and not value.lstrip().startswith("["):
@@ -103,3 +106,62 @@ def _hidden(value: Any) -> list[Any]:
     if not isinstance(tests, list):
         raise UnusableRow("wrong_type", "private_test_cases must be a list of tests")
     return tests
+
+
+# --- Packed tests --------------------------------------------------------------------------------------------------
+
+
+PACKED_BYTES_LIMIT = 512 << 20
+"""Limit of unpacked bytes of one row."""
+
+_TEXT = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"})
+_FRAMING = frozenset({"PROTO", "FRAME"})
+_MEMO = frozenset({"MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"})
+
+
+def unpacked_text(packed: str, where: str, limit: int = PACKED_BYTES_LIMIT) -> str:
+    """Return the string in base64 of zlib of a pickle of one string.
+
+    Raises:
+        DataError: not in this form, damaged, larger than `limit` bytes, or a pickle of anything but one string.
+    """
+    try:
+        squeezed = base64.b64decode(packed, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise DataError(f"{where}: the packed tests are not base64 ({error})") from None
+    return _only_text(_inflated(squeezed, where, limit), where)
+
+
+def _inflated(squeezed: bytes, where: str, limit: int) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        plain = stream.decompress(squeezed, limit + 1)
+    except zlib.error as error:
+        raise DataError(f"{where}: the packed tests are not zlib data ({error})") from None
+    if len(plain) > limit:
+        raise DataError(f"{where}: the packed tests unpack to more than {limit} bytes")
+    if not stream.eof:
+        raise DataError(f"{where}: the packed tests end in the middle of their zlib data")
+    return plain
+
+
+def _only_text(pickled: bytes, where: str) -> str:
+    """Return the one string of a pickle: framing, the string, a memo entry, the end; in this order and nothing else."""
+    found: str | None = None
+    end = -1
+    try:
+        for opcode, argument, position in pickletools.genops(pickled):
+            end = position or 0
+            if opcode.name in _TEXT and found is None:
+                found = str(argument)
+            elif opcode.name in (_FRAMING if found is None else _MEMO | {"STOP"}):
+                continue
+            else:
+                raise DataError(f"{where}: the packed tests must be one string, but their pickle has {opcode.name}")
+    except ValueError as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{where}: the packed tests are a damaged pickle ({error})") from None
+    if found is None or end != len(pickled) - 1:
+        raise DataError(f"{where}: the packed tests must be one string and nothing after it")
+    return found

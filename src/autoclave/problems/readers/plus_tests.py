@@ -1,9 +1,9 @@
-"""Tests of EvalPlus, as lists of arguments (expected is what the reference returns) or as published test code.
+"""Tests of EvalPlus, as lists of arguments (the reference returns the expected values) or as published test code.
 
-The rules of comparison are facts of EvalPlus (evalplus/eval/__init__.py): equal, or, where the reference returns
-floats or the task has a tolerance, of one type and length and close; for some tasks of MBPP+ equal as sets, or both
-something or nothing; for one of HumanEval the result must be a root of the polynomial. The published test code has no
-guards of type and length, and numpy broadcasts: `allclose([], 1.0)` holds. `with_guards` adds them.
+The rules of comparison are those of EvalPlus (evalplus/eval/__init__.py): equal, or, if the reference returns floats or
+the task has a tolerance, of one type and length and close; for some tasks of MBPP+ equal as sets, or both None or both
+not; for one of HumanEval the result must be a root of the polynomial. The published test code does not compare type and
+length, and numpy broadcasts: `allclose([], 1.0)` holds. `with_guards` adds these comparisons.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _RULES = {
 
 
 def comparison_source(solution: str, entry_point: str, arguments: Sequence[Any], margin: float) -> str:
-    """Test code that defines `check(candidate)`: both functions are called with each list of arguments.
+    """Return test code that defines `check(candidate)`, which calls both functions with each list of arguments.
 
     `solution` is the reference, `margin` the absolute tolerance of the task.
     """
@@ -99,13 +99,13 @@ def _magnitude(value):
     return lambda *arguments: abs(value(*arguments))
 """
 _WRAPPERS = {"allclose": "_guarded", "assert_allclose": "_guarded", "_poly": "_magnitude"}
-"""By the last name of what is called: what wraps it."""
+"""Wrapper of a called function, by the last part of its name."""
 
 
 def with_guards(source: str) -> str:
-    """Published test code with the guards that EvalPlus's own evaluator has; other test code as it is.
+    """Return published test code with the guards of EvalPlus's own evaluator; other test code as it is.
 
-    Its comparisons refuse another type or shape than expected, and a root must be one from both sides.
+    Comparisons require the expected type and shape, and a root must be within the tolerance from both sides.
     """
     tree = tree_of(source)
     helpers = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} if tree else set[str]()

@@ -1,13 +1,14 @@
-"""Rows of files and folders as they were published: JSON lines, JSON, Parquet, Arrow, and the folders of APPS.
+"""Read rows of files and folders as published: JSON lines, JSON, Parquet, Arrow, and the folders of APPS.
 
-Memory is bounded: a row at a time, and none longer than `ROW_LIMIT`. A row that cannot be read is named and left out; a
-file that is damaged stops everything, since nobody can say what else it held.
+Memory is bounded: a row at a time, none longer than `ROW_LIMIT`. An unreadable row is skipped with a reason; a damaged
+file is an error, since its other rows are unknown.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,20 +17,18 @@ from typing import Any, BinaryIO, cast
 from autoclave.core.compressed import DAMAGED, damage, is_compressed, open_plain
 from autoclave.core.errors import DataError, InputError
 from autoclave.core.json import parse_object, shown
-from autoclave.problems.candidate import Unread
-from autoclave.problems.readers.literals import value_of_text
-from autoclave.problems.readers.row import Row
+from autoclave.problems.candidate import SkippedRow
+from autoclave.problems.readers.row import RawRow, value_of_text
 
 ROW_LIMIT = 256 << 20
-"""Most bytes of one row, decompressed."""
+"""Limit of bytes of one row, decompressed."""
 _CHUNK = 8 << 20
-"""Bytes of an array that are parsed at a time; a text that is longer is scanned again with each."""
+"""Bytes of an array that are parsed at a time; a longer string is scanned again with each chunk."""
 _BATCH = 16
-"""Rows of a table that are in memory at a time."""
+"""Rows of a table in memory at a time."""
 _LINES, _JSON, _TABLES = (".jsonl", ".ndjson"), (".json",), (".parquet", ".arrow")
-_COMPRESSED = ("", ".gz", ".zst")
 _NOT_DATA = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
-"""What `datasets` writes beside its tables."""
+"""Files that `datasets` writes beside its tables."""
 _MARK = b"\xef\xbb\xbf"
 _QUESTION = "question.txt"
 """The file that makes a folder a problem of APPS."""
@@ -43,7 +42,7 @@ class RawFiles:
     files: Sequence[str]
 
     def digests(self) -> dict[str, str]:
-        """sha256 (hex) of each file, by its name; of all problem folders together, by the name of what holds them."""
+        """Return the sha256 (hex) of each file by name, and of all problem folders together by their parent."""
         found: dict[str, str] = {}
         folders: dict[str, Any] = {}
         for name in self.files:
@@ -52,28 +51,27 @@ class RawFiles:
                 total = folders.setdefault(str(Path(name).parent), hashlib.sha256())
                 for part in sorted(path.iterdir()):
                     if part.is_file():
-                        total.update(f"{name}/{part.name} {_digest_of(part)}\n".encode())
+                        total.update(f"{name}/{part.name} {digest_of(part)}\n".encode())
             else:
-                found[name] = _digest_of(path)
+                found[name] = digest_of(path)
         return found | {name: total.hexdigest() for name, total in sorted(folders.items())}
 
-    def rows(self) -> Iterator[Row | Unread]:
-        """All rows, file by file.
+    def rows(self) -> Iterator[RawRow | SkippedRow]:
+        """Yield all rows, file by file.
 
         Raises:
-            InputError: a file is damaged, or holds no rows in its form.
-            ModuleNotFoundError: a library for this form is not installed.
+            InputError: a file is damaged, or does not hold rows in its format.
+            ModuleNotFoundError: a library for the format is not installed.
         """
         for name in self.files:
             yield from _rows_of(self.root / name, name)
 
 
-def raw_files(path: Path, wanted: Sequence[str] = ()) -> RawFiles:
-    """The files of `path`, a file or a folder with files or problem folders of APPS; only names that match `wanted`, if
-    given.
+def raw_files(path: Path, patterns: Sequence[str] = ()) -> RawFiles:
+    """Return the files of `path`: a file, or a folder of files or problem folders of APPS, by `patterns` if given.
 
     Raises:
-        InputError: it is not there, or holds nothing that can be read.
+        InputError: it does not exist, or holds no readable file.
     """
     if path.is_file():
         if not _is_readable(path):
@@ -84,12 +82,12 @@ def raw_files(path: Path, wanted: Sequence[str] = ()) -> RawFiles:
     if (path / _QUESTION).is_file():
         return RawFiles(path, ["."])
     names = sorted(_names(path, path), key=_natural)
-    if wanted:
-        names = [name for name in names if any(fnmatch.fnmatch(Path(name).name, pattern) for pattern in wanted)]
+    if patterns:
+        names = [name for name in names if any(fnmatch.fnmatch(Path(name).name, pattern) for pattern in patterns)]
     if not names:
-        there = ", ".join(sorted(each.name for each in path.iterdir())[:8]) or "nothing"
-        asked = f" named {' or '.join(wanted)}" if wanted else ""
-        raise InputError(f"{path}: holds no file{asked} that can be read ({_forms()}); it holds: {there}")
+        present = ", ".join(sorted(each.name for each in path.iterdir())[:8]) or "nothing"
+        named = f" named {' or '.join(patterns)}" if patterns else ""
+        raise InputError(f"{path}: holds no readable file{named} ({_forms()}); it holds: {present}")
     return RawFiles(path, names)
 
 
@@ -107,18 +105,9 @@ def _names(folder: Path, root: Path) -> Iterator[str]:
 
 
 def _natural(name: str) -> tuple[object, ...]:
-    """`test.jsonl` before `test2.jsonl` before `test10.jsonl`."""
-    parts: list[tuple[int, int, str]] = []
-    digits = ""
-    for sign in f"{name}\0":
-        if sign.isascii() and sign.isdigit():
-            digits += sign
-            continue
-        if digits:
-            parts.append((1, int(digits[:18]), digits))
-            digits = ""
-        parts.append((0, 0, sign))
-    return tuple(parts)
+    """Return a sort key that puts `test.jsonl` before `test2.jsonl` before `test10.jsonl`."""
+    parts = re.findall(r"[0-9]+|[^0-9]", name)
+    return tuple((1, int(part[:18]), part) if part[0] in "0123456789" else (0, 0, part) for part in parts)
 
 
 def _is_readable(path: Path) -> bool:
@@ -133,12 +122,13 @@ def _forms() -> str:
     return ", ".join((*_LINES, *_JSON, *_TABLES)) + "; lines and JSON also with .gz or .zst"
 
 
-def _digest_of(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """Return the sha256 (hex) of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _rows_of(path: Path, name: str) -> Iterator[Row | Unread]:
+def _rows_of(path: Path, name: str) -> Iterator[RawRow | SkippedRow]:
     try:
         if path.is_dir():
             yield _problem_folder(path, name)
@@ -157,8 +147,8 @@ def _rows_of(path: Path, name: str) -> Iterator[Row | Unread]:
 # --- JSON ----------------------------------------------------------------------------------------------------------
 
 
-def _json_rows(path: Path, name: str) -> Iterator[Row | Unread]:
-    """Rows of an array, of one object, or of an object on each line: all are published under the same ending."""
+def _json_rows(path: Path, name: str) -> Iterator[RawRow | SkippedRow]:
+    """Yield the rows of an array, of one object, or of an object per line: all have the same file ending."""
     with open_plain(path) as file:
         begin = file.readline(ROW_LIMIT + 1)
         _require_utf8(path, begin[:2])
@@ -166,7 +156,7 @@ def _json_rows(path: Path, name: str) -> Iterator[Row | Unread]:
             begin = file.readline(ROW_LIMIT + 1)
         if begin.removeprefix(_MARK).lstrip().startswith(b"["):
             yield from _array_rows(path, name)
-        elif isinstance(_line_row(begin.removeprefix(_MARK), ""), Row):
+        elif isinstance(_line_row(begin.removeprefix(_MARK), ""), RawRow):
             yield from _line_rows(path, name)
         elif len(whole := begin + file.read(ROW_LIMIT + 1)) > ROW_LIMIT:
             raise InputError(f"{path}: one JSON object of more than {ROW_LIMIT >> 20} MiB; give an array of rows")
@@ -174,9 +164,9 @@ def _json_rows(path: Path, name: str) -> Iterator[Row | Unread]:
             yield _whole_row(path, whole, name)
 
 
-def _whole_row(path: Path, whole: bytes, name: str) -> Row:
+def _whole_row(path: Path, whole: bytes, name: str) -> RawRow:
     found = _line_row(whole.removeprefix(_MARK), name)
-    if isinstance(found, Unread):
+    if isinstance(found, SkippedRow):
         raise InputError(f"{path}: must be an array of objects, one object, or an object per line ({found.detail})")
     return found
 
@@ -186,7 +176,7 @@ def _require_utf8(path: Path, begin: bytes) -> None:
         raise InputError(f"{path}: is UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)")
 
 
-def _line_rows(path: Path, name: str) -> Iterator[Row | Unread]:
+def _line_rows(path: Path, name: str) -> Iterator[RawRow | SkippedRow]:
     with open_plain(path) as file:
         number = 0
         while line := file.readline(ROW_LIMIT + 1):
@@ -197,7 +187,7 @@ def _line_rows(path: Path, name: str) -> Iterator[Row | Unread]:
                 line = line.removeprefix(_MARK)
             if len(line) > ROW_LIMIT:
                 _skip_line(file)
-                yield Unread(place, "too_long", f"a row of more than {ROW_LIMIT >> 20} MiB")
+                yield SkippedRow(place, "too_long", f"a row of more than {ROW_LIMIT >> 20} MiB")
             elif line.strip():
                 yield _line_row(line, place)
 
@@ -207,27 +197,27 @@ def _skip_line(file: BinaryIO) -> None:
         pass
 
 
-def _line_row(line: bytes, place: str) -> Row | Unread:
+def _line_row(line: bytes, place: str) -> RawRow | SkippedRow:
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
-        return Unread(place, "not_utf8", f"{error.reason} at byte {error.start}")
+        return SkippedRow(place, "not_utf8", f"{error.reason} at byte {error.start}")
     try:
-        return Row(place, parse_object(text, place))
+        return RawRow(place, parse_object(text, place))
     except DataError as error:
         if "usable" in str(error):  # an integer with more digits than Python reads
             return _with_huge_integers(text, place)
-        return Unread(place, "not_json", str(error).removeprefix(f"{place}: "))
+        return SkippedRow(place, "not_json", str(error).removeprefix(f"{place}: "))
 
 
-def _with_huge_integers(text: str, place: str) -> Row | Unread:
+def _with_huge_integers(text: str, place: str) -> RawRow | SkippedRow:
     value = value_of_text(text)
     if not isinstance(value, dict):
-        return Unread(place, "not_json", f"expected a JSON object, found {shown(value)}")
-    return Row(place, cast("dict[str, Any]", value))
+        return SkippedRow(place, "not_json", f"expected a JSON object, found {shown(value)}")
+    return RawRow(place, cast("dict[str, Any]", value))
 
 
-def _array_rows(path: Path, name: str) -> Iterator[Row | Unread]:
+def _array_rows(path: Path, name: str) -> Iterator[RawRow | SkippedRow]:
     import ijson
 
     number = 0
@@ -239,15 +229,15 @@ def _array_rows(path: Path, name: str) -> Iterator[Row | Unread]:
                 file.num_bytes = 0
                 place = f"{name}:{number}"
                 if isinstance(value, dict):
-                    yield Row(place, cast("dict[str, Any]", value))
+                    yield RawRow(place, cast("dict[str, Any]", value))
                 else:
-                    yield Unread(place, "not_json", f"expected a JSON object, found {shown(value)}")
+                    yield SkippedRow(place, "not_json", f"expected a JSON object, found {shown(value)}")
     except (ijson.JSONError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: element {number + 1} of the array is not valid JSON ({error})") from None
 
 
 class _BoundedRows:
-    """A file that may be read on as long as a row ends now and then."""
+    """A file whose rows may not exceed `ROW_LIMIT`."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self._path = path
@@ -258,7 +248,7 @@ class _BoundedRows:
 
     def read(self, size: int = -1) -> bytes:
         """See `BinaryIO`; only for sizes that are not negative."""
-        if not size:  # asked first, to see whether it is bytes that come
+        if not size:  # ijson reads 0 bytes first, to see their type
             return b""
         content, self._begin = self._begin or self._file.read(size), b""
         self.num_bytes += len(content)
@@ -270,7 +260,7 @@ class _BoundedRows:
 # --- Tables --------------------------------------------------------------------------------------------------------
 
 
-def _table_rows(path: Path, name: str) -> Iterator[Row | Unread]:
+def _table_rows(path: Path, name: str) -> Iterator[RawRow | SkippedRow]:
     import pyarrow as arrow
 
     number = 0
@@ -279,9 +269,9 @@ def _table_rows(path: Path, name: str) -> Iterator[Row | Unread]:
             for start in range(0, batch.num_rows, _BATCH):
                 for fields in batch.slice(start, _BATCH).to_pylist():
                     number += 1
-                    yield Row(f"{name}:{number}", fields)
+                    yield RawRow(f"{name}:{number}", fields)
     except (arrow.ArrowException, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: row {number + 1} cannot be read ({_first_line(error)})") from None
+        raise InputError(f"{path}: row {number + 1} cannot be read ({first_line(error)})") from None
 
 
 def _batches(path: Path) -> Iterator[Any]:
@@ -304,24 +294,24 @@ def _batches(path: Path) -> Iterator[Any]:
         yield from reader
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0][:200]
+def first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0][:300]
 
 
 # --- Folders of APPS -----------------------------------------------------------------------------------------------
 
 
-def _problem_folder(path: Path, name: str) -> Row | Unread:
-    """A row with the field `files`: the text of each file by its name."""
+def _problem_folder(path: Path, name: str) -> RawRow | SkippedRow:
+    """Return a row with the field `files`: the text of each file by its name."""
     place = path.name if name == "." else name
     files: dict[str, str] = {}
     for part in sorted(path.iterdir()):
         if not part.is_file():
             continue
         if part.stat().st_size > ROW_LIMIT:
-            return Unread(place, "too_long", f"{part.name} has more than {ROW_LIMIT >> 20} MiB")
+            return SkippedRow(place, "too_long", f"{part.name} has more than {ROW_LIMIT >> 20} MiB")
         try:
             files[part.name] = part.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
-            return Unread(place, "not_utf8", f"{part.name}: {error.reason} at byte {error.start}")
-    return Row(place, {"problem": path.resolve().name, "files": files})
+            return SkippedRow(place, "not_utf8", f"{part.name}: {error.reason} at byte {error.start}")
+    return RawRow(place, {"problem": path.resolve().name, "files": files})

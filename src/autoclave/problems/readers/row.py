@@ -1,18 +1,20 @@
-"""One row of a set: its fields by name, with the types that a reader asks for, and why it cannot be used."""
+"""One row of a set: typed access to its fields by name, and the reason why a row is unusable."""
 
 from __future__ import annotations
 
+import ast
+import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from autoclave.core import Problem
 from autoclave.core.json import shown
-from autoclave.problems.readers.literals import value_of_text
 
 
 class UnusableRow(Exception):
-    """A row that is no problem: `reason` is a word for counting, `detail` a sentence for people."""
+    """The row is not a problem: `reason` is a key for counting, `detail` a sentence for users."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -22,7 +24,7 @@ class UnusableRow(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReadProblem:
-    """A problem as a set has it, and what it is known by there (see `Origin`)."""
+    """A problem as a set has it, with its identity there (see `Origin`)."""
 
     problem: Problem
     key: str = ""
@@ -31,37 +33,37 @@ class ReadProblem:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """The fields of a row. `place` is where it stands, such as `train.jsonl:17`. Null is as good as not there."""
+class RawRow:
+    """The fields of a row at `place`, such as `train.jsonl:17`. A null field counts as missing."""
 
     place: str
     fields: Mapping[str, Any]
 
     def has(self, name: str) -> bool:
-        """Whether the field is there and not null."""
+        """Return whether the field is present and not null."""
         return self.fields.get(name) is not None
 
     def value(self, *names: str) -> Any:
-        """The first of these fields that is there.
+        """Return the first of these fields that is present.
 
         Raises:
-            UnusableRow: none is (`missing_field`).
+            UnusableRow: all are missing (`missing_field`).
         """
         for name in names:
             if self.has(name):
                 return self.fields[name]
-        there = ", ".join(sorted(str(name) for name in self.fields)[:12]) or "none"
-        raise UnusableRow("missing_field", f"no field {' or '.join(names)}; its fields: {there}")
+        present = ", ".join(sorted(str(name) for name in self.fields)[:12]) or "none"
+        raise UnusableRow("missing_field", f"no field {' or '.join(names)}; its fields: {present}")
 
     def text(self, *names: str) -> str:
-        """The same, which must be text. Lines end in a line feed alone."""
+        """Return `value`, which must be a string, with Unix line ends."""
         value = self.value(*names)
         if not isinstance(value, str):
             raise wrong_type(names[0], value, "text")
         return unix_lines(value)
 
     def text_or(self, default: str, *names: str) -> str:
-        """The first of these that is there, or `default`. A number is written out: some exports have ids as numbers."""
+        """Return the first string or number of these as a string, or `default`. Some exports have ids as numbers."""
         for name in names:
             value = self.fields.get(name)
             if isinstance(value, int | float) and not isinstance(value, bool):
@@ -71,55 +73,52 @@ class Row:
         return default
 
     def parsed(self, *names: str) -> Any:
-        """The first of these that is there; text is read as JSON or as a Python literal.
+        """Return `value`; a string is parsed as JSON or as a Python literal.
 
         Raises:
-            UnusableRow: none is there, or text that is neither (`not_json`).
+            UnusableRow: all are missing, or a string is neither (`not_json`).
         """
         return parsed(self.value(*names), names[0])
 
     def list(self, *names: str) -> list[Any]:
-        """The same, which must be a list."""
+        """Return `parsed`, which must be a list."""
         value = self.parsed(*names)
         if not isinstance(value, list):
             raise wrong_type(names[0], value, "a list")
         return cast("list[Any]", value)
 
     def list_or_empty(self, *names: str) -> list[Any]:
-        """A list, or nothing where none of the fields holds one: for labels, which no test depends on."""
+        """Return the first list of these, or an empty one: for labels, which no test depends on."""
+        return cast("list[Any]", self._first(list, "[", names) or [])
+
+    def struct(self, *names: str) -> RawRow:
+        """Return the first object of these, or an empty one: metadata are missing in many exports."""
+        return RawRow(self.place, cast("Mapping[str, Any]", self._first(Mapping, "{", names) or {}))
+
+    def _first(self, kind: type[Any], opening: str, names: tuple[str, ...]) -> Any:
         for name in names:
             value = self.fields.get(name)
-            if isinstance(value, str) and value.strip().startswith("["):
+            if isinstance(value, str) and value.strip().startswith(opening):
                 value = parsed(value, name)
-            if isinstance(value, list):
-                return cast("list[Any]", value)
-        return []
-
-    def struct(self, *names: str) -> Row:
-        """A field with fields of its own, or an empty one: metadata are missing in many exports."""
-        for name in names:
-            value = self.fields.get(name)
-            if isinstance(value, str) and value.strip().startswith("{"):
-                value = parsed(value, name)
-            if isinstance(value, Mapping):
-                return Row(self.place, cast("Mapping[str, Any]", value))
-        return Row(self.place, {})
+            if isinstance(value, kind):
+                return value
+        return None
 
 
-Reader = Callable[[Row], ReadProblem]
-"""How rows of a layout become problems. Raises `UnusableRow`."""
+Reader = Callable[[RawRow], ReadProblem]
+"""Converts a row of a layout into a problem. Raises `UnusableRow`."""
 
 
-def wrong_type(name: str, value: Any, wanted: str) -> UnusableRow:
-    """A field that holds something else."""
-    return UnusableRow("wrong_type", f"{name} = {shown(value)}: must be {wanted}")
+def wrong_type(name: str, value: Any, expected: str) -> UnusableRow:
+    """Return the error of a field with a value of another type."""
+    return UnusableRow("wrong_type", f"{name} = {shown(value)}: must be {expected}")
 
 
 def parsed(value: Any, name: str) -> Any:
-    """A value that may be written as JSON or as a Python literal.
+    """Return a value; a string is parsed as JSON or as a Python literal.
 
     Raises:
-        UnusableRow: text that is neither.
+        UnusableRow: a string is neither.
     """
     if not isinstance(value, str):
         return value
@@ -132,10 +131,41 @@ def parsed(value: Any, name: str) -> Any:
 
 
 def unix_lines(text: str) -> str:
-    """Text whose lines end in a line feed alone."""
     return text.replace("\r\n", "\n") if "\r" in text else text
 
 
 def texts(values: Sequence[Any]) -> list[str]:
-    """Those of the values that are text and not blank."""
+    """Return the values that are strings and not blank, with Unix line ends."""
     return [unix_lines(value) for value in values if isinstance(value, str) and value.strip()]
+
+
+PYTHON_LITERAL_LIMIT = 4 << 20
+"""Longest Python literal that is parsed, in characters; its syntax tree takes about a hundred times as much memory."""
+
+
+class HugeInteger(str):
+    """The digits of an integer above Python's limit: valid in standard input, not in a call."""
+
+    __slots__ = ()
+
+
+def value_of_text(text: str) -> Any:
+    """Parse `text` as JSON, or else as a Python literal. Integers too long for Python become `HugeInteger`.
+
+    Raises:
+        ValueError: `text` is neither, is nested too deeply, or is too long for a Python literal.
+    """
+    try:
+        return json.loads(text, parse_int=_integer)
+    except (ValueError, RecursionError):
+        pass  # Python writes True, None and single quotes
+    if len(text) > PYTHON_LITERAL_LIMIT:
+        raise ValueError(f"not JSON, and too long for a Python literal ({len(text)} characters)")
+    try:
+        return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        raise ValueError("must be JSON or a Python literal") from None
+
+
+def _integer(digits: str) -> int | HugeInteger:
+    return int(digits) if len(digits) <= sys.get_int_max_str_digits() else HugeInteger(digits)

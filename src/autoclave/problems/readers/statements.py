@@ -1,4 +1,4 @@
-"""What sets put around and beside a statement: prompts, fences, dates, difficulties, limits, sites."""
+"""Parse the parts that sets put around and beside a statement: prompts, fences, dates, difficulties, limits, sites."""
 
 from __future__ import annotations
 
@@ -26,42 +26,31 @@ _STARTER = re.compile(
     r"\n+Please complete the following python code precisely:\s*```python\n(.*?)\n?```\s*\Z", re.DOTALL
 )
 _DIFFICULTIES = (
-    *(
-        "introductory",
-        "interview",
-        "competition",
-        "easy",
-        "medium",
-        "hard",
-        "medium_hard",
-        "very_hard",
-        "harder",
-        "hardest",
-    ),
-    "unknown_difficulty",
+    *("introductory", "interview", "competition", "easy", "medium", "hard", "medium_hard", "very_hard", "harder"),
+    *("hardest", "unknown_difficulty"),
 )
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milli)?", re.IGNORECASE)
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*(k|m|g)?", re.IGNORECASE)
 _MEGABYTES = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "": 1.0}
 LEAST_MEMORY_MB = 256
-"""Limits of contests are for compiled programs; a smaller one would be too little for an interpreter."""
+"""Smallest memory limit: contests set limits for compiled programs, and an interpreter needs more."""
 
 
 def without_prompt(text: str) -> str:
-    """A statement without what known sets put before and behind it as a prompt."""
+    """Return a statement without the prompts that known sets put around it."""
     for pattern in _PROMPTS:
         text = pattern.sub("", text)
     return text.strip()
 
 
 def without_starter_code(text: str) -> tuple[str, str]:
-    """A statement and the code at its end that has to be completed, if there is any."""
+    """Return a statement and the starter code at its end, empty without one."""
     found = _STARTER.search(text)
     return (text[: found.start()].strip(), found[1]) if found else (text, "")
 
 
 def python_of(text: str) -> str:
-    """The Python program in text with a fence or without; nothing where the fence is of another language."""
+    """Return the Python program in text with or without a fence; empty for a fence of another language."""
     fences = _FENCE.findall(text)
     if not fences:
         return "" if "```" in text else text.strip("\n")
@@ -70,7 +59,7 @@ def python_of(text: str) -> str:
 
 
 def day(text: str) -> datetime.date | None:
-    """The day in `2023-08-21T00:00:00` or `2023-08-21`; None where there is none."""
+    """Return the day in `2023-08-21T00:00:00` or `2023-08-21`; None for other text."""
     try:
         return datetime.date.fromisoformat(text.strip()[:10])
     except ValueError:
@@ -78,7 +67,7 @@ def day(text: str) -> datetime.date | None:
 
 
 def difficulty(text: str) -> str:
-    """A difficulty in the words of its set, with mistakes of spelling fixed (`Meidum`)."""
+    """Return a difficulty in the words of its set, with spelling mistakes (`Meidum`) fixed."""
     word = text.strip()
     known = difflib.get_close_matches(word.casefold(), _DIFFICULTIES, 1, cutoff=0.8)
     if not known or known[0] == word.casefold():
@@ -87,21 +76,21 @@ def difficulty(text: str) -> str:
 
 
 def seconds(text: str) -> float | None:
-    """A time limit such as `2.0 seconds`, `2` or `500 ms`; None where there is none."""
+    """Parse a time limit such as `2.0 seconds`, `2` or `500 ms`; None for other text."""
     found = _SECONDS.search(text)
     number = float(found[1]) / (1000 if found[2] else 1) if found else 0.0
     return number or None
 
 
 def megabytes(text: str) -> int | None:
-    """A memory limit such as `256.0 megabytes` or `64`, at least `LEAST_MEMORY_MB`; None where there is none."""
+    """Parse a memory limit such as `256.0 megabytes` or `64`, at least `LEAST_MEMORY_MB`; None for other text."""
     found = _MEMORY.search(text)
     number = float(found[1]) * _MEGABYTES[(found[2] or "").casefold()] if found else 0.0
     return max(LEAST_MEMORY_MB, round(number)) if number else None
 
 
 def site(url: str) -> str:
-    """The name of the site that a page is on, such as `codeforces`; nothing for no page."""
+    """Return the name of the site of a page, such as `codeforces`; empty for other text."""
     try:
         host = urlsplit(url.strip()).hostname or ""
     except ValueError:

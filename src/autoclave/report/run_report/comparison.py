@@ -80,7 +80,6 @@ def write_comparison(folders: Sequence[Path], out: Path | None = None) -> Path:
 
 
 def render_comparison(runs: Sequence[ComparedRun]) -> str:
-    """The whole page."""
     tasks = known_tasks(list({task for each in runs for task in each.run.task_evaluations}))
     settings = differing_settings([each.run for each in runs])
     return render_page(

@@ -5,20 +5,19 @@ Every rollout file that is looked at is read twice: for figures over all of it, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 
 from autoclave.core.errors import InputError
 from autoclave.core.files import write_atomically
 from autoclave.core.json import nearest, shown
+from autoclave.report import text
 from autoclave.report.html import render_page
-from autoclave.report.view.choice import choose_pairs, choose_varied, shared_groups
-from autoclave.report.view.comparison import ComparedGroup, compared
 from autoclave.report.view.shown import ShownGroup, ShownRollout, read_chosen
 from autoclave.report.view.sources import Request, ranges, sources_of
-from autoclave.report.view.steps import change_rows, step_rows
-from autoclave.report.view.survey import Survey, survey
+from autoclave.report.view.survey import Figures, Survey, choose_pairs, choose_varied, shared_groups, survey
 from autoclave.report.view.tokens import MISMATCH_LEVELS, Detokenizer
 from autoclave.runs.reader import Run
 from autoclave.runs.rollouts import SHOWN_TESTS, step_of
@@ -161,3 +160,141 @@ _BY_KIND = ("status", "reason")
 
 def _distinct(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One row. `side` is the number of the side that it is of, in a comparison."""
+
+    side: int
+    label: str
+    task: str
+    """Empty where no step has several."""
+    figures: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """Differences between the sides in what both have, in words."""
+
+    task: str
+    values: Sequence[str]
+
+
+def step_rows(surveys: Sequence[Survey]) -> list[StepRow]:
+    is_split = _has_several_tasks(surveys)
+    return [
+        StepRow(side, survey.source.label, task if is_split else "", figures)
+        for side, survey in enumerate(surveys)
+        for task, figures in (survey.by_task or {"": survey.figures}).items()
+    ]
+
+
+def change_rows(before: Survey, after: Survey) -> list[ChangeRow]:
+    """From the first side to the second: of each task that both have, or of all if each side has one task."""
+    if not _has_several_tasks((before, after)):
+        return [ChangeRow("", changes(before.figures, after.figures))]
+    shared = [task for task in after.by_task if task in before.by_task]
+    return [ChangeRow(task, changes(before.by_task[task], after.by_task[task])) for task in shared]
+
+
+def changes(before: Figures, after: Figures) -> list[str]:
+    """From one row to another, for the columns from `accepted` on; `–` where one is missing."""
+    share = _difference(before.accepted_share, after.accepted_share)
+    others = [
+        _difference(before.reward.value, after.reward.value),
+        _difference(before.masked, after.masked),
+        _difference(before.cut, after.cut),
+        _difference(before.length.value, after.length.value),
+        _difference(before.mismatch.value, after.mismatch.value),
+        _difference(before.max_mismatch, after.max_mismatch),
+    ]
+    in_words = ["–" if share is None else f"{text.points(share)} points"]
+    return in_words + ["–" if change is None else text.change(change) for change in others]
+
+
+def _difference(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else after - before
+
+
+def _has_several_tasks(surveys: Sequence[Survey]) -> bool:
+    return any(len(survey.by_task) > 1 for survey in surveys)
+
+
+COMPARED_LINES = 200
+"""Most lines of a response that are compared: the time for it grows with their product."""
+CONTEXT_LINES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a difference: `kept`, `removed`, `added`, or `skipped` for equal lines that are left out."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The same sample of both; one may be missing. `difference` is None where there is nothing to compare."""
+
+    before: ShownRollout | None
+    after: ShownRollout | None
+    difference: Sequence[Line] | None
+
+    @property
+    def both(self) -> list[ShownRollout]:
+        return [rollout for rollout in (self.before, self.after) if rollout]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedGroup:
+    """One problem in two sources."""
+
+    before: ShownGroup
+    after: ShownGroup
+    pairs: Sequence[Pair]
+
+    @property
+    def open_pair(self) -> Pair:
+        """The first whose verdict changed, else the first; the others unfold on a click."""
+        return next((pair for pair in self.pairs if len({shown.status for shown in pair.both}) > 1), self.pairs[0])
+
+
+def compared(before: ShownGroup, after: ShownGroup) -> ComparedGroup:
+    """Samples of one number stand together: with one seed they had the same random numbers."""
+    befores = {rollout.sample: rollout for rollout in before.rollouts}
+    afters = {rollout.sample: rollout for rollout in after.rollouts}
+    samples = sorted({*befores, *afters}, key=lambda sample: -1 if sample is None else sample)
+    return ComparedGroup(before, after, [_pair(befores.get(sample), afters.get(sample)) for sample in samples])
+
+
+def _pair(before: ShownRollout | None, after: ShownRollout | None) -> Pair:
+    if before is None or after is None or before.response == after.response:
+        return Pair(before, after, None)
+    return Pair(before, after, list(difference(before.response, after.response)))
+
+
+def difference(before: str, after: str) -> Iterator[Line]:
+    """The lines that change from `before` to `after`, with some around them that do not."""
+    old, new = before.split("\n"), after.split("\n")
+    cut_old, cut_new = old[:COMPARED_LINES], new[:COMPARED_LINES]
+    matcher = SequenceMatcher(None, cut_old, cut_new, autojunk=False)
+    end = 0
+    for group in matcher.get_grouped_opcodes(CONTEXT_LINES):
+        yield from _skipped(group[0][1] - end)
+        for kind, old_start, old_stop, new_start, new_stop in group:
+            if kind == "equal":
+                yield from (Line("kept", text) for text in cut_old[old_start:old_stop])
+                continue
+            yield from (Line("removed", text) for text in cut_old[old_start:old_stop])
+            yield from (Line("added", text) for text in cut_new[new_start:new_stop])
+        end = group[-1][2]
+    yield from _skipped(len(cut_old) - end)
+    if max(len(old), len(new)) > COMPARED_LINES:
+        yield Line("skipped", f"lines after the first {COMPARED_LINES} are not compared")
+
+
+def _skipped(count: int) -> Iterator[Line]:
+    if count > 0:
+        yield Line("skipped", f"{count} equal line" + ("s" if count > 1 else ""))

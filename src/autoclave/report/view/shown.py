@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from autoclave.core.verdict import Verdict
 from autoclave.report.cases import ShownAlignmentSample, ShownAnswer, shown_alignment_sample, shown_answer
 from autoclave.report.text import quantity, shortened
-from autoclave.report.view.choice import Chosen
 from autoclave.report.view.sources import Source
+from autoclave.report.view.survey import Chosen
 from autoclave.report.view.tokens import Detokenizer, TokenStrip, token_strip
 from autoclave.runs.reader import number
 from autoclave.runs.rollouts import NO_TASK, RecordedRollout, read_rollouts

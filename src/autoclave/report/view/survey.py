@@ -6,13 +6,14 @@ In memory are one rollout at a time and, of each, whether it was accepted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 import numpy as np
 
 from autoclave.report.view.sources import Source
-from autoclave.runs.rollouts import NO_TASK, RecordedRollout, read_rollouts
+from autoclave.runs.rollouts import NO_TASK, RecordedRollout, read_rollouts, varied
 
 
 @dataclass(slots=True)
@@ -112,7 +113,6 @@ class Survey:
 
     @property
     def figures(self) -> Figures:
-        """Over all tasks."""
         return together(self.by_task.values())
 
 
@@ -132,3 +132,66 @@ def survey(source: Source, problems: Collection[str]) -> Survey:
         outline = found.groups.setdefault(rollout.group, Outline(rollout.item, task=rollout.task))
         outline.accepted.append(rollout.is_accepted)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A group of source number `source`; of its rollouts the first `rollouts` in the file."""
+
+    source: int
+    group: str
+    rollouts: int
+
+
+def choose_varied(surveys: Sequence[Survey], limit: int) -> list[Chosen]:
+    """Groups of every source and task in turns, up to `limit` rollouts; in order of sources.
+
+    Those of one source and task are chosen for variety.
+    """
+    lines: list[list[tuple[int, str]]] = []
+    for index, survey in enumerate(surveys):
+        for task in dict.fromkeys(outline.task for outline in survey.groups.values()):
+            accepted = {name: found.accepted for name, found in survey.groups.items() if found.task == task}
+            lines.append([(index, name) for name in varied(accepted)])
+    turns = [place for turn in zip_longest(*lines) for place in turn if place is not None]
+    chosen: list[Chosen] = []
+    left = limit
+    for index, name in turns:
+        size = len(surveys[index].groups[name].accepted)
+        if size > left and chosen:
+            break
+        chosen.append(Chosen(index, name, min(size, left)))
+        left -= chosen[-1].rollouts
+    return sorted(chosen, key=lambda group: group.source)
+
+
+def choose_pairs(before: Survey, after: Survey, limit: int) -> list[tuple[Chosen, Chosen]]:
+    """Problems that both have, up to `limit` rollouts; first where the share of accepted rollouts changed most."""
+    pairs = sorted(shared_groups(before.groups, after.groups), key=lambda pair: -_change(before, after, pair))
+    chosen: list[tuple[Chosen, Chosen]] = []
+    left = limit
+    for names in pairs:
+        sizes = [len(survey.groups[name].accepted) for survey, name in zip((before, after), names, strict=True)]
+        if sum(sizes) > left and chosen:
+            break
+        each = max(1, left // 2)
+        old, new = (Chosen(index, names[index], min(sizes[index], each)) for index in (0, 1))
+        chosen.append((old, new))
+        left -= old.rollouts + new.rollouts
+    return chosen
+
+
+def shared_groups(before: Mapping[str, Outline], after: Mapping[str, Outline]) -> list[tuple[str, str]]:
+    """The names of the groups of each problem that both have, in the order of `after`; of several the first."""
+    of_item: dict[str, str] = {}
+    for name, outline in before.items():
+        of_item.setdefault(outline.item, name)
+    pairs: dict[str, tuple[str, str]] = {}
+    for name, outline in after.items():
+        if outline.item in of_item:
+            pairs.setdefault(outline.item, (of_item[outline.item], name))
+    return list(pairs.values())
+
+
+def _change(before: Survey, after: Survey, names: tuple[str, str]) -> float:
+    return abs(after.groups[names[1]].accepted_share - before.groups[names[0]].accepted_share)

@@ -1,4 +1,4 @@
-"""What of a problem is compared with others: hashes of its words and of its tests, a few hundred numbers.
+"""Features by which problems are compared: hashes of words and of tests, a few hundred numbers each.
 
 Equal words have equal hashes in every process. Nothing of the tests is executed.
 """
@@ -9,16 +9,21 @@ import ast
 import hashlib
 import json
 import re
+import struct
+import tempfile
 import zlib
+from array import array
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autoclave.core import AnswerTests, CallTests, CheckTests, Problem, StdinTests
-from autoclave.problems.candidate import Candidate
+from autoclave.core.closing import Closing
+from autoclave.problems.candidate import ProblemCandidate
 from autoclave.problems.curation.assertions import asserted_cases, normalised_code
 from autoclave.problems.curation.identities import identities
 from autoclave.problems.curation.python_source import UNREADABLE
@@ -28,13 +33,13 @@ WordHashes: TypeAlias = NDArray[np.uint32]
 CaseHashes: TypeAlias = NDArray[np.uint64]
 
 CASES_LIMIT = 64
-"""Tests of a problem that are compared: those with the smallest hashes of their inputs, so that two problems keep
-the same ones of the tests that they share."""
+"""Limit of compared tests of a problem: those with the smallest hashes of their inputs, so that two problems keep the
+same ones of their shared tests."""
 
 
 @dataclass(frozen=True, slots=True)
-class Traits:
-    """What two problems are compared by.
+class Features:
+    """Features of one problem.
 
     Attributes:
         text: digest of all words of the statement; equal for an equal text in other mark-up.
@@ -42,12 +47,11 @@ class Traits:
         topic: sorted hashes of its different words of content.
         inputs: sorted hashes of the inputs of its tests, at most `CASES_LIMIT`.
         outputs: hashes of the outputs expected for them, in their order.
-        code: hash of its test code, equal for equal code with other names and comments; 0 for other tests, and where
-            the code is too short to tell anything.
-        shape: kind and form of its tests; problems of different shapes cannot be run on each other's tests.
-        num_tests: how many tests can be told apart.
-        names: what it is called at its source, such as `codeforces/1349/a`.
-        version: what the statement calls itself, such as `easy`, where it says that there is another version of it.
+        code: hash of its test code without names and comments; 0 for other tests, and for too short code.
+        shape: kind and form of its tests; solutions run only on tests of the same shape.
+        num_tests: number of comparable tests.
+        names: its names at its source, such as `codeforces/1349/a`.
+        version: the version that the statement names, such as `easy`; empty without other versions.
     """
 
     text: bytes
@@ -62,14 +66,13 @@ class Traits:
     version: str
 
 
-def traits_of(candidate: Candidate) -> Traits:
-    """The traits of one problem."""
+def features_of(candidate: ProblemCandidate) -> Features:
     problem = candidate.problem
     text = plain_text(problem.statement)
     words = plain_words(text)
     cases = cases_of(problem)
     inputs, outputs = _case_hashes(cases)
-    return Traits(
+    return Features(
         text=hashlib.blake2b(" ".join(words).encode("utf-8"), digest_size=16).digest() if words else b"",
         words=word_hashes(words),
         topic=word_hashes(topic_words(text, names_in(problem.statement))),
@@ -85,12 +88,12 @@ def traits_of(candidate: Candidate) -> Traits:
 
 @lru_cache(maxsize=1 << 17)
 def word_hash(word: str) -> int:
-    """32 bits of a word, the same in every process."""
+    """Return a 32-bit hash of a word, stable across processes."""
     return zlib.crc32(word.encode("utf-8"))
 
 
 def word_hashes(words: list[str]) -> WordHashes:
-    """The different hashes of `words`, sorted."""
+    """Return the different hashes of `words`, sorted."""
     return np.array(sorted({word_hash(word) for word in words}), dtype=np.uint32)
 
 
@@ -103,7 +106,7 @@ _VERSION = re.compile(
     r"|\balmost the same setting as\b|\bonly difference (?:between|from|with|is)\b"
 )
 
-_VERSION_WORDS = ("version", "same setting", "only difference")  # looked for first, since that is quick
+_VERSION_WORDS = ("version", "same setting", "only difference")  # a quick check before the pattern
 
 
 def _version(text: str) -> str:
@@ -114,15 +117,15 @@ def _version(text: str) -> str:
 
 # --- Tests ---------------------------------------------------------------------------------------------------------
 
-_TELLING_CODE = 100
-"""Characters of test code from which it tells what a problem asks."""
+_DISTINCTIVE_CODE = 100
+"""Least characters of test code that identify a problem."""
 
 
 def cases_of(problem: Problem) -> list[tuple[str, str]]:
-    """Input and output of each test in a form that does not depend on the data set; none where they cannot be told.
+    """Return input and output of each test in a form that does not depend on the data set; an empty list if unknown.
 
-    Blanks in a row count as one in standard input. Arguments of a call are one list, whatever their names. Of test
-    code, assertions on one call of the candidate count.
+    Standard input is split at blanks. Arguments of a call are one list without names. Of test code, assertions on one
+    call of the candidate count.
     """
     tests = problem.tests
     if isinstance(tests, StdinTests):
@@ -142,11 +145,11 @@ def _code_hash(problem: Problem) -> int:
         code = normalised_code(problem.tests) if isinstance(problem.tests, CheckTests) else ""
     except UNREADABLE:
         return 0
-    return case_hash(code) if len(code) >= _TELLING_CODE else 0
+    return case_hash(code) if len(code) >= _DISTINCTIVE_CODE else 0
 
 
 def _written(value: ast.expr) -> str:
-    """An expression in the form of `_literal`, as far as JSON has its value."""
+    """Return an expression in the form of `_literal`, as far as JSON has its value."""
     try:
         return _literal(ast.literal_eval(value))
     except UNREADABLE:
@@ -163,18 +166,18 @@ _PYTHON_NAME = re.compile(r"\b(?:True|False|None)\b")
 
 
 def _bare(literal: str) -> str:
-    """A literal with one kind of quotes, no blanks, and JSON's constants; tuples count as lists."""
+    """Return a literal with one kind of quotes, without blanks, and with JSON's constants; tuples become lists."""
     bare = _PYTHON_NAME.sub(lambda name: _PYTHON_NAMES[name[0]], literal.translate(_CONSTANTS))
     return bare.replace("(", "[").replace(",)", "]").replace(")", "]")
 
 
 def case_hash(text: str) -> int:
-    """64 bits of an input or output."""
+    """Return a 64-bit hash of an input or output."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest(), "little")
 
 
 def _case_hashes(cases: list[tuple[str, str]]) -> tuple[CaseHashes, CaseHashes]:
-    """Hashes of inputs and outputs, without the inputs for which a problem itself has two outputs."""
+    """Return hashes of inputs and outputs, without inputs for which the problem itself has two outputs."""
     known: dict[int, int] = {}
     ambiguous: set[int] = set()
     for given, expected in ((case_hash(given), case_hash(expected)) for given, expected in cases):
@@ -189,7 +192,7 @@ _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 
 
 def shape_of(problem: Problem) -> str:
-    """What programs for the problem are given and give: the kind of tests, and the types in the first of them."""
+    """Return the form of inputs and outputs: the kind of tests, and the types in the first of them."""
     tests = problem.tests
     if isinstance(tests, StdinTests):
         first = tests.cases[0]
@@ -204,7 +207,7 @@ def shape_of(problem: Problem) -> str:
 
 
 def _line_shape(text: str) -> str:
-    """The types of the words in the first line, and whether there are more lines."""
+    """Return the types of the words in the first line, and a mark for more lines."""
     first, _, rest = text.strip().partition("\n")
     words = first.split()
     types = "".join("n" if _NUMBER.fullmatch(word) else "s" for word in words[:4])
@@ -215,3 +218,45 @@ def _type_shape(value: Any) -> str:
     if isinstance(value, list):
         return f"[{_type_shape(value[0]) if value else ''}]"
     return "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else type(value).__name__
+
+
+_HEAD = struct.Struct("<16sQ7I")
+
+
+class FeatureStore(Closing):
+    """Features by index in the order of `add`. Closing removes the file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = tempfile.TemporaryFile(dir=folder, prefix="features.")  # noqa: SIM115  closed by `close`
+        self._starts = array("Q")
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def add(self, features: Features) -> None:
+        texts = [each.encode("utf-8") for each in (features.shape, "\n".join(sorted(features.names)), features.version)]
+        sizes = (len(features.words), len(features.topic), len(features.inputs), *map(len, texts), features.num_tests)
+        arrays = (features.words, features.topic, features.inputs, features.outputs)
+        self._starts.append(self._file.seek(0, 2))
+        self._file.write(
+            _HEAD.pack(features.text, features.code, *sizes) + b"".join([*(part.tobytes() for part in arrays), *texts])
+        )
+
+    def __getitem__(self, number: int) -> Features:
+        self._file.seek(self._starts[number])
+        text, code, words, topic, cases, shape, names, version, num_tests = _HEAD.unpack(self._file.read(_HEAD.size))
+        return Features(
+            text=text if any(text) else b"",
+            words=np.frombuffer(self._file.read(4 * words), dtype=np.uint32),
+            topic=np.frombuffer(self._file.read(4 * topic), dtype=np.uint32),
+            inputs=np.frombuffer(self._file.read(8 * cases), dtype=np.uint64),
+            outputs=np.frombuffer(self._file.read(8 * cases), dtype=np.uint64),
+            code=code,
+            shape=self._file.read(shape).decode("utf-8"),
+            num_tests=num_tests,
+            names=frozenset(self._file.read(names).decode("utf-8").splitlines()),
+            version=self._file.read(version).decode("utf-8"),
+        )
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,8 +1,8 @@
-"""Which pairs of adjacent operations may be trained on, and which are kept for validation and for the report.
+"""Split of the pairs of adjacent operations into those for training, for validation and for the report.
 
 The unit of the split is the ordered pair (operation, next operation) of one domain, whatever the parameters, wording,
-style, start and final. Starts and finals are not operations, so pairs with them are not held out: the claim tested is
-that operations are combined in ways never seen, and each single operation is seen in training.
+style, start and final. Starts and finals are not operations, so pairs with them are not held out: held-out problems
+combine operations in new ways, and each single operation occurs in training.
 
     train       tasks without any kept pair
     validation  tasks with at least one validation pair and none of the report
@@ -20,7 +20,7 @@ from enum import StrEnum
 from itertools import permutations
 from typing import TypeVar
 
-from autoclave.problems.curriculum.compose import DOMAINS, Pair, qualified_name
+from autoclave.problems.synthetic.compose import DOMAINS, OperationPair, qualified_name
 
 _VALIDATION_SHARE = 0.25
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Part(StrEnum):
-    """The sets of problems that are kept apart."""
+    """Disjoint sets of problems."""
 
     TRAIN = "train"
     """For warm start and reinforcement learning."""
@@ -42,14 +42,14 @@ class Part(StrEnum):
 class Split:
     """The pairs that no training program contains."""
 
-    validation: frozenset[Pair]
-    heldout: frozenset[Pair]
+    validation: frozenset[OperationPair]
+    heldout: frozenset[OperationPair]
 
     @staticmethod
     def of(seed: int, heldout_share: float) -> Split:
-        """Of each domain's pairs, the share with the lowest hashes; a quarter of those are for validation."""
-        validation: list[Pair] = []
-        heldout: list[Pair] = []
+        """Keep of each domain's pairs the share with the lowest hashes; a quarter of those are for validation."""
+        validation: list[OperationPair] = []
+        heldout: list[OperationPair] = []
         for domain in DOMAINS:
             names = [qualified_name(domain, operation) for operation in domain.operations]
             kept = lowest(permutations(names, 2), heldout_share, f"{seed} pair")
@@ -58,8 +58,8 @@ class Split:
             heldout += kept[num_validation:]
         return Split(frozenset(validation), frozenset(heldout))
 
-    def part(self, pairs: Iterable[Pair]) -> Part | None:
-        """Where a task with these pairs belongs; None if it mixes validation and report."""
+    def part(self, pairs: Iterable[OperationPair]) -> Part | None:
+        """Return the part of a task with these pairs; None if it mixes validation and report."""
         pairs = frozenset(pairs)
         if pairs & self.validation:
             return None if pairs & self.heldout else Part.VALIDATION
@@ -67,6 +67,6 @@ class Split:
 
 
 def lowest(items: Iterable[T], share: float, salt: str) -> list[T]:
-    """The given share of `items`: those whose hashes are lowest, in the order of the hashes."""
+    """Return the given share of `items`: those with the lowest hashes, in the order of the hashes."""
     ranked = sorted(items, key=lambda item: hashlib.sha256(f"{salt} {item}".encode()).digest())
     return ranked[: round(share * len(ranked))]

@@ -1,4 +1,4 @@
-"""The tables: every piece of code is total, every mistake is one, and no two wordings collide."""
+"""Tables: no code raises, every mistake changes a value, and no two phrasings are equal."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from itertools import product
 
 import pytest
 
-from autoclave.problems.curriculum.behaviour import differ, outputs
-from autoclave.problems.curriculum.compose import DOMAINS, Piece, Task
-from autoclave.problems.curriculum.inputs import probes
-from autoclave.problems.curriculum.operations import Domain, Operation, fill
+from autoclave.problems.synthetic.behaviour import differ, outputs
+from autoclave.problems.synthetic.compose import DOMAINS, Piece, SyntheticTask
+from autoclave.problems.synthetic.inputs import probes
+from autoclave.problems.synthetic.operations import Domain, Operation, fill
 
 
-def tasks_of_each_piece(domain: Domain) -> Iterator[tuple[Task, int]]:
+def tasks_of_each_piece(domain: Domain) -> Iterator[tuple[SyntheticTask, int]]:
     """A short task around each piece with each choice of parameters, and the place of the piece in it."""
     start = tuple(Piece(operation, (), 0) for operation in domain.starts if operation.name == "difference")
     plain = Piece(domain.finals[0], (), 0)
     for operation in domain.starts:
-        yield Task(domain, "call", (Piece(operation, (), 0),), (), plain), 0
+        yield SyntheticTask(domain, "call", (Piece(operation, (), 0),), (), plain), 0
     for piece in (piece for operation in domain.operations for piece in all_pieces(operation)):
-        yield Task(domain, "call", start, (piece,), plain), len(start)
+        yield SyntheticTask(domain, "call", start, (piece,), plain), len(start)
     first_step = next(Piece(o, (), 0) for o in domain.operations if o.name in ("absolute", "reverse"))
     for piece in (piece for operation in domain.finals for piece in all_pieces(operation)):
-        yield Task(domain, "call", start, () if start else (first_step,), piece), 1
+        yield SyntheticTask(domain, "call", start, () if start else (first_step,), piece), 1
 
 
 def all_pieces(operation: Operation) -> list[Piece]:
@@ -45,13 +45,13 @@ def test_every_mistake_changes_some_value_and_none_raises(domain):
 def test_any_three_mistakes_in_a_row_still_end_in_a_short_time(domain):
     rng = random.Random(1)
     for _ in range(400):
-        task = Task.draw(rng, 3, [domain.name for domain in DOMAINS])
+        task = SyntheticTask.draw(rng, 3, [domain.name for domain in DOMAINS])
         codes = tuple(rng.choice((piece.code, *piece.wrong)) for piece in task.pieces)
         assert len(list(outputs(task.domain, codes, probes(task.domain)))) == len(probes(task.domain))
 
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: domain.name)
-def test_no_two_operations_are_said_alike(domain):
+def test_no_two_operations_share_a_phrasing(domain):
     said: dict[str, str] = {}
     for operation in domain.operations:
         for piece, phrasing in product(all_pieces(operation), operation.phrasings):
@@ -61,14 +61,14 @@ def test_no_two_operations_are_said_alike(domain):
 
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: domain.name)
-def test_no_code_keeps_a_place_unfilled(domain):
+def test_no_code_has_an_unfilled_placeholder(domain):
     for operation in (*domain.starts, *domain.operations, *domain.finals):
         for piece in all_pieces(operation):
             assert not any("{" in code for code in (piece.code, *piece.wrong))
 
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: domain.name)
-def test_every_parameter_is_said_in_every_phrasing(domain):
+def test_every_phrasing_has_every_parameter(domain):
     for operation in (*domain.starts, *domain.operations, *domain.finals):
         for phrasing in operation.phrasings:
             assert sorted(set(re.findall(r"\{(.)\}", phrasing))) == list("pq"[: len(operation.parameters)])
@@ -86,8 +86,8 @@ def test_a_task_reads_as_a_function_and_as_a_script():
     operations = {operation.name: operation for operation in DOMAINS[0].operations}
     steps = (Piece(operations["keep-multiples"], ("3",), 0), Piece(operations["cap"], ("7",), 0))
     finals = {operation.name: operation for operation in DOMAINS[0].finals}
-    function = Task(DOMAINS[0], "call", (), steps, Piece(finals["sum"], (), 0))
-    script = Task(DOMAINS[0], "stdin", (), steps, Piece(finals["items"], (), 0))
+    function = SyntheticTask(DOMAINS[0], "call", (), steps, Piece(finals["sum"], (), 0))
+    script = SyntheticTask(DOMAINS[0], "stdin", (), steps, Piece(finals["items"], (), 0))
     assert function.statement == "f(x) on a list: keep multiples of 3, then cap each at 7; return the sum."
     assert function.id == "list.call.keep-multiples-3.cap-7.sum.000"
     assert function.program(function.codes) == (

@@ -1,4 +1,4 @@
-"""What a pipeline does to inputs, and when two pipelines are the same.
+"""Values that a pipeline computes from inputs, and equality of two pipelines.
 
 Code of the tables is executed in this process: we wrote it, and it is total and quick. Nothing that a model wrote ever
 comes here. Each piece is compiled once for all pipelines that use it.
@@ -12,19 +12,19 @@ from functools import cache, lru_cache
 from itertools import islice
 from typing import Any
 
-from autoclave.problems.curriculum.compose import Task
-from autoclave.problems.curriculum.inputs import Arguments, probes
-from autoclave.problems.curriculum.operations import Domain
+from autoclave.problems.synthetic.compose import SyntheticTask
+from autoclave.problems.synthetic.inputs import Arguments, probes
+from autoclave.problems.synthetic.operations import Domain
 
 
 def outputs(domain: Domain, codes: Sequence[str], inputs: Sequence[Arguments]) -> Iterator[Any]:
-    """The values that the pipeline with these pieces makes of `inputs`, before they are returned or printed."""
+    """Yield the final value of the pipeline with these pieces on each of `inputs`."""
     for arguments in inputs:
-        yield from islice(values_on_the_way(domain, codes, arguments), len(codes) - 1, None)
+        yield from islice(intermediate_values(domain, codes, arguments), len(codes) - 1, None)
 
 
-def values_on_the_way(domain: Domain, codes: Sequence[str], arguments: Arguments) -> Iterator[Any]:
-    """The value after each piece, the last one that which is returned or printed."""
+def intermediate_values(domain: Domain, codes: Sequence[str], arguments: Arguments) -> Iterator[Any]:
+    """Yield the value after each piece; the last one is returned or printed."""
     *body, final = codes
     parameters = [domain.arguments, *[domain.variable] * (len(body) - 1)]
     value: Any = None
@@ -38,25 +38,25 @@ def values_on_the_way(domain: Domain, codes: Sequence[str], arguments: Arguments
 def differ(
     domain: Domain, ours: Sequence[str], theirs: Sequence[str], inputs: Sequence[Arguments], *, at_least: int = 1
 ) -> bool:
-    """Whether two pipelines give different values for at least so many of `inputs`."""
+    """Return whether two pipelines give different values for at least `at_least` of `inputs`."""
     pairs = zip(outputs(domain, ours, inputs), outputs(domain, theirs, inputs), strict=True)
     differences = (pair for pair in pairs if pair[0] != pair[1])
     return sum(1 for _ in islice(differences, at_least)) == at_least
 
 
 def signature(domain: Domain, codes: tuple[str, ...]) -> str:
-    """A digest of the values on all probes: equal for pipelines that behave alike, whatever their wording or style."""
+    """Return a digest of the values on all probes: equal for equal behaviour, in any wording or style."""
     return hashlib.sha256("\n".join((domain.name, *probe_values(domain, codes))).encode()).hexdigest()
 
 
-@lru_cache(maxsize=4)  # asked for twice in a row: is the task worth asking, and is it new
+@lru_cache(maxsize=4)  # called twice in a row: for `is_usable`, and for `signature`
 def probe_values(domain: Domain, codes: tuple[str, ...]) -> tuple[str, ...]:
-    """The values on all probes, as text."""
+    """Return the values on all probes, as strings."""
     return tuple(map(str, outputs(domain, codes, probes(domain))))
 
 
-def mutants(task: Task) -> Iterator[tuple[str, ...]]:
-    """The pieces of each program with exactly one mistake: one piece written wrongly, or one operation left out."""
+def mutants(task: SyntheticTask) -> Iterator[tuple[str, ...]]:
+    """Yield the pieces of each program with exactly one mistake: one wrong piece, or one operation left out."""
     right = task.codes
     for place, piece in enumerate(task.pieces):
         left_out = ("",) if piece in task.steps else ()

@@ -1,7 +1,6 @@
-"""Inputs of growing length, near the constants of a task, so that neighbouring conditions such as `>` and `>=` differ.
+"""Inputs of growing length, near the constants of a task, so that similar conditions such as `>` and `>=` differ.
 
-Drawn from a generator that is handed in; nothing here knows what a task does with an input, except for the numbers
-that the starts of the integer domain make.
+Independent of the values of tasks, except for the results of the starts of the integer domain.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from autoclave.problems.curriculum.integers import INTEGERS
-from autoclave.problems.curriculum.operations import LETTERS, Domain, Parameter
+from autoclave.problems.synthetic.operations import LETTERS, Domain, Parameter
+from autoclave.problems.synthetic.tables import INTEGERS
 
 Arguments = tuple[Any, ...]
 """Positional arguments of one call: plain data."""
@@ -27,7 +26,7 @@ _NUM_PROBE_SETS = {"list": 4, "text": 8}  # letters hit each other less often th
 
 
 def draw_inputs(domain: Domain, constants: Sequence[str], start: str | None, rng: random.Random) -> list[Arguments]:
-    """Eight inputs for a task with these constants, the shortest first; `start` names the start of an integer task."""
+    """Return eight inputs for a task with these constants, shortest first; `start` is the start of an integer task."""
     if start:
         return _draw_pairs([int(value) for value in constants], start, rng)
     if domain.name == "list":
@@ -39,9 +38,9 @@ def draw_inputs(domain: Domain, constants: Sequence[str], start: str | None, rng
 
 @cache
 def probes(domain: Domain) -> tuple[Arguments, ...]:
-    """Inputs on which behaviour is compared, around every constant; the same for every curriculum."""
+    """Return the inputs on which behaviour is compared, around every constant; the same for every seed."""
     rng = random.Random(f"probes of {domain.name}")
-    if domain.starts:  # every start makes every small number of these
+    if domain.starts:  # every start has every small number among its results on these
         near = [(a, b) for a in range(_NEAR) for b in (0, 1, a + 4)]
         far = [(rng.randint(-size // 4, size), rng.randint(0, size)) for size in 3 * _MAGNITUDES]
         return (*near, *far)
@@ -79,18 +78,18 @@ def _draw_text(length: int, letters: Sequence[str], rng: random.Random) -> str:
 
 
 def _draw_pairs(constants: Sequence[int], start: str, rng: random.Random) -> list[Arguments]:
-    """Pairs of growing size, half of which `start` makes a number of that is close to one of `constants`."""
+    """Return pairs of growing size; for half of them the result of `start` is close to one of `constants`."""
     pairs = {(rng.randint(-size // 4, size), rng.randint(0, size)) for size in _MAGNITUDES}
     by_result = _small_pairs(start)
     while len(pairs) < 2 * len(_MAGNITUDES):
-        wanted = (rng.choice(constants) if constants else rng.randint(0, 9)) + rng.randint(-2, 2)
-        pairs.add(rng.choice(by_result.get(wanted, by_result[0])))
+        result = (rng.choice(constants) if constants else rng.randint(0, 9)) + rng.randint(-2, 2)
+        pairs.add(rng.choice(by_result.get(result, by_result[0])))
     return sorted(pairs, key=lambda pair: (len(f"{pair[0]} {pair[1]}"), pair))
 
 
 @cache
 def _small_pairs(start: str) -> dict[int, list[tuple[int, int]]]:
-    """The pairs of small numbers that `start` makes each number of."""
+    """Return the pairs of small numbers by the result of `start`."""
     code = next(operation.code for operation in INTEGERS.starts if operation.name == start)
     by_result: dict[int, list[tuple[int, int]]] = {}
     for a, b in product(range(-4, _NEAR), range(_NEAR)):

@@ -1,7 +1,7 @@
-"""What the tables of the curriculum are made of: operations, and the domains that collect them.
+"""Operations, and the domains that collect them: the parts of synthetic problems.
 
-Templates hold `{p}` and `{q}` for the parameters of an operation, `{p+1}` and `{p-1}` for their neighbours.
-Not here: the tables (`lists.py`, `texts.py`, `integers.py`), and how operations become a task (`compose.py`).
+Templates hold `{p}` and `{q}` for the parameters of an operation, `{p+1}` and `{p-1}` for the numbers beside them.
+Not here: the tables (`tables.py`), and tasks (`compose.py`).
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ LETTERS = "aeoinrst"
 
 
 class Parameter(StrEnum):
-    """What stands in a place of a template."""
+    """Kind of value that fills a place of a template."""
 
     NUMBER = "number"
     """2 to 9: one digit, and neither a no-op nor a special case."""
     COUNT = "count"
-    """2 to 5: how many items; fewer than most inputs have."""
+    """2 to 5: a number of items; fewer than most inputs have."""
     LETTER = "letter"
     """One of `LETTERS`, which are frequent in the inputs."""
 
     def values(self) -> tuple[str, ...]:
-        """All values, as they are written in a statement and in a program."""
+        """Return all values, as written in statements and programs."""
         if self is Parameter.LETTER:
             return tuple(LETTERS)
         return tuple(str(n) for n in range(2, 10 if self is Parameter.NUMBER else 6))
@@ -32,11 +32,11 @@ class Parameter(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)  # one object per entry of a table: compared and hashed by identity
 class Operation:
-    """One step of a pipeline: how it is said, how it is written, and how it is written wrongly.
+    """One step of a pipeline: its phrasings, its code, and wrong versions of the code.
 
-    The code of a start or an operation is lines that assign the domain's variable; that of a final is an expression.
-    `wrong[0]` is the misconception of a teacher who misunderstands the operation. All code is total: it neither raises
-    nor loops long on any value of the domain. `has_items` marks a final whose value is a list, printed item by item.
+    The code of a start or an operation assigns the domain's variable; that of a final is an expression. `wrong[0]` is
+    the code of a teacher who misunderstands the operation. No code raises or loops long on any value of the domain.
+    `has_items` marks a final whose value is a list, printed item by item.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Operation:
     has_items: bool = False
 
     def draw_parameters(self, rng: random.Random) -> tuple[str, ...]:
-        """Values for the parameters, all different."""
+        """Return random values for the parameters, all different."""
         drawn: list[str] = []
         for parameter in self.parameters:
             drawn.append(rng.choice([value for value in parameter.values() if value not in drawn]))
@@ -56,9 +56,9 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Domain:
-    """A type of value with everything that can be done to it.
+    """A type of value with its operations.
 
-    `starts` make the value from several arguments; without them the only argument is the value.
+    `starts` compute the value from several arguments; without them the only argument is the value.
     """
 
     name: str
@@ -73,7 +73,6 @@ class Domain:
 
 
 def fill(template: str, parameters: tuple[str, ...]) -> str:
-    """`template` with the parameters in their places."""
     for place, value in zip("pq", parameters, strict=False):
         template = template.replace(f"{{{place}}}", value)
         if value.isdigit():

@@ -1,4 +1,4 @@
-"""The built-in curriculum: its problems are right, strict, different, and the same in every process."""
+"""Synthetic problems are right, strict, different, and the same in every process."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from autoclave.config.problems import CurriculumConfig
+from autoclave.config.problems import SyntheticConfig
 from autoclave.config.training import SftConfig
 from autoclave.core import ConfigError, Problem, read_problems
-from autoclave.problems import Curriculum, build_curriculum, demonstrations
-from autoclave.problems.curriculum import build
-from autoclave.problems.curriculum.compose import DOMAINS
+from autoclave.problems import SyntheticProblems, build_synthetic, demonstrations
+from autoclave.problems.synthetic import build
+from autoclave.problems.synthetic.compose import DOMAINS
 from tests.problems.whole_programs import inputs_and_outputs, operation_names, passes
 
 _DUMP = """
 import json, sys
-from autoclave.config.problems import CurriculumConfig
+from autoclave.config.problems import SyntheticConfig
 from autoclave.config.training import SftConfig
-from autoclave.problems import build_curriculum, demonstrations
-config = CurriculumConfig(seed=3, train=200, validation=60, heldout=200)
-built = build_curriculum(config)
+from autoclave.problems import build_synthetic, demonstrations
+config = SyntheticConfig(seed=3, train=200, validation=60, heldout=200)
+built = build_synthetic(config)
 for problem in built.train + built.validation + built.heldout:
     print(json.dumps(problem.to_json()))
 for shown in demonstrations(config, SftConfig(demonstrations=400)):
@@ -36,22 +36,22 @@ print(sorted(built.heldout_pairs), sorted(built.validation_pairs))
 """
 
 
-def every(curriculum: Curriculum) -> list[Problem]:
-    return curriculum.train + curriculum.validation + curriculum.heldout
+def every(synthetic: SyntheticProblems) -> list[Problem]:
+    return synthetic.train + synthetic.validation + synthetic.heldout
 
 
-def test_default_sizes(curriculum):
-    assert (len(curriculum.train), len(curriculum.validation), len(curriculum.heldout)) == (4000, 200, 300)
+def test_default_sizes(synthetic):
+    assert (len(synthetic.train), len(synthetic.validation), len(synthetic.heldout)) == (4000, 200, 300)
 
 
-def test_reference_solutions_pass_their_tests(curriculum):
-    failing = [problem.id for problem in every(curriculum) if not passes(problem, problem.solutions[0])]
+def test_reference_solutions_pass_their_tests(synthetic):
+    failing = [problem.id for problem in every(synthetic) if not passes(problem, problem.solutions[0])]
     assert failing == []
 
 
 @pytest.mark.parametrize("style", ["call", "stdin"])
-def test_a_reference_solution_passes_in_a_process_of_its_own(curriculum, style):
-    problem = next(problem for problem in curriculum.heldout if style in problem.tags)
+def test_a_reference_solution_passes_in_a_process_of_its_own(synthetic, style):
+    problem = next(problem for problem in synthetic.heldout if style in problem.tags)
     for case in problem.tests.cases:
         source = problem.solutions[0]
         source += f"\nprint(f(*{case.arguments!r}))" if style == "call" else ""
@@ -61,10 +61,10 @@ def test_a_reference_solution_passes_in_a_process_of_its_own(curriculum, style):
         assert ran.stdout.strip() == str(case.output).strip()
 
 
-def test_single_mutations_of_solutions_mostly_fail(curriculum):
+def test_single_mutations_of_solutions_mostly_fail(synthetic):
     rng = random.Random(5)
     outcomes = [
-        passes(problem, mutant) for problem in curriculum.train[:1500] if (mutant := mutated(problem.solutions[0], rng))
+        passes(problem, mutant) for problem in synthetic.train[:1500] if (mutant := mutated(problem.solutions[0], rng))
     ]
     assert len(outcomes) > 1000
     assert outcomes.count(False) >= 0.85 * len(outcomes)  # the rest are mostly equivalent programs
@@ -85,8 +85,8 @@ def mutated(source: str, rng: random.Random) -> str | None:
     return rng.choice(changes) if changes else None
 
 
-def test_tests_grow_and_their_answers_vary(curriculum):
-    for problem in every(curriculum):
+def test_tests_grow_and_their_answers_vary(synthetic):
+    for problem in every(synthetic):
         inputs, outputs = inputs_and_outputs(problem)
         lengths = [len(" ".join(map(str, arguments))) for arguments in inputs]
         assert len(inputs) >= 8
@@ -96,26 +96,26 @@ def test_tests_grow_and_their_answers_vary(curriculum):
         assert max(map(len, outputs)) <= 400
 
 
-def test_lists_and_texts_are_also_tried_empty(curriculum):
-    for problem in every(curriculum):
+def test_lists_and_texts_are_also_tried_empty(synthetic):
+    for problem in every(synthetic):
         inputs, _ = inputs_and_outputs(problem)
         if "integer" not in problem.tags:
             assert inputs[0] in {("",)} if "stdin" in problem.tags or "text" in problem.tags else inputs[0] == ([],)
 
 
-def test_ids_statements_and_digests_are_unique(curriculum):
-    problems = every(curriculum)
+def test_ids_statements_and_digests_are_unique(synthetic):
+    problems = every(synthetic)
     for values in ([p.id for p in problems], [p.statement for p in problems], [p.digest for p in problems]):
         assert len(set(values)) == len(problems)
 
 
-def test_every_operation_occurs_in_training(curriculum):
-    seen = {name for problem in curriculum.train for name in operation_names(problem.id)}
+def test_every_operation_occurs_in_training(synthetic):
+    seen = {name for problem in synthetic.train for name in operation_names(problem.id)}
     assert seen == {f"{domain.name}.{operation.name}" for domain in DOMAINS for operation in domain.operations}
 
 
-def test_problems_are_labelled(curriculum):
-    for problem in every(curriculum):
+def test_problems_are_labelled(synthetic):
+    for problem in every(synthetic):
         domain, style, depth = problem.tags
         num_operations = len(operation_names(problem.id))
         assert domain in ("list", "text", "integer")
@@ -124,14 +124,14 @@ def test_problems_are_labelled(curriculum):
         assert (problem.source, problem.time_limit_s) == ("curriculum", 1.0)
 
 
-def test_all_sets_have_the_same_mix_of_depths(curriculum):
-    for problems in (curriculum.train, curriculum.validation, curriculum.heldout):
+def test_all_sets_have_the_same_mix_of_depths(synthetic):
+    for problems in (synthetic.train, synthetic.validation, synthetic.heldout):
         share = sum("depth-3" in problem.tags for problem in problems) / len(problems)
         assert share == pytest.approx(1 / 3, abs=0.01)
 
 
-def test_statements_are_short(curriculum):
-    assert max(len(problem.statement) for problem in every(curriculum)) < 200
+def test_statements_are_short(synthetic):
+    assert max(len(problem.statement) for problem in every(synthetic)) < 200
 
 
 def test_same_settings_give_the_same_bytes_in_any_process():
@@ -144,28 +144,28 @@ def test_same_settings_give_the_same_bytes_in_any_process():
     assert len(digests) == 1
 
 
-def test_another_seed_gives_other_problems(curriculum):
-    other = build_curriculum(CurriculumConfig(seed=1, train=100, validation=20, heldout=200))
-    assert other.heldout_pairs != curriculum.heldout_pairs
-    assert {p.id for p in other.train}.isdisjoint({p.id for p in curriculum.train[:100]})
+def test_another_seed_gives_other_problems(synthetic):
+    other = build_synthetic(SyntheticConfig(seed=1, train=100, validation=20, heldout=200))
+    assert other.heldout_pairs != synthetic.heldout_pairs
+    assert {p.id for p in other.train}.isdisjoint({p.id for p in synthetic.train[:100]})
 
 
-def test_problems_survive_a_file(curriculum, tmp_path: Path):
+def test_problems_survive_a_file(synthetic, tmp_path: Path):
     path = tmp_path / "problems.jsonl"
-    path.write_text("".join(json.dumps(problem.to_json()) + "\n" for problem in curriculum.heldout))
-    assert list(read_problems(path)) == curriculum.heldout
+    path.write_text("".join(json.dumps(problem.to_json()) + "\n" for problem in synthetic.heldout))
+    assert list(read_problems(path)) == synthetic.heldout
 
 
-def test_lists_of_a_curriculum_are_the_callers_own():
-    config = CurriculumConfig(train=20, validation=5, heldout=200)
-    build_curriculum(config).train.clear()
-    assert len(build_curriculum(config).train) == 20
+def test_changing_the_returned_lists_does_not_change_the_cache():
+    config = SyntheticConfig(train=20, validation=5, heldout=200)
+    build_synthetic(config).train.clear()
+    assert len(build_synthetic(config).train) == 20
 
 
 def test_problems_and_demonstrations_are_of_the_domains_asked_for():
-    config = CurriculumConfig(train=40, validation=5, heldout=200, domains=("text", "integer"))
-    curriculum = build_curriculum(config)
-    for problems in (curriculum.train, curriculum.validation, curriculum.heldout):
+    config = SyntheticConfig(train=40, validation=5, heldout=200, domains=("text", "integer"))
+    synthetic = build_synthetic(config)
+    for problems in (synthetic.train, synthetic.validation, synthetic.heldout):
         assert {problem.tags[0] for problem in problems} == {"text", "integer"}
     written = demonstrations(config, SftConfig(demonstrations=200))
     assert {demonstration.task_id.partition(".")[0] for demonstration in written} == {"text", "integer"}
@@ -174,10 +174,10 @@ def test_problems_and_demonstrations_are_of_the_domains_asked_for():
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_a_share_that_leaves_a_set_empty_is_refused(share):
     with pytest.raises(ConfigError, match=r"problems\.heldout_share: leaves no"):
-        build_curriculum(CurriculumConfig(heldout_share=share, train=10))
+        build_synthetic(SyntheticConfig(heldout_share=share, train=10))
 
 
-def test_more_problems_than_exist_are_refused(monkeypatch):
-    monkeypatch.setattr(build, "_MOST_REPEATS", 1)
+def test_more_problems_than_exist_are_an_error(monkeypatch):
+    monkeypatch.setattr(build, "_MAX_REJECTED", 1)
     with pytest.raises(ConfigError, match=r"problems\.heldout = 5000: only \d+ different problems"):
-        build_curriculum(CurriculumConfig(heldout_share=0.01, train=10, heldout=5000))
+        build_synthetic(SyntheticConfig(heldout_share=0.01, train=10, heldout=5000))

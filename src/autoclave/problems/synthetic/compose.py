@@ -1,6 +1,6 @@
-"""A task: operations of one domain in a row, with parameters and wording; its statement, program and id.
+"""Tasks: operations of one domain in a row, with parameters and wording; their statements, programs and ids.
 
-Not here: what a task does to an input (`behaviour.py`), and which tasks may be trained on (`split.py`).
+Not here: values of a task (`behaviour.py`), and the split of tasks (`split.py`).
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from autoclave.problems.curriculum.integers import INTEGERS
-from autoclave.problems.curriculum.lists import LISTS
-from autoclave.problems.curriculum.operations import Domain, Operation, fill
-from autoclave.problems.curriculum.texts import TEXTS
+from autoclave.problems.synthetic.operations import Domain, Operation, fill
+from autoclave.problems.synthetic.tables import INTEGERS, LISTS, TEXTS
 
 DOMAINS = (LISTS, TEXTS, INTEGERS)
 _WEIGHTS = (5, 3, 2)  # about as their numbers of operations
 _CALL_SHARE = 0.65
 
 Style = Literal["call", "stdin"]
-Pair = tuple[str, str]
+OperationPair = tuple[str, str]
 """Two operations, the second right after the first, as `domain.name`."""
 
 
@@ -56,8 +54,8 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """A pipeline: perhaps a start, then `steps`, then a final, asked as a function or as a script."""
+class SyntheticTask:
+    """A pipeline: perhaps a start, then `steps`, then a final, as a function or as a script."""
 
     domain: Domain
     style: Style
@@ -66,22 +64,22 @@ class Task:
     final: Piece
 
     @staticmethod
-    def draw(rng: random.Random, depth: int, domains: Collection[str]) -> Task:
-        """A task of one of these domains with `depth` operations, all different."""
+    def draw(rng: random.Random, depth: int, domains: Collection[str]) -> SyntheticTask:
+        """Return a random task of one of these domains with `depth` different operations."""
         weights = [weight if domain.name in domains else 0 for domain, weight in zip(DOMAINS, _WEIGHTS, strict=True)]
         domain = rng.choices(DOMAINS, weights)[0]
         style: Style = "call" if rng.random() < _CALL_SHARE else "stdin"
         start = (Piece.draw(rng.choice(domain.starts), rng),) if domain.starts else ()
         operations = rng.sample(domain.operations, depth)
         steps = tuple(Piece.draw(operation, rng) for operation in operations)
-        return Task(domain, style, start, steps, Piece.draw(rng.choice(domain.finals), rng))
+        return SyntheticTask(domain, style, start, steps, Piece.draw(rng.choice(domain.finals), rng))
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
         return (*self.start, *self.steps, self.final)
 
     @property
-    def pairs(self) -> tuple[Pair, ...]:
+    def pairs(self) -> tuple[OperationPair, ...]:
         """The pairs of adjacent operations. Starts and finals are not operations."""
         return adjacent_pairs(self.domain, self.steps)
 
@@ -92,7 +90,7 @@ class Task:
 
     @property
     def constants(self) -> tuple[str, ...]:
-        """Every parameter, in the order of the text."""
+        """All parameters, in the order of the text."""
         return tuple(value for piece in self.pieces for value in piece.parameters)
 
     @property
@@ -109,12 +107,12 @@ class Task:
 
     @property
     def id(self) -> str:
-        """Domain, style, every piece with its parameters, and which phrasings were used."""
+        """Domain, style, every piece with its parameters, and the numbers of the phrasings."""
         phrasings = "".join(str(piece.phrasing) for piece in self.pieces)
         return ".".join((self.domain.name, self.style, *(piece.label for piece in self.pieces), phrasings))
 
     def program(self, codes: Sequence[str]) -> str:
-        """The program whose pieces are written as `codes`, which may differ from the right ones; "" leaves one out."""
+        """Return the program with the pieces `codes`, which may differ from the right ones; "" leaves one out."""
         *body, final = codes
         lines = [line for code in body for line in code.splitlines()]
         if self.style == "call":
@@ -127,6 +125,6 @@ def qualified_name(domain: Domain, operation: Operation) -> str:
     return f"{domain.name}.{operation.name}"
 
 
-def adjacent_pairs(domain: Domain, steps: Sequence[Piece]) -> tuple[Pair, ...]:
+def adjacent_pairs(domain: Domain, steps: Sequence[Piece]) -> tuple[OperationPair, ...]:
     names = [qualified_name(domain, piece.operation) for piece in steps]
     return tuple(pairwise(names))

@@ -1,7 +1,7 @@
-"""Pairs of problems worth comparing: alike by the MinHash of their words, or with a test in common.
+"""Find pairs of problems to compare: with similar MinHash signatures, or with a test in common.
 
 Locality-sensitive hashing by sorting: one band of all signatures at a time, so that memory is a few numbers per
-problem; signatures lie on disk. A pair found here is only a candidate: `similarity.py` decides.
+problem; signatures are on disk. `similarity.py` decides on the pairs found here.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from autoclave.config.curation import DeduplicationConfig
 from autoclave.core import HostError
 from autoclave.core.install import install_command
+from autoclave.problems.curation.features import FeatureStore
 from autoclave.problems.curation.similarity import WordFrequencies
-from autoclave.problems.curation.store import TraitStore
 
 Pairs: TypeAlias = NDArray[np.uint64]
-"""Sorted; each is the better-placed member in the upper 32 bits and the other in the lower ones."""
+"""Sorted; each has the better-placed member in the upper 32 bits and the other in the lower ones."""
 
 _NO_PAIRS: Pairs = np.empty(0, dtype=np.uint64)
 _SEED = 1
@@ -32,13 +32,9 @@ _PARTITIONS = 16
 
 
 def near_pairs(
-    store: TraitStore,
-    ordered: Sequence[int],
-    frequencies: WordFrequencies,
-    config: DeduplicationConfig,
-    folder: Path,
+    store: FeatureStore, ordered: Sequence[int], frequencies: WordFrequencies, config: DeduplicationConfig, folder: Path
 ) -> tuple[Pairs, int]:
-    """Pairs of places in `ordered` whose signatures agree in a band and overall, and how many buckets were too large.
+    """Return pairs of places in `ordered` with similar signatures, and the number of too large buckets.
 
     Raises:
         HostError: datasketch is not installed.
@@ -75,13 +71,13 @@ def _pairs_in_bands(signatures: NDArray[np.uint32], config: DeduplicationConfig)
     for band in range(config.bands):
         buckets = _Buckets(_mixed(np.asarray(signatures[:, band * rows : (band + 1) * rows])), places)
         num_large += buckets.num_larger_than(config.bucket_limit)
-        alike = [_alike(pairs, signatures) for pairs in buckets.pairs(config.bucket_limit)]
-        found = np.unique(np.concatenate([found, *alike]))
+        similar = [_with_similar_signatures(pairs, signatures) for pairs in buckets.pairs(config.bucket_limit)]
+        found = np.unique(np.concatenate([found, *similar]))
     return found, num_large
 
 
 def _mixed(columns: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """One number of each row."""
+    """Return one hash of each row."""
     mixed = np.zeros(len(columns), dtype=np.uint64)
     for column in range(columns.shape[1]):
         mixed = (mixed ^ columns[:, column]) * _MIX
@@ -89,8 +85,8 @@ def _mixed(columns: NDArray[np.uint32]) -> NDArray[np.uint64]:
     return mixed
 
 
-def _alike(pairs: Pairs, signatures: NDArray[np.uint32]) -> Pairs:
-    """The pairs whose signatures agree in so many places that the statements may be alike."""
+def _with_similar_signatures(pairs: Pairs, signatures: NDArray[np.uint32]) -> Pairs:
+    """Return the pairs whose signatures agree in enough places."""
     least = _LEAST_ESTIMATE * signatures.shape[1]
     kept: list[Pairs] = []
     for start in range(0, len(pairs), _CHUNK):
@@ -101,7 +97,7 @@ def _alike(pairs: Pairs, signatures: NDArray[np.uint32]) -> Pairs:
 
 
 class _Buckets:
-    """Places with equal keys, in their order."""
+    """Groups of places with equal keys, each in order."""
 
     def __init__(self, keys: NDArray[np.uint64], places: NDArray[np.uint64]) -> None:
         order = np.lexsort((places, keys))
@@ -115,7 +111,7 @@ class _Buckets:
         return int((self._sizes > limit).sum())
 
     def pairs(self, limit: int) -> Iterator[Pairs]:
-        """All pairs; in a bucket of more than `limit` members, each one with the first ones and with the next ones."""
+        """Yield all pairs; in buckets of more than `limit` members, each member with the first and the next ones."""
         within = np.arange(len(self._places)) - self._start
         is_large = np.repeat(self._sizes > limit, self._sizes)
         for distance in range(1, min(limit, int(self._sizes.max()))):
@@ -128,14 +124,14 @@ class _Buckets:
         return (self._places[first] << np.uint64(32)) | self._places[second]
 
 
-def pairs_with_common_tests(store: TraitStore, ordered: Sequence[int], limit: int, folder: Path) -> tuple[Pairs, int]:
-    """Pairs of places in `ordered` with a test or their test code in common, and how many buckets were too large."""
+def pairs_with_common_tests(store: FeatureStore, ordered: Sequence[int], limit: int, folder: Path) -> tuple[Pairs, int]:
+    """Return pairs of places in `ordered` with a test or test code in common, and the number of too large buckets."""
     row = np.dtype([("key", np.uint64), ("place", np.uint64)])
     with tempfile.TemporaryFile(dir=folder, prefix="tests.") as file:
         for place, number in enumerate(ordered):
-            traits = store[number]
-            code = np.array([traits.code] if traits.code else [], dtype=np.uint64)
-            keys = np.append((traits.inputs * _MIX) ^ traits.outputs, code)
+            features = store[number]
+            code = np.array([features.code] if features.code else [], dtype=np.uint64)
+            keys = np.append((features.inputs * _MIX) ^ features.outputs, code)
             rows = np.empty(len(keys), dtype=row)
             rows["key"] = keys
             rows["place"] = place

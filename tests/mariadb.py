@@ -57,6 +57,7 @@ class Mariadb:
             *_options(self.folder),
             f"--socket={self.folder / 'mysqld.sock'}",
             f"--pid-file={self.folder / 'pid'}",
+            f"--tmpdir={self.folder}",
             "--skip-networking",
             "--innodb-flush-log-at-trx-commit=1",
             "--innodb-flush-method=nosync",

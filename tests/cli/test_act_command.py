@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from autoclave.runtime.interface import NotPermitted
+from autoclave.runtime.opening import open_session
+
 
 @pytest.fixture
-def act(autoclave, tmp_path: Path):
+def act(forked, tmp_path: Path):
     """act(words...): the command on the folder `project`."""
     (tmp_path / "project").mkdir()
     (tmp_path / "project/notes.txt").write_text("one\n")
 
     def run(*words: str, **options: Any):
-        return autoclave("act", *words, "--root", "project", **options)
+        return forked("act", *words, "--root", "project", **options)
 
     assert run("grant", "files/**", "programs/**").returncode == 0
     return run
@@ -42,7 +46,7 @@ def test_what_a_file_says_is_done_and_taken_back(act, tmp_path: Path):
     assert [line.split()[:2] for line in listed.splitlines()] == [[name, "executed"] for name in (first, second, third)]
     assert "move 'notes.txt' -> 'made/notes.txt'" in listed
     refused = act("undo", first)
-    assert (refused.returncode, refused.stdout) == (2, "")
+    assert (refused.returncode, refused.stdout) == (1, "")
     assert third in refused.stderr
     undone = act("undo", first, "--dependents")
     assert [line.split()[1] for line in undone.stdout.splitlines()] == [third, first]
@@ -72,36 +76,136 @@ def test_what_was_proposed_is_run_by_its_name(act, tmp_path: Path):
     assert act("run", name).returncode == 0
     assert (tmp_path / "project/notes.txt").read_text() == "two\n"
     again = act("run", name)
-    assert (again.returncode, "is executed, so it cannot become executing" in again.stderr) == (2, True)
+    assert (again.returncode, "is executed, so it cannot become executing" in again.stderr) == (1, True)
 
 
-def test_what_was_proposed_is_withdrawn_and_stays_so(act, tmp_path: Path):
+def test_a_discarded_proposal_stays_discarded(act, tmp_path: Path):
     name = act("propose", operations(tmp_path, WRITE)).stdout.split()[0]
-    assert act("withdraw", name).stdout == f"{name}  failed\n"
+    assert act("discard", name).stdout == f"{name}  failed\n"
     again = act("run", name)
-    assert (again.returncode, "is failed, so it cannot become executing" in again.stderr) == (2, True)
-    assert act("release").stdout == ""
+    assert (again.returncode, "is failed, so it cannot become executing" in again.stderr) == (1, True)
+    assert act("flush").stdout == ""
 
 
-def test_a_repository_keeps_what_was_replaced(act, tmp_path: Path):
-    name = act("run", operations(tmp_path, WRITE), "--versioning", "git", "--lfs-above", "0").stdout.split()[0]
-    assert (tmp_path / ".autoclave-project/history.git/HEAD").exists()
-    assert list((tmp_path / f".autoclave-project/stash/{name}").iterdir()) == []
-    assert act("undo", name).returncode == 0
-    assert (tmp_path / "project/notes.txt").read_text() == "one\n"
+def test_the_history_is_written_as_a_repository(act, tmp_path: Path):
+    name = act("run", operations(tmp_path, WRITE)).stdout.split()[0]
+    told = act("export", "--git", "history.git")
+    assert told.stdout.startswith("1 actions in history.git")
+    log = subprocess.run(
+        ["git", "--git-dir", "history.git", "log", "--patch"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert f"write: action {name}, by command line" in log.stdout
+    assert "-one\n+two\n" in log.stdout
 
 
 def test_a_command_may_bring_its_undo_which_is_tested(act, tmp_path: Path):
     turn = {"do": "run", "command": ["mv", "notes.txt", "n"], "undo": ["mv", "n", "notes.txt"]}
-    refused = act("run", operations(tmp_path, {**turn, "undo": ["cp", "n", "notes.txt"]}))
-    assert (refused.returncode, "undo: after it 'n' would not be as before" in refused.stderr) == (2, True)
+    planned = act("plan", operations(tmp_path, {**turn, "undo": ["cp", "n", "notes.txt"]}))
+    assert "warning: its own undo is ignored: after it 'n'" in planned.stdout
     name = act("run", operations(tmp_path, turn)).stdout.split()[0]
     assert act("undo", name).returncode == 0
     assert (tmp_path / "project/notes.txt").read_text() == "one\n"
+    refused = act("run", operations(tmp_path, {**turn, "undo_compared": "names"}))
+    assert (refused.returncode, "undo_compared" in refused.stderr) == (2, True)
+
+
+def test_the_only_copy_comes_back_whatever_undo_is_given(act, tmp_path: Path):
+    lost = {"do": "run", "command": ["sh", "-c", "echo gone > notes.txt"], "undo": ["true"]}
+    for options in ((), ("--undo-compared", "names")):
+        name = act("run", operations(tmp_path, lost), *options).stdout.split()[0]
+        undone = act("undo", name)
+        assert undone.returncode == 0
+        kept = [
+            path.read_text() for path in (tmp_path / ".autoclave-project/stash" / name).rglob("*") if path.is_file()
+        ]
+        if options:  # the user has set that content is not compared; it is kept all the same
+            assert "one\n" in kept
+        else:
+            assert (tmp_path / "project/notes.txt").read_text() == "one\n"
+
+
+def test_the_guarantee_is_on_every_line(act, tmp_path: Path):
+    file = operations(tmp_path, WRITE, MAKE)
+    assert [line.split()[1] for line in act("plan", file).stdout.splitlines() if not line.startswith(" ")] == [
+        "exact"
+    ] * 2
+    done = act("run", file).stdout.splitlines()
+    assert [line.split()[1] for line in done] == ["exact", "exact"]
+    assert all("exact" in line for line in act("list").stdout.splitlines())
+    name = done[0].split()[0]
+    assert {json.loads(line)["guarantee"] for line in act("show", name).stdout.splitlines()} == {"exact"}
+    assert act("diff", name).stdout.splitlines()[0] == f"{name}  exact  write 'notes.txt'"
+
+
+def test_a_command_tells_how_it_ended_and_what_it_printed_also_when_it_fails(act, tmp_path: Path):
+    line = "echo out; echo err >&2; echo x > made; exit "
+    done = act("run", operations(tmp_path, {"do": "run", "command": ["sh", "-c", f"{line}0"]}))
+    assert [each.strip() for each in done.stdout.splitlines()[1:]] == ["create 'made'", "exited 0", "| out", "! err"]
+    act("undo", done.stdout.split()[0])
+    failed = act("run", operations(tmp_path, {"do": "run", "command": ["sh", "-c", f"{line}3"]}))
+    assert failed.returncode == 1
+    assert [each.strip() for each in failed.stdout.splitlines()] == [
+        "not done: create 'made'",
+        "exited 3",
+        "| out",
+        "! err",
+    ]
+    assert "exited with 3: err; nothing was done" in failed.stderr
+
+
+def test_files_are_read_listed_and_searched_and_that_is_recorded(act, tmp_path: Path):
+    reads = [
+        {"do": "read", "path": "notes.txt"},
+        {"do": "list"},
+        {"do": "search", "text": "on"},
+    ]
+    done = act("run", operations(tmp_path, *reads))
+    assert [line.strip() for line in done.stdout.splitlines() if line.startswith(" ")] == [
+        "one",
+        "notes.txt (4 bytes)",
+        "notes.txt:1: one",
+    ]
+    assert [line.split()[1] for line in act("list").stdout.splitlines()] == ["read"] * 3
+    assert act("undo", "--all").stdout == ""
+    assert act("undo", done.stdout.split()[0]).returncode == 1
+
+
+def test_several_are_undone_at_once(act, tmp_path: Path):
+    make = [{"do": "make_folder", "path": name} for name in "abcd"]
+    names = [line.split()[0] for line in act("run", operations(tmp_path, *make)).stdout.splitlines()]
+    undone = act("undo", names[0], names[2])
+    assert [line.split()[1] for line in undone.stdout.splitlines()] == [names[2], names[0]]
+    assert [line.split()[1] for line in act("undo", "--last", "1").stdout.splitlines()] == [names[3]]
+    assert act("redo", names[0]).stdout == f"redone: {names[0]}  make_folder 'a'\n"
+    assert len(act("undo", "--all").stdout.splitlines()) == 2
+    assert [path.name for path in (tmp_path / "project").iterdir()] == ["notes.txt"]
+    assert act("undo", names[0], "--all").returncode == 2
+
+
+def test_a_file_may_be_done_whole_or_not_at_all(act, tmp_path: Path):
+    wrong = {"do": "delete", "path": "nothing-there"}
+    failed = act("run", operations(tmp_path, WRITE, MAKE, wrong), "--atomic")
+    assert (failed.returncode, failed.stdout.splitlines()[-1].startswith("undone: ")) == (1, True)
+    assert (tmp_path / "project/notes.txt").read_text() == "one\n"
+    assert not (tmp_path / "project/made").exists()
+
+
+def test_a_denial_names_what_a_user_would_grant(act, tmp_path: Path):
+    granted = act("grant").stdout.split()[0]
+    act("revoke", granted)
+    for operation, grant in (
+        ({"do": "write", "path": "new/deep/a.txt"}, "'files/**' --verbs create"),
+        ({"do": "write", "path": ".env"}, "files/.env --verbs create"),
+        ({"do": "move", "path": "notes.txt", "to": "n.txt"}, "'files/**' --verbs read,rename"),
+        ({"do": "run", "command": ["ls"]}, "programs/ls --verbs run"),
+    ):
+        denied = act("run", operations(tmp_path, operation))
+        assert denied.returncode == 1
+        assert f"What would permit it: autoclave act grant {grant}" in denied.stderr
 
 
 def test_everything_since_a_mark_is_taken_back(act, tmp_path: Path):
-    act("mark", "clean")
+    act("savepoint", "clean")
     act("run", "-", input=f"{json.dumps(WRITE)}\n\n{json.dumps(MAKE)}\n")
     undone = act("undo", "--to", "clean")
     assert [line.split()[2] for line in undone.stdout.splitlines()] == ["make_folder", "write"]
@@ -111,7 +215,7 @@ def test_everything_since_a_mark_is_taken_back(act, tmp_path: Path):
 
 def test_what_was_done_before_a_mistake_stands_and_the_mistake_is_named(act, tmp_path: Path):
     failed = act("run", operations(tmp_path, WRITE, {"do": "write", "path": "../out", "content": ""}, MAKE))
-    assert failed.returncode == 2
+    assert failed.returncode == 1
     assert "changes.jsonl:2: path '../out': must be relative to the folder" in failed.stderr
     assert [line.split()[1] for line in act("list").stdout.splitlines()] == ["executed"]
     assert not (tmp_path / "out").exists()
@@ -124,23 +228,24 @@ def test_a_journal_that_somebody_changed_is_told(act, tmp_path: Path):
         connection.execute("UPDATE records SET body = '{}' WHERE number = 2")
     connection.close()
     told = act("audit", "verify")
-    assert (told.returncode, told.stdout) == (1, "altered at record 2\n")
+    assert told.returncode == 1
+    assert "altered at record 2" in told.stdout.splitlines()
 
 
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["undo"], "give the name of an action, or --to MARK"),
+        (["undo"], "give ids of actions, or one of --last N"),
         (["undo", "3f2a9c01"], "action 3f2a9c01: is not in the journal"),
-        (["undo", "--to", "never"], "mark 'never': there is none"),
+        (["undo", "--to", "never"], "savepoint 'never': there is none"),
         (["show", "3f2a9c01"], "action 3f2a9c01: is not in the journal"),
         (["run", "nothing-there"], "action nothing-there: is not in the journal"),
         (["run", "nothing.jsonl"], "nothing.jsonl: there is no such file"),
-        (["mark", "\udcff"], "must be text"),
+        (["savepoint", "\udcff"], "must be text"),
         (["audit", "verify", "--known", "5"], "must be what `audit checkpoint` printed"),
         (["plan", "nothing-there"], "nothing-there"),
         (["resolve", "3f2a9c01", "--as", "failed"], "--as and --reason go together"),
-        (["withdraw", "3f2a9c01"], "action 3f2a9c01: is not in the journal"),
+        (["discard", "3f2a9c01"], "action 3f2a9c01: is not in the journal"),
         (["list", "--state", "project/inside"], "must be outside of"),
     ],
 )
@@ -182,24 +287,42 @@ def test_an_end_that_was_cut_off_with_its_checkpoints_is_told_by_one_that_is_kno
 
 
 def test_what_is_shown_does_nothing_to_a_terminal(act, tmp_path: Path):
-    name = act("run", operations(tmp_path, {**WRITE, "content": "\x1b]0;x\x07\n"})).stdout.split()[0]
-    assert "+\\x1b]0;x\\x07" in act("diff", name).stdout
+    escape, shown = "\x1b]0;x\x07", "\\x1b]0;x\\x07"
+    name = act("run", operations(tmp_path, {**WRITE, "content": f"{escape}\n"})).stdout.split()[0]
+    assert f"+{shown}" in act("diff", name).stdout
+    printed = {"do": "run", "command": ["sh", "-c", f"echo '{escape}' >&2; exit 1"]}
+    told = act("run", operations(tmp_path, printed))
+    assert f"! {shown}" in told.stdout
+    assert shown in told.stderr
+    assert (
+        "\x1b"
+        not in told.stdout + told.stderr + act("run", operations(tmp_path, {**WRITE, "path": f"a/{escape}"})).stdout
+    )
 
 
-def test_a_root_that_is_no_folder_is_named(autoclave):
-    told = autoclave("act", "list", "--root", "nowhere")
+def test_text_of_models_has_no_control_characters_where_it_is_shown(act, tmp_path: Path):
+    odd = "a\x1b[2J\x7f\x9b"
+    name = act("run", operations(tmp_path, {**WRITE, "path": odd})).stdout.split()[0]
+    act("grant", f"files/{odd}")
+    shown = [act("list"), act("list", "--json"), act("show", name), act("grant"), act("audit", "verify")]
+    assert not [each for each in "".join(told.stdout for told in shown) if not each.isprintable() and each != "\n"]
+    assert json.loads(shown[1].stdout.splitlines()[0])["operation"]["path"] == odd
+
+
+def test_a_root_that_is_no_folder_is_named(forked):
+    told = forked("act", "list", "--root", "nowhere")
     assert (told.returncode, "nowhere: must be a folder" in told.stderr) == (2, True)
 
 
-def test_the_doctor_tells_what_actions_need_and_lack(autoclave, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_doctor_tells_what_actions_need_and_lack(forked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "project").mkdir()
-    told = autoclave("act", "doctor", "--root", "project")
+    told = forked("act", "doctor", "--root", "project")
     assert told.returncode == 0
     for each in ("state on the file system of the folder", "git", "libraries for services", "libraries for databases"):
         assert each in told.stdout
     monkeypatch.setenv("PATH", str(tmp_path))
-    told = autoclave("act", "doctor", "--root", "project")
-    assert "without  git: what is replaced is kept by content" in told.stdout
+    told = forked("act", "doctor", "--root", "project")
+    assert "without  git: `act export --git` writes the history" in told.stdout
     assert "fix: install git" in told.stdout
 
 
@@ -212,3 +335,24 @@ def test_a_number_that_would_be_rounded_is_refused_before_anything_is_planned(ac
     done = act("run", "changes.jsonl") if way == "a file" else act("run", "-", input=line)
     assert done.returncode == 2
     assert "the number 0.12345678901234567891 would be rounded to 0.12345678901234568: give it as a text" in done.stderr
+
+
+def test_a_running_session_can_be_watched_and_stopped(act, tmp_path: Path):
+    with open_session(tmp_path / "project") as session:  # of a program that runs
+        (granted,) = session.permissions.grants()
+        done = session.propose(WRITE)
+        session.run(done.action, done.plan.digest)
+        assert [line.split()[:2] for line in act("list").stdout.splitlines()] == [[done.action, "executed"]]
+        assert act("show", done.action).returncode == 0
+        waiting = session.propose({**WRITE, "path": "late"})
+        stopped = act("stop").stdout.split()[0]
+        for attempt in (lambda: session.run(waiting.action, waiting.plan.digest), lambda: session.propose(WRITE)):
+            with pytest.raises(NotPermitted):
+                attempt()
+        session.undo(done.action)
+        act("revoke", stopped)
+        session.run(waiting.action, waiting.plan.digest)
+        act("revoke", granted.id)
+        with pytest.raises(NotPermitted):
+            session.propose(WRITE)
+        assert session.audit() == []

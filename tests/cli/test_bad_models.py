@@ -111,7 +111,7 @@ def test_a_checkpoint_of_another_architecture(complaint: Complaint, tmp_path: Pa
     assert error.endswith("resume with the same settings and files, or start another run with --out\n")
 
 
-def test_a_model_that_was_replaced_since_the_run_began(complaint: Complaint, model: Path, tmp_path: Path):
+def test_a_model_replaced_since_the_run_began(complaint: Complaint, model: Path, tmp_path: Path):
     run_with_checkpoint(tmp_path / "run", tiny_policy(), tiny_policy(), "model.path=model")
     change(model / "config.json", rms_norm_eps=0.5)
     code, error = complaint("train", "--out", "run", "--resume", "model.path=model")
@@ -135,7 +135,7 @@ def test_a_tokenizer_that_was_replaced_since_the_run_began(complaint: Complaint,
     assert error.endswith("put the model back that was there, or start another run with --out\n")
 
 
-def test_a_problem_that_no_program_can_be_judged_on_is_named_before_any_work(complaint: Complaint, tmp_path: Path):
+def test_a_problem_that_cannot_be_judged_is_named_before_any_work(complaint: Complaint, tmp_path: Path):
     tests = {"kind": "stdin", "cases": [{"input": "1", "output": "1"}]}
     line = {"format": "autoclave-problem/1", "statement": "s", "tests": tests, "solutions": ["print(1)"]}
     (tmp_path / "train.jsonl").write_text(json.dumps(line | {"id": "fine"}) + "\n")

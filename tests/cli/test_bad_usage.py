@@ -36,7 +36,7 @@ WriteLines = Callable[..., Path]
         (["doctor", "sandbox.level=open"], 'Error: sandbox: level "open" is below minimum_level "sealed"; to accept'),
         (
             ["config", "show", "a.yaml", "b.yaml"],
-            'Error: "b.yaml": give one recipe; settings have the form KEY=VALUE\n',
+            'Error: "b.yaml": is a second recipe. Fix: give one; settings have the form KEY=VALUE\n',
         ),
         (["config", "show", "a.yaml"], "Error: recipe a.yaml: no such file\n"),
         (["config", "show", "stepz=1"], "Error: stepz: no such setting; did you mean steps?\n"),
@@ -74,7 +74,7 @@ WriteLines = Callable[..., Path]
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_it_is_named(complaint: Complaint, tmp_path: Path, words: list[str], message: str):
+def test_each_error_is_named(complaint: Complaint, tmp_path: Path, words: list[str], message: str):
     code, error = complaint(*words)
     assert code == 2
     assert error.startswith(message)
@@ -137,7 +137,7 @@ def test_verdicts_do_not_replace_a_folder(complaint: Complaint, write_lines: Wri
     assert (code, error) == (2, "Error: verdicts: is a folder; give the name of a file\n")
 
 
-def test_a_program_that_is_no_text_is_named(complaint: Complaint, tmp_path: Path):
+def test_a_program_that_is_not_text_is_named(complaint: Complaint, tmp_path: Path):
     (tmp_path / "a.py").write_bytes(b"\xff\xfe")
     assert complaint("run", "a.py") == (2, "Error: program a.py: not UTF-8 (invalid start byte at byte 0)\n")
 

@@ -1,4 +1,4 @@
-"""Every benchmark end to end: right and wrong responses are told apart, and a policy goes through; the command."""
+"""Every benchmark end to end: right and wrong responses, a policy, and the command."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def asked_id(config: BenchmarkConfig, data: Callable[..., Path]) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_right_and_wrong_responses_are_told_apart(name, data, tmp_path):
+def test_right_and_wrong_responses_are_distinguished(name, data, tmp_path):
     row, right, wrong = CASES[name]
     path = data(row)
     config = config_of(name, path)
@@ -221,7 +221,7 @@ ANSWERED = '{"final_output": %s, "variables": {"x": 3, "y": 5, "z": 1, "total": 
     ("layout", "given"),
     [("livecodebench_execution", "f(y = 5, x = 3)"), ("cruxeval", "3, 5")],
 )
-def test_sets_that_ask_what_a_call_returns_are_programs_of_trace_inference(layout, given, data):
+def test_output_prediction_sets_become_programs_of_trace_inference(layout, given, data):
     row = {"id": "one", "code": EXECUTED, "input": given, "output": "9"}
     config = config_of("trace_inference", data(row), **{"source.set": layout})
     id = asked_id(config, data)
@@ -234,7 +234,7 @@ def test_sets_that_ask_what_a_call_returns_are_programs_of_trace_inference(layou
     ("name", "code"),
     [("livecodebench", ADD), ("codeforces", ADD), ("humaneval", FUNCTION), ("mbpp", FUNCTION)],
 )
-def test_programs_may_import_numpy_as_elsewhere(name, code, data):
+def test_programs_may_import_numpy(name, code, data):
     row = CASES[name][0]
     responses = data(
         {"problem_id": row.get("task_id") or row.get("question_id") or "1A", "solution": f"import numpy\n{code}"},
@@ -245,7 +245,7 @@ def test_programs_may_import_numpy_as_elsewhere(name, code, data):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_policy_goes_through(name, data, policy, monkeypatch, tmp_path):
+def test_a_policy_is_measured(name, data, policy, monkeypatch, tmp_path):
     monkeypatch.setenv("AUTOCLAVE_CACHE", str(tmp_path / "cache"))
     config = config_of(name, data(CASES[name][0]), samples=2, k=[1], temperature=1.0, max_new_tokens=8)
     result = evaluate_benchmark(config, str(policy))
@@ -256,7 +256,7 @@ def test_a_policy_goes_through(name, data, policy, monkeypatch, tmp_path):
     assert again.account["from_cache"] == 2
 
 
-def test_a_benchmark_of_ones_own_is_a_file(data, tmp_path, autoclave):
+def test_a_custom_benchmark_is_a_file(data, tmp_path, autoclave):
     path = data(MBPP)
     own = tmp_path / "own.yaml"
     own.write_text(
@@ -314,7 +314,7 @@ def test_killed_again_and_again_nothing_is_sampled_twice(data, tmp_path):
     assert sum(server.answered.values()) - 40 <= 2 * kills  # at most those under way at each kill
 
 
-def test_the_key_to_a_server_is_given_or_in_the_environment(data, monkeypatch, tmp_path):
+def test_the_key_of_a_server_is_a_setting_or_in_the_environment(data, monkeypatch, tmp_path):
     monkeypatch.setenv("AUTOCLAVE_CACHE", str(tmp_path))
     monkeypatch.setenv("THE_KEY", "of the environment")
     server = ChatServer(lambda body: fenced(FUNCTION))
@@ -344,7 +344,7 @@ def test_two_results_are_compared(data, tmp_path, autoclave):
     assert "return a + b" in page
 
 
-def test_what_is_exported_is_imported_with_the_same_figures(data, autoclave):
+def test_export_and_import_keep_the_figures(data, autoclave):
     data(LCB)
     data({"question_id": "1_A", "output_list": [fenced(ADD), "no"]}, name="said.jsonl")
     ended = autoclave("evaluate", "said.jsonl", "--benchmark", "livecodebench", "--data", "data.jsonl", "--out", "r")
@@ -356,7 +356,7 @@ def test_what_is_exported_is_imported_with_the_same_figures(data, autoclave):
     assert json.loads(ended.stdout)["pass@1"] == 0.5
 
 
-def test_a_rating_comes_with_standings(data, tmp_path, autoclave):
+def test_a_rating_needs_standings(data, tmp_path, autoclave):
     data(CODEFORCES)
     data({"problem_id": "1A", "response": "no"}, {"problem_id": "1A", "response": fenced(ADD)}, name="said.jsonl")
     people = [{"points": 500, "penalty": 0, "old_rating": 2000}, {"points": 100, "penalty": 0, "old_rating": 1000}]
@@ -385,7 +385,7 @@ def test_problems_without_a_response_are_an_error_unless_they_may_be_left_out(da
     assert (figures["unanswered"], figures["pass@1"]) == (1, 1.0)
 
 
-def test_what_is_left_out_is_said_and_kept(data, tmp_path):
+def test_omitted_problems_are_reported(data, tmp_path):
     said: list[str] = []
     path = data(MBPP, MBPP | {"task_id": 12, "test_list": []})
     responses = data({"task_id": 11, "solution": FUNCTION}, name="said.jsonl")
@@ -402,7 +402,7 @@ def test_what_is_left_out_is_said_and_kept(data, tmp_path):
     assert said[2] in (tmp_path / "out/report.html").read_text()
 
 
-def test_answers_under_way_are_kept_when_another_fails(data, monkeypatch, tmp_path):
+def test_pending_responses_are_kept_when_another_fails(data, monkeypatch, tmp_path):
     monkeypatch.setenv("AUTOCLAVE_CACHE", str(tmp_path))
     server = ChatServer(lambda body: fenced(FUNCTION))
     server.trouble, server.pause_s = ["empty"], 0.5

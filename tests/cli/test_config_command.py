@@ -31,12 +31,12 @@ def test_json_has_value_and_origin_of_every_setting():
     assert settings["sandbox.minimum_level"] == {"value": "sealed", "origin": "default"}
 
 
-def test_the_lines_for_people_say_the_same():
+def test_the_text_output_equals_the_json_output():
     lines = [line.split("  # ") for line in show(str(DEMO)).splitlines()]
     assert ['name = "demo"', str(DEMO)] in [[setting.rstrip(), origin] for setting, origin in lines]
 
 
-def test_what_a_recipe_sets_is_what_is_shown():
+def test_the_settings_of_a_recipe_are_shown():
     settings = json.loads(show(str(DEMO), "--json"))
     recipe = yaml.safe_load(DEMO.read_text())
     assert settings["sft.steps"]["value"] == recipe["sft"]["steps"]
@@ -56,7 +56,7 @@ def test_a_short_option_resets_the_choice_and_settings_apply_to_it():
     assert "algorithm.clip_upper" not in block
 
 
-def test_a_reader_that_goes_away_is_no_traceback():
+def test_a_closed_pipe_gives_no_traceback():
     command = f'"{sys.executable}" -m autoclave config show | head -n 1'
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert len(ended.stdout.splitlines()) == 1

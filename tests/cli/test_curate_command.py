@@ -77,7 +77,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return os.environ | {"AUTOCLAVE_CACHE": str(tmp_path / "cache")}
 
 
-def test_a_set_is_made_and_every_row_has_its_reason(autoclave, recipe: Path, tmp_path: Path, environment):
+def test_a_set_is_written_with_a_reason_for_every_row(autoclave, recipe: Path, tmp_path: Path, environment):
     ended = autoclave("curate", recipe, "--out", "set", env=environment)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines()[-1] == (
@@ -100,7 +100,7 @@ def test_a_set_is_made_and_every_row_has_its_reason(autoclave, recipe: Path, tmp
     assert result(tmp_path / "again") == result(out)
 
 
-def test_killed_again_and_again_it_makes_the_same_set(autoclave, recipe: Path, tmp_path: Path, environment):
+def test_killed_again_and_again_it_writes_the_same_set(autoclave, recipe: Path, tmp_path: Path, environment):
     whole = autoclave(
         "curate", recipe, "--out", "whole", env=environment | {"AUTOCLAVE_CACHE": str(tmp_path / "other")}
     )
@@ -137,7 +137,7 @@ def test_killed_again_and_again_it_makes_the_same_set(autoclave, recipe: Path, t
         (("sources=[{set: autoclave, path: train.jsonl}]", "tokenizer=nowhere"), "tokenizer = 'nowhere'"),
     ],
 )
-def test_mistakes_are_told_before_any_work(autoclave, recipe: Path, words, complaint: str):
+def test_errors_are_reported_before_any_work(autoclave, recipe: Path, words, complaint: str):
     ended = autoclave("curate", *words, "--out", "set")
     assert ended.returncode == 2, ended.stderr
     assert complaint in ended.stderr

@@ -116,10 +116,10 @@ def test_rows_that_cannot_be_read_are_listed(autoclave, tmp_path: Path):
         ("{set: livecodebench, path: ., release: v9}", "release = 'v9' of livecodebench"),
         ("{set: taco, path: ., release: v1}", "this set has no releases"),
         ("{set: taco, path: nowhere}", "nowhere: no such file or folder"),
-        ("{set: taco, path: .}", "holds no file that can be read"),
+        ("{set: taco, path: .}", "holds no readable file"),
     ],
 )
-def test_sources_that_cannot_be_opened_are_told_before_any_work(autoclave, tmp_path: Path, source: str, complaint: str):
+def test_unreadable_sources_are_reported_before_any_work(autoclave, tmp_path: Path, source: str, complaint: str):
     ended = autoclave("curate", f"sources=[{source}]", "--out", "x")
     assert ended.returncode == 2, ended.stderr
     assert complaint in ended.stderr

@@ -37,7 +37,7 @@ def test_it_lists_what_the_host_offers_and_the_level(autoclave: Autoclave):
     *checks, level = ended.stdout.splitlines()
     assert (ended.returncode, level) == (0, "level: sealed")
     assert [line for line in checks if not line.startswith(" ")] == ["isolation", "limits", "backends", "languages"]
-    assert {line.split()[0] for line in checks if line.startswith(" ")} <= {"ok", "lacking", "found:", "fix:"}
+    assert {line.split()[0] for line in checks if line.startswith(" ")} <= {"ok", "optional", "found:", "fix:"}
 
 
 def test_json_has_a_reason_for_every_check_and_a_fix_for_every_missing_one(autoclave: Autoclave):
@@ -59,7 +59,7 @@ def test_every_backend_is_listed_once_with_its_levels_and_the_configured_one_is_
     assert {"landlock", "compiled parts of the sandbox"} <= set(names)
 
 
-def test_what_programs_need_beyond_the_standard_library_is_listed(autoclave: Autoclave):
+def test_packages_of_profiles_are_listed(autoclave: Autoclave):
     ended = autoclave("doctor", "--json", 'judge.profiles={"mine": {"packages": ["numpy", "no_such_package"]}}')
     languages = {c["name"]: c for c in json.loads(ended.stdout)["checks"] if c["section"] == "languages"}
     assert set(languages) == {
@@ -77,9 +77,7 @@ def test_what_programs_need_beyond_the_standard_library_is_listed(autoclave: Aut
     assert ended.returncode == 0  # sealed all the same
 
 
-def test_a_backend_that_lacks_its_engine_ends_with_3_and_says_the_fix(
-    autoclave: Autoclave, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_backend_without_its_engine_ends_with_3_and_the_fix(autoclave: Autoclave, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", "/nowhere")
     ended = autoclave("doctor", "--json", "sandbox.backend=container")
     report = json.loads(ended.stdout)
@@ -164,7 +162,7 @@ def on_a_forbidding_host() -> Callable[..., Ended]:
     return run
 
 
-def test_a_host_without_namespaces_ends_with_3_and_says_the_fix(on_a_forbidding_host: Callable[..., Ended]):
+def test_a_host_without_namespaces_ends_with_3_and_the_fix(on_a_forbidding_host: Callable[..., Ended]):
     ended = on_a_forbidding_host("doctor", "--json")
     report = json.loads(ended.stdout)
     missing = {check["name"]: check for check in report["checks"] if not check["is_present"]}
@@ -184,9 +182,7 @@ def test_nothing_runs_on_a_host_without_namespaces(on_a_forbidding_host: Callabl
 
 
 @pytest.mark.parametrize("named", ["-1", "0", "1", "nonsense", str(2**40)])
-def test_a_pause_file_that_names_no_process_of_this_user_is_passed_over(
-    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_pause_file_of_another_process_is_ignored(named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr(os, "kill", lambda pid, signal: pytest.fail(f"{pid} is killed"))
     with without_pause_process():
@@ -195,7 +191,7 @@ def test_a_pause_file_that_names_no_process_of_this_user_is_passed_over(
 
 
 @pytest.mark.root
-def test_a_pause_file_in_a_folder_of_another_user_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_pause_file_in_a_folder_of_another_user_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "libpod/tmp").mkdir(parents=True)
     (tmp_path / "libpod/tmp/pause.pid").write_text(str(os.getpid()))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))

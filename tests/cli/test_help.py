@@ -55,7 +55,7 @@ def test_an_example_stands_on_a_line_of_its_own(words: tuple[str, ...]):
 
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
-def test_every_option_says_what_it_does(words: tuple[str, ...]):
+def test_every_option_has_help(words: tuple[str, ...]):
     options = [parameter for parameter in ALL[words].params if isinstance(parameter, click.Option)]
     assert [option.name for option in options if not option.help] == []
 
@@ -93,7 +93,9 @@ def test_the_examples_of_training_have_settings_that_exist():
 @pytest.mark.parametrize(
     "words", [["--help"], ["doctor"], ["judge"], ["run"], ["trace"], ["plan"], ["config", "show"]], ids=" ".join
 )
-def test_what_needs_no_tensors_loads_none(words: list[str], write_lines: Callable[..., Path], tmp_path: Path):
+def test_commands_without_tensors_load_no_tensor_library(
+    words: list[str], write_lines: Callable[..., Path], tmp_path: Path
+):
     arguments: dict[str, list[Any]] = {
         "judge": [write_lines("problems.jsonl", ADD), write_lines("programs.jsonl", RIGHT), "--out", tmp_path / "out"],
         "run": [write_lines("sum.py", RIGHT["source"])],

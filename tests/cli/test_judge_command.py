@@ -65,7 +65,7 @@ def test_every_program_gets_a_verdict_in_order(judged: Ended, tmp_path: Path):
     assert os.listdir(tmp_path / "out") == ["verdicts.jsonl"]
 
 
-def test_the_counts_are_printed_for_people(autoclave: Callable[..., Ended], write_lines: WriteLines, tmp_path: Path):
+def test_the_counts_are_printed_as_a_table(autoclave: Callable[..., Ended], write_lines: WriteLines, tmp_path: Path):
     write_lines("problems.jsonl", ADD)
     write_lines("programs.jsonl", RIGHT, WRONG)
     ended = autoclave("judge", "problems.jsonl", "programs.jsonl", "--out", tmp_path / "out")
@@ -93,7 +93,7 @@ def test_a_verdict_never_holds_the_text_of_a_test(
     assert "SECRET" not in (tmp_path / "verdicts.jsonl").read_text() + ended.stdout + ended.stderr
 
 
-def test_without_a_verdict_the_line_says_why_and_the_command_ends_with_1(write_lines: WriteLines, tmp_path: Path):
+def test_without_a_verdict_the_line_has_the_fault_and_the_command_ends_with_1(write_lines: WriteLines, tmp_path: Path):
     # A real fault: every helper process of the judge is killed as soon as it appears, from the first verdict on.
     write_lines("problems.jsonl", ADD)
     write_lines("programs.jsonl", {"problem_id": "add", "source": "while True: pass"})

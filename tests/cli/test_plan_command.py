@@ -49,7 +49,7 @@ def test_settings_change_the_plan():
     assert "51,200" in plan("group_size=16")
 
 
-def test_a_check_ends_with_what_a_start_on_this_machine_would_be_refused_for():
+def test_check_lists_what_train_would_refuse_on_this_machine():
     settings = ("pools.main.memory_gb=0.01", "pools.main.executor=spawn", "pools.main.processes=256")
     starts = [line.partition(" =")[0] for line in plan("--check", *settings).splitlines() if "refuses" in line]
     assert starts == [f"train refuses it here: pools.main.{name}" for name in ("processes", "memory_gb")]
@@ -60,7 +60,7 @@ def test_a_check_ends_with_what_a_start_on_this_machine_would_be_refused_for():
     assert "refuses" not in plan("--check")
 
 
-def test_a_model_that_is_not_there_is_bad_input(complaint: Callable[..., tuple[int, str]]):
+def test_a_missing_model_is_bad_input(complaint: Callable[..., tuple[int, str]]):
     code, said = complaint("plan", DEMO, "model.path=./nowhere", "sft.steps=0")
     assert code == 2
     assert "nowhere/config.json: no such file" in said
@@ -106,7 +106,7 @@ def test_without_a_recipe_the_settings_are_those_of_the_run(timed: Path):
     assert found == json.loads((timed / "plan.json").read_text())
 
 
-def test_runs_that_say_nothing_are_bad_input(complaint: Callable[..., tuple[int, str]], timed: Path, tmp_path: Path):
+def test_runs_without_a_timeline_are_bad_input(complaint: Callable[..., tuple[int, str]], timed: Path, tmp_path: Path):
     assert complaint("plan", DEMO, "--from", str(tmp_path))[0] == 2
     for path in (timed / "timeline").iterdir():
         path.unlink()
@@ -124,7 +124,7 @@ def test_planning_a_schedule_from_a_run_loads_no_tensor_library(timed: Path):
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
 
 
-def test_a_schedule_that_was_timed_has_the_rates_of_its_run(timed: Path, tmp_path: Path):
+def test_a_timed_schedule_has_the_rates_of_its_run(timed: Path, tmp_path: Path):
     slower = tmp_path / "slower"
     shutil.copytree(timed, slower)
     for path in (slower / "timeline").iterdir():

@@ -17,8 +17,7 @@ from transformers.utils import logging
 
 from autoclave.cli.main import cli
 from autoclave.compose.host import build_judge
-from autoclave.compose.probe import read
-from autoclave.compose.probed_programs import locate, run_programs, without_leaks
+from autoclave.compose.probe import locate, read, run_programs, without_leaks
 from autoclave.config import CodeGenerationConfig, JudgeConfig, SandboxConfig, TrainConfig
 from autoclave.core import IncompleteError, Problem, StdinCase, StdinTests
 from autoclave.evaluation.probing.subtasks import SubTask
@@ -117,12 +116,10 @@ def test_the_example_works_when_pasted(models: Path, problems: Path, monkeypatch
     assert sorted(path.name for path in (models / "runs/probe").iterdir()) == ["probe.html", "probe.json"]
 
 
-def test_a_model_that_writes_no_program_is_named_and_the_others_are_measured(
-    invoke: Callable[..., Result], models: Path
-):
+def test_a_model_without_programs_is_named_and_other_models_are_measured(invoke: Callable[..., Result], models: Path):
     ended = invoke("--model", "noise", "--model", "reciting")
     assert isinstance(ended.exception, IncompleteError)  # exit code 1
-    assert str(ended.exception).startswith("noise: no variable to learn from, or none to test;")
+    assert str(ended.exception).startswith("noise: no variable to train or test probes on.")
     assert "noise: 20 sub-tasks: no program" in ended.stdout
     found = json.loads((models / "runs/probe/probe.json").read_text())
     assert [len(model["layers"]) for model in found["models"]] == [0, 2]
@@ -133,7 +130,7 @@ def test_a_model_that_writes_no_program_is_named_and_the_others_are_measured(
     [
         (["--model", "nowhere/at/all"], 2, "Error: model.path"),
         (["--model", "=x"], 2, 'Error: --model "=x": must be FOLDER or NAME=FOLDER'),
-        (["--model", "a=x", "--model", "a=y"], 2, 'Error: --model "a=y": there is a model "a" already; give NAME=y'),
+        (["--model", "a=x", "--model", "a=y"], 2, 'Error: --model "a=y": is a second model "a". Fix: --model NAME=y'),
         (["--model", "x", "task.name=mathematics", "problems.name=arithmetic"], 2, "Error: task.name = mathematics:"),
         ([], 2, "Error: Missing option '--model'"),
         (["--model", "x", "--test-share", "1"], 2, "Error: Invalid value for '--test-share'"),
@@ -158,7 +155,7 @@ HOSTILE = {
     "import os\na = 1\nos._exit(0)": "did_not_end_normally",
     "a = 1\nraise SystemExit(1)": "did_not_end_normally",
     "a = 'text'\nb = True\nc = None\nd = float('nan')\ne = 10 ** 600": "no_number",
-    "exec('a = 1')": "no_number",  # a name that the text lacks is no variable
+    "exec('a = 1')": "no_number",  # a name that is not in the source is not a variable
     'exec("""a = 1""")  # a': "no_number",
     "a = 1\nclass int(int): pass\nb = int(2)": None,
     "x = 1\n" + "(" * 3000 + "1" + ")" * 3000: "did_not_end_normally",
@@ -184,14 +181,14 @@ def judged():
         yield run
 
 
-def test_programs_that_end_otherwise_or_hold_no_number_are_counted_and_left_out(judged):
+def test_programs_that_fail_or_have_no_number_are_counted_and_left_out(judged):
     answered = [(subtask(n), f"```python\n{program}\n```") for n, program in enumerate(HOSTILE)]
     runs, left_out = judged([*answered, (subtask(99), "no program")])
     assert [(run.program, run.numbers) for run in runs] == [("a = 1\nclass int(int): pass\nb = int(2)", {"a": 1.0})]
     assert left_out == Counter(reason for reason in HOSTILE.values() if reason) + Counter(no_program=1)
 
 
-def test_a_program_and_input_that_another_problem_learns_from_is_not_tested(judged):
+def test_a_pair_of_program_and_input_in_the_training_set_is_not_tested(judged):
     same = "```python\nn = int(input())\n```"
     sides = [subtask(5), subtask(5, is_test=True, task=1), subtask(6, is_test=True, task=1)]
     runs, _ = judged([(each, same) for each in sides])
@@ -216,7 +213,7 @@ def test_a_number_is_read_at_the_last_token_of_the_last_place_of_its_name(judged
     assert (found.values.tolist(), found.problems.tolist(), found.is_test.any()) == ([21, 42], [0, 0], np.False_)
 
 
-def test_of_names_that_cannot_be_told_apart_neither_is_read(judged):
+def test_ambiguous_names_are_not_read(judged):
     source = "n = 1\ndef main():\n    n = 2\n    k = 3\nmain()"
     (run,), _ = judged([(subtask(0), f"```python\n{source}\n```")])
     assert set(run.numbers) == {"n", "main.n", "main.k"}

@@ -108,7 +108,7 @@ def test_sound_problems_are_written_in_two_parts_with_near_duplicates_in_one(fou
     assert rates == {"market": 0.5, "fair": 1.0, "mines": 0.0, "bare": 0.0}
 
 
-def test_a_sound_file_ends_well_and_its_summary_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_file_without_errors_exits_with_0_and_a_summary(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("AUTOCLAVE_CACHE", str(folder / "cache"))
     (folder / "sound.jsonl").write_text(LINES[0] + LINES[2] + LINES[8])
     ended = CliRunner().invoke(cli, ["problems", "check", str(folder / "sound.jsonl")], catch_exceptions=False)
@@ -134,7 +134,7 @@ def test_places_in_a_folder_name_its_files(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["mine.jsonl", "temperature=0.5"], "Error: temperature: is of the model that is measured. Fix: give --model"),
+        (["mine.jsonl", "temperature=0.5"], "Error: temperature: needs --model. Fix: give --model"),
         (["mine.jsonl", "recipe.yaml"], 'Error: "recipe.yaml": a setting is path=value'),
         (["nothing.jsonl"], "Error: nothing.jsonl: no such file or folder"),
         (["empty.jsonl"], "Error: empty.jsonl: has no problem"),

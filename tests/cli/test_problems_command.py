@@ -31,13 +31,13 @@ def test_a_problem_is_shown(autoclave, file: Path):
     assert json.loads(whole.stdout) == ADD
 
 
-def test_a_name_that_is_not_there_is_told_with_one_that_is(autoclave, file: Path):
+def test_an_unknown_id_suggests_a_similar_one(autoclave, file: Path):
     shown = autoclave("problems", "show", file, "substract")
     assert (shown.returncode, shown.stdout) == (2, "")
     assert "has no problem 'substract'; did you mean subtract?" in shown.stderr
 
 
-def test_numbers_of_a_file(autoclave, file: Path):
+def test_statistics_of_a_file(autoclave, file: Path):
     assert autoclave("problems", "stats", file).stdout.startswith("2 problems, 1 with solutions\n")
     numbers = json.loads(autoclave("problems", "stats", file, "--json").stdout)
     assert (numbers["num_problems"], numbers["num_tests"]) == (2, [2, 2.0, 2])

@@ -24,7 +24,7 @@ def test_one_run_has_a_report_of_its_own(autoclave: Callable[..., Ended], runs: 
     assert "Autoclave training report" in (runs[0] / "report.html").read_text("utf-8")
 
 
-def test_several_runs_stand_on_one_page(autoclave: Callable[..., Ended], runs: list[Path]):
+def test_several_runs_are_compared_on_one_page(autoclave: Callable[..., Ended], runs: list[Path]):
     ended = autoclave("report", "runs/a", "--against", "runs/b", "--against", "runs/c")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "runs/a/comparison.html\n", "")
     assert "<h1>a, b, c</h1>" in (runs[0] / "comparison.html").read_text("utf-8")
@@ -32,7 +32,7 @@ def test_several_runs_stand_on_one_page(autoclave: Callable[..., Ended], runs: l
 
 @pytest.mark.usefixtures("runs")
 @pytest.mark.parametrize("words", [(), ("--against", "runs/b")], ids=["one", "several"])
-def test_a_page_goes_where_it_is_asked_to(autoclave: Callable[..., Ended], tmp_path: Path, words: tuple[str, ...]):
+def test_out_sets_the_path_of_the_page(autoclave: Callable[..., Ended], tmp_path: Path, words: tuple[str, ...]):
     assert autoclave("report", "runs/a", *words, "--out", "pages/mine.html").stdout == "pages/mine.html\n"
     assert (tmp_path / "pages" / "mine.html").is_file()
 
@@ -46,7 +46,9 @@ def test_a_page_goes_where_it_is_asked_to(autoclave: Callable[..., Ended], tmp_p
     ],
     ids=["missing", "twice"],
 )
-def test_what_cannot_be_compared_is_named(complaint: Callable[..., tuple[int, str]], words: list[str], message: str):
+def test_runs_that_cannot_be_compared_are_named(
+    complaint: Callable[..., tuple[int, str]], words: list[str], message: str
+):
     code, error = complaint("report", "runs/a", *words)
     assert code == 2
     assert error.startswith(f"Error: {message}")

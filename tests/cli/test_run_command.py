@@ -32,7 +32,7 @@ def test_standard_streams_pass_through(autoclave: Autoclave, program: Callable[[
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "7\n", "to err\n")
 
 
-def test_bytes_that_are_no_text_pass_through_as_they_are(program: Callable[[str], Path]):
+def test_bytes_that_are_not_text_pass_through_unchanged(program: Callable[[str], Path]):
     source = "import sys\nsys.stdout.buffer.write(sys.stdin.buffer.read()[::-1])"
     command = [sys.executable, "-m", "autoclave", "run", str(program(source))]
     ended = subprocess.run(command, input=b"\x00\xff\n\x80", capture_output=True, timeout=120, check=False)
@@ -85,7 +85,7 @@ def test_standard_input_that_the_caller_closed_is_empty(program: Callable[[str],
     assert (ended.returncode, ended.stdout) == (0, "''\n")
 
 
-def test_a_reader_that_goes_away_is_no_traceback(program: Callable[[str], Path]):
+def test_a_closed_pipe_gives_no_traceback(program: Callable[[str], Path]):
     source = program("print('x' * 1_000_000)")
     command = f'"{sys.executable}" -m autoclave run "{source}" | head -c 1'
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)

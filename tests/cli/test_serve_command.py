@@ -9,7 +9,7 @@ from collections.abc import Callable
 from .conftest import Ended
 
 
-def test_a_token_is_made_listed_and_revoked(autoclave: Callable[..., Ended]):
+def test_a_token_is_created_listed_and_revoked(autoclave: Callable[..., Ended]):
     made = autoclave(
         "serve", "token", "create", "--scope", "judge", "--label", "me", "--expires", "1h", "store=s.sqlite"
     )
@@ -48,14 +48,14 @@ def test_a_port_that_is_taken_is_named(complaint: Callable[..., tuple[int, str]]
     assert (code, f"127.0.0.1:{port}" in text) == (3, True)
 
 
-def test_a_setting_or_a_command_that_is_not_there_is_named(complaint: Callable[..., tuple[int, str]]):
+def test_an_unknown_setting_or_command_is_named(complaint: Callable[..., tuple[int, str]]):
     code, text = complaint("serve", "prot=1")
     assert (code, "did you mean port" in text) == (2, True)
     code, text = complaint("serve", "port=1", "token", "list")
     assert (code, "port=1" in text) == (2, True)
 
 
-def test_servers_that_are_not_there_are_named(complaint: Callable[..., tuple[int, str]], write_lines):
+def test_missing_servers_are_named(complaint: Callable[..., tuple[int, str]], write_lines):
     write_lines("problems.jsonl")
     write_lines("programs.jsonl")
     words = ("judge", "problems.jsonl", "programs.jsonl", "--out", "v.jsonl", "judge.backend=remote")

@@ -40,10 +40,10 @@ def test_a_call_ends_with_its_return_value(autoclave: Autoclave, program):
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "x = 1.5\nhalf = 1.5\nreturn [3.0]\n", "")
 
 
-def test_a_program_that_raises_is_told_on_standard_error_and_in_the_exit_code(autoclave: Autoclave, program):
+def test_a_program_that_raises_is_reported_on_standard_error_and_in_the_exit_code(autoclave: Autoclave, program):
     ended = autoclave("trace", program(f"x = 1\ny = {'9' * 2000}\n1 / 0"))
     assert (ended.returncode, ended.stdout) == (1, "x = 1\n")
-    assert ended.stderr == "left out: 1, too large or too many\nraised: ZeroDivisionError (line 3)\n"
+    assert ended.stderr == "left out: 1 variables, too large or too many\nraised: ZeroDivisionError (line 3)\n"
 
 
 def test_json_is_the_trace(autoclave: Autoclave, program):
@@ -53,7 +53,7 @@ def test_json_is_the_trace(autoclave: Autoclave, program):
     assert trace.values == {"x": "a", "half": "a"}
 
 
-def test_a_profile_gives_its_names(autoclave: Autoclave, program):
+def test_a_profile_provides_its_names(autoclave: Autoclave, program):
     source = program("x = gcd(12, 18)")
     assert autoclave("trace", source).returncode == 1
     assert autoclave("trace", source, "--profile", "lcb").stdout == "x = 6\n"
@@ -66,11 +66,11 @@ def test_a_profile_gives_its_names(autoclave: Autoclave, program):
         (["program.py", "--call", "a b"], 'Error: --call "a b": must be a name such as f or Solution.f\n'),
         (["program.py", "--call", "f", "--arguments", "3"], 'Error: --arguments "3": must be a list such as [1, 2]\n'),
         (["program.py", "--call", "f", "--arguments", "["], 'Error: --arguments "[": not valid JSON (Expecting value'),
-        (["program.py", "--arguments", "[1]"], "Error: --arguments: are those of a call; give --call NAME too\n"),
+        (["program.py", "--arguments", "[1]"], "Error: --arguments needs --call. Fix: give --call NAME too\n"),
         (["program.py", "--profile", "numpy"], "Error: Invalid value for '--profile': 'numpy' is not one of"),
     ],
 )
-def test_a_mistake_is_told_before_anything_runs(program, complaint, words: list[str], message: str):
+def test_an_error_is_reported_before_anything_runs(program, complaint, words: list[str], message: str):
     program("x = 1")
     code, printed = complaint("trace", *words)
     assert code == 2

@@ -32,7 +32,7 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         (["loggers=[mlflow]", "--engine", "vllm"], 3, "Error: 2 things stand in the way of this run:"),
     ],
 )
-def test_what_stands_in_the_way_has_the_exit_code_of_its_kind(
+def test_errors_have_the_exit_code_of_their_kind(
     complaint: Complaint, tmp_path: Path, settings: list[str], code: int, message: str
 ):
     ended, said = complaint("train", *settings, "--out", tmp_path / "run")
@@ -40,6 +40,6 @@ def test_what_stands_in_the_way_has_the_exit_code_of_its_kind(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_without_room_is_what_the_machine_lacks(complaint: Complaint):
+def test_a_full_disk_is_a_host_error(complaint: Complaint):
     code, said = complaint("train", "--out", "/proc/run")
     assert (code, said.startswith("Error: /proc: ")) == (3, True), said

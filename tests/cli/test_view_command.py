@@ -82,9 +82,7 @@ def test_the_page_opens_in_a_browser(autoclave: Callable[..., Ended], run: Path,
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else "",
 )
 @pytest.mark.usefixtures("run")
-def test_what_cannot_be_shown_is_named(
-    complaint: Callable[..., tuple[int, str]], tmp_path: Path, words: list[object], message: str
-):
+def test_errors_are_named(complaint: Callable[..., tuple[int, str]], tmp_path: Path, words: list[object], message: str):
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "config.yaml").write_text("name: empty\n")
     code, error = complaint("view", *words)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,6 @@ import pytest
 from autoclave.core import IsolationError
 from autoclave.runtime.session import Session
 from autoclave.workspaces import SealedCommand, run_command
-from tests.runtime.deaths import Deaths
 from tests.runtime.trees import build_tree, open_on
 
 
@@ -41,12 +40,5 @@ def sealing_host(tmp_path_factory: pytest.TempPathFactory) -> None:
 def session(root: Path, request: pytest.FixtureRequest, sealing_host: None) -> Iterator[Session]:
     """A session in which commands get a layer over the tree, or a copy of it."""
     with open_on(root) as opened:
-        opened.actions.managers["run"]._commands.__dict__["method"] = request.param
+        opened.actions.managers["run"].commands.__dict__["method"] = request.param
         yield opened
-
-
-@pytest.fixture
-def dies_at() -> Iterator[Callable[..., bool]]:
-    """See `deaths.Deaths.dies_at`."""
-    with Deaths() as deaths:
-        yield deaths.dies_at

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from autoclave.core import HostError, InputError
+from autoclave.runtime.files import scope, steps
 from autoclave.runtime.interface import Choice, NotUndone
+from autoclave.runtime.journal import Journal
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.retention import Retention
 from autoclave.runtime.states import ActionState
@@ -75,6 +77,32 @@ def test_what_was_kept_and_changed_through_another_name_is_a_conflict(root: Path
         assert (root / "docs/same as a").samefile(root / "a.txt")
 
 
+def test_a_change_that_leaves_size_and_time_as_they_were_is_a_conflict(root: Path):
+    with open_on(root) as session:
+        action = done(session, do="move", path="docs", to="moved")
+        place = root / "moved/deep/d.txt"
+        about = place.stat()
+        place.write_text("D")
+        os.utime(place, ns=(about.st_atime_ns, about.st_mtime_ns))
+        assert (place.stat().st_size, place.stat().st_mtime_ns) == (about.st_size, about.st_mtime_ns)
+        with pytest.raises(InputError, match="somebody else has changed moved"):
+            session.undo(action)
+        assert place.read_text() == "D"
+
+
+def test_a_folder_is_deleted_and_comes_back_without_a_file_with_one_name_being_read(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (root / "docs/same as a").unlink()
+    before = manifest(root)
+    with open_on(root) as session:
+        monkeypatch.setattr(scope, "digest_of", lambda _: pytest.fail("a file was read"))
+        action = done(session, do="delete", path="docs", recursive=True)
+        monkeypatch.undo()
+        session.undo(action)
+    assert manifest(root) == before
+
+
 def contents(root: Path) -> dict[str, str]:
     return {
         str(path.relative_to(root)): path.read_text(errors="replace")
@@ -90,7 +118,7 @@ def test_each_path_has_a_choice_of_its_own(root: Path):
         third = done(session, do="write", path="b.txt", content="ours")
         (root / "a.txt").write_text("theirs")
         (root / "b.txt").write_text("theirs as well")
-        session.mark("now")
+        session.savepoint("now")
         with pytest.raises(InputError, match=r"changed b\.txt since"):
             session.undo(third, choices={"a.txt": Choice.FORCE})
         with pytest.raises(NotUndone, match=r"others have changed 'b\.txt'"):
@@ -141,7 +169,7 @@ def test_what_was_moved_and_what_made_room_for_it_go_back_together(root: Path, c
 
 def test_of_several_those_of_which_nothing_is_left_stand_and_the_others_go_back(root: Path):
     with open_on(root) as session:
-        session.mark("start")
+        session.savepoint("start")
         one = done(session, do="write", path="b.txt", content="ours")
         other = done(session, do="write", path="new", content="ours")
         (root / "b.txt").write_text("theirs")
@@ -279,7 +307,7 @@ def test_a_full_disk_at_any_write_leaves_before_or_after(root: Path, monkeypatch
         before = manifest(root)
         for number in range(1, 200):
             with open_on(root) as session:
-                calls = _fail_at(monkeypatch, place, number)
+                calls = _fail_at(monkeypatch, *place, number)
                 try:
                     action = done(session, do="move", path="b.txt", to="a.txt", replace=True)
                 except OSError:
@@ -298,19 +326,11 @@ def test_a_full_disk_at_any_write_leaves_before_or_after(root: Path, monkeypatch
             raise AssertionError("the fault never stopped firing")
 
 
-FAILING = ("os.fsync", "os.mkdir", "autoclave.runtime.files.steps._rename", "autoclave.runtime.journal.Journal._add")
+FAILING: list[tuple[Any, str]] = [(os, "fsync"), (os, "mkdir"), (steps, "_rename"), (Journal, "_add")]
 
 
-def _fail_at(monkeypatch: pytest.MonkeyPatch, place: str, number: int):
-    """Have the so-manieth call fail for want of room, and all after it within the action."""
-    import importlib
-
-    module, _, name = place.rpartition(".")
-    try:
-        owner: Any = importlib.import_module(module)
-    except ModuleNotFoundError:
-        above, _, cls = module.rpartition(".")
-        owner = getattr(importlib.import_module(above), cls)
+def _fail_at(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, number: int):
+    """Have the so-manieth call fail for want of room."""
     call, count = getattr(owner, name), [0]
 
     def failing(*args: Any, **kwargs: Any) -> Any:

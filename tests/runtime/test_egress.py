@@ -23,12 +23,12 @@ from autoclave.runtime.opening import open_session
 from autoclave.runtime.packages import AllowedPackages
 from autoclave.runtime.policy import Decision, Grant
 from autoclave.runtime.session import Session
-from autoclave.runtime.vault import KeyFile, Passphrase, Secret, Vault
+from autoclave.runtime.vault import KeyFile, Secret, Vault
 from autoclave.runtime.vault.injection import Outgoing, require_no_override
 from autoclave.runtime.vault.traces import found_in
 from autoclave.workspaces import SealedCommand, run_command
 from tests.runtime.trees import connect_vault, done, granted
-from tests.runtime.web_service import WebService
+from tests.runtime.web_service import PACKED, WebService
 
 NONE = Guarantee.NONE
 VALUE = "sk-real-QmVyeVNlY3JldFZhbHVl0123"
@@ -102,7 +102,7 @@ def opened(tmp_path: Path, service: WebService, *, budget: float = 1000.0, **abo
     given = {"service": "api", "value": VALUE, "hosts": (service.place,), "allows_private": True, **about}
 
     def open_vault(place: VaultPlace, record: Any) -> Vault:
-        key = Passphrase("open sesame", memory_kib=64, iterations=1, lanes=1)
+        key = KeyFile.beside(Path(place.path))
         kept = Vault(Path(place.path), key, record)
         kept.add(Secret.model_validate(given))
         return kept
@@ -187,32 +187,28 @@ def session_records(tmp_path: Path) -> list[Any]:
         return list(session.journal.records())
 
 
-@pytest.mark.parametrize(
-    ("what", "url", "others"),
-    [
-        ("another host", "https://elsewhere.example/echo", {}),
-        ("another port", "https://localhost:1/echo", {}),
-        ("an address", "https://127.0.0.1:{port}/echo", {}),
-        ("a dot at the end", "https://localhost.:{port}/echo", {}),
-        ("another method", "https://localhost:{port}/echo", {"method": "DELETE"}),
-        ("another path", "https://localhost:{port}/other", {}),
-        ("out of the path", "https://localhost:{port}/echo/../other", {}),
-        ("out of the path, encoded", "https://localhost:{port}/echo/%2e%2e/other", {}),
-        ("a slash, encoded", "https://localhost:{port}/echo%2f..%2fother", {}),
-        ("another host in the header", "https://localhost:{port}/echo", {"Host": "elsewhere.example"}),
-    ],
-)
-def test_what_is_not_for_it_does_not_leave(
-    tmp_path: Path, service: WebService, what: str, url: str, others: dict[str, str]
-):
-    port = service.place.partition(":")[2]
+DENIED: list[tuple[str, dict[str, str]]] = [
+    ("https://elsewhere.example/echo", {}),
+    ("https://localhost:1/echo", {}),
+    ("https://127.0.0.1:PORT/echo", {}),
+    ("https://localhost.:PORT/echo", {}),
+    ("https://localhost:PORT/echo", {"method": "DELETE"}),
+    ("https://localhost:PORT/other", {}),
+    ("https://localhost:PORT/echo/../other", {}),
+    ("https://localhost:PORT/echo/%2e%2e/other", {}),
+    ("https://localhost:PORT/echo%2f..%2fother", {}),
+    ("https://localhost:PORT/echo", {"Host": "elsewhere.example"}),
+]
+
+
+def test_what_is_not_for_it_does_not_leave(tmp_path: Path, service: WebService):
+    given = repr(DENIED).replace("PORT", service.place.partition(":")[2])
+    source = f"print([call(url, Authorization='Bearer ' + token, **others)[0] for url, others in {given}])"
     with opened(tmp_path, service, methods=("GET", "POST"), paths=("/echo/**", "/echo")) as session:
-        source = f"print(json.dumps(call({url.format(port=port)!r}, Authorization='Bearer ' + token, **{others!r})))"
-        status, text, _ = json.loads(told(session, source))
-        assert status in (0, 403), (what, text)
-        assert service.asked == []
-        if url.startswith("https"):
-            assert "denied" in kinds(session)
+        answers = ast.literal_eval(told(session, source))
+        assert kinds(session).count("denied") == len(DENIED)
+    assert set(answers) <= {0, 403}
+    assert service.asked == []
 
 
 @pytest.mark.parametrize(
@@ -228,6 +224,7 @@ def test_what_is_not_for_it_does_not_leave(
         "call(URL, 'POST', ''.join(f'\\\\u{ord(letter):04X}' for letter in token).encode())",
         "call(URL, 'POST', token.encode('utf-16-le'))",
         "call(URL.replace('/echo', '/not/allowed?key=') + token)",
+        "import gzip, bz2; call(URL, 'POST', bz2.compress(gzip.compress(b'the key is ' + token.encode())))",
         "call(URL, 'DELETE', token.encode())",
         "call(URL, Host=token + '.example')",
         "call('http://elsewhere.example/?key=' + token)",
@@ -251,35 +248,44 @@ def test_a_dummy_that_is_somewhere_else_stops_the_action(tmp_path: Path, service
         assert session.journal.standings() == []
 
 
-@pytest.mark.parametrize(
-    ("line", "header"),
-    [
-        ("DELETE /repos/me#/issues", "X: y"),
-        ("DELETE /repos/me?#/issues", "X: y"),
-        ("DELETE /repos/me%23/issues", "X: y"),
-        ("DELETE /repos/me%3f/issues", "X: y"),
-        ("DELETE /repos/me;/issues", "X: y"),
-        ("DELETE /repos/%ff/issues", "X: y"),
-        ("DELETE /repos/%zz/issues", "X: y"),
-        ("DELETE /repos/<me>/issues", "X: y"),
-        ("DELETE /repos/me/issues?{}", "X: y"),
-        ("DELETE https://PLACE/repos/me/issues", "X: y"),
-        ("DELETE /repos/me/issues", "X-HTTP-Method-Override: PATCH"),
-        ("DELETE /repos/me/issues", "x_http_method: PATCH"),
-        ("DELETE /repos/me/issues", "X-Method-Override: PATCH"),
-        ("DELETE /repos/me/issues", "X-Original-URL: /repos/me"),
-        ("DELETE /repos/me/issues", "X-Rewrite-URL: /repos/me"),
-        ("DELETE /repos/me/issues?%5Fmethod=PATCH", "X: y"),
-    ],
-)
+AMBIGUOUS = [
+    *(
+        (f"DELETE {target}", "X: y")
+        for target in (
+            "/repos/me#/issues",
+            "/repos/me?#/issues",
+            "/repos/me%23/issues",
+            "/repos/me%3f/issues",
+            "/repos/me;/issues",
+            "/repos/%ff/issues",
+            "/repos/%zz/issues",
+            "/repos/<me>/issues",
+            "/repos/me/issues?{}",
+            "/repos/me/issues?%5Fmethod=PATCH",
+            "https://PLACE/repos/me/issues",
+        )
+    ),
+    *(
+        ("DELETE /repos/me/issues", header)
+        for header in (
+            "X-HTTP-Method-Override: PATCH",
+            "x_http_method: PATCH",
+            "X-Method-Override: PATCH",
+            "X-Original-URL: /repos/me",
+            "X-Rewrite-URL: /repos/me",
+        )
+    ),
+]
+
+
 def test_what_a_service_could_read_in_another_way_does_not_leave(
-    tmp_path: Path, service: WebService, line: str, header: str, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, service: WebService, capfd: pytest.CaptureFixture[str]
 ):
+    each = "in_tunnel(request(line, header, 'Authorization: Bearer TOKEN'))[:12]"
+    source = f"{_RAW}print([{each} for line, header in {AMBIGUOUS!r}])".replace("PLACE", service.place)
     with opened(tmp_path, service, methods=("DELETE",), paths=("/repos/*/issues",)) as session:
-        source = f"{_RAW}print(in_tunnel(request({line!r}, {header!r}, 'Authorization: Bearer TOKEN')))"
-        answer = told(session, source.replace("PLACE", service.place))
-        assert answer.startswith("HTTP/1.1 403"), answer
-        assert "denied" in kinds(session)
+        assert ast.literal_eval(told(session, source)) == ["HTTP/1.1 403"] * len(AMBIGUOUS)
+        assert kinds(session).count("denied") == len(AMBIGUOUS)
     assert service.asked == []
     assert capfd.readouterr().err == ""
 
@@ -336,14 +342,17 @@ def test_what_was_judged_is_sent_byte_by_byte(tmp_path: Path, service: WebServic
     assert [(asked.path, asked.headers["authorization"]) for asked in service.asked] == [(target, f"Bearer {VALUE}")]
 
 
+def without_services(session: Session) -> None:
+    """Grant files and programs alone."""
+    for grant in session.permissions.grants():
+        session.permissions.revoke(grant.id)
+    session.permissions.grant(Grant(resources=("files/**", "programs/**"), verbs=("*",), minimum_guarantee=NONE))
+
+
 def test_no_key_without_a_grant_for_the_service(tmp_path: Path, service: WebService):
     with opened(tmp_path, service) as session:
-        for grant in session.permissions.grants():
-            session.permissions.revoke(grant.id)
+        without_services(session)
         source = f"print(call('https://{service.place}/echo', Authorization='Bearer ' + token))"
-        session.permissions.grant(
-            Grant(resources=("files/**", "programs/**"), verbs=("*",), minimum_guarantee=Guarantee.NONE)
-        )
         with pytest.raises(InputError, match="not permitted"):
             told(session, source)
         only_exact = Grant(resources=("services/api",), verbs=("use",))
@@ -358,9 +367,7 @@ def test_no_key_without_a_grant_for_the_service(tmp_path: Path, service: WebServ
 def test_what_a_planned_program_asked_is_charged_whatever_became_of_it(tmp_path: Path, service: WebService):
     source = f"call('https://{service.place}/echo', Authorization='Bearer ' + token)"
     with opened(tmp_path, service) as session:
-        for grant in session.permissions.grants():
-            session.permissions.revoke(grant.id)
-        session.permissions.grant(Grant(resources=("files/**", "programs/**"), verbs=("*",), minimum_guarantee=NONE))
+        without_services(session)
         session.permissions.grant(
             Grant(resources=("services/api",), verbs=("use",), minimum_guarantee=NONE, max_uses=2)
         )
@@ -380,7 +387,7 @@ def test_programs_that_asked_services_count_as_risk_before_they_are_run(tmp_path
         told(session, source)
         with pytest.raises(NotPermitted, match="too much stands"):
             told(session, source)
-        session.withdraw(session.journal.standings()[0].action)
+        session.discard(session.journal.standings()[0].action)
         told(session, source)
 
 
@@ -399,31 +406,20 @@ def test_nothing_goes_out_to_a_service_that_is_not_granted_whatever_was_decided(
         assert "200" in told(session, source)
 
 
-def test_without_secrets_there_is_no_way_out(session: Session, service: WebService):
-    source = """
-import socket
-for address in (("127.0.0.1", PORT), ("169.254.169.254", 80)):
-    try:
-        socket.create_connection(address, timeout=2)
-        print("reached")
-    except OSError as error:
-        print("no")
-""".replace("PORT", service.place.partition(":")[2])
-    proposal = session.propose({"do": "python", "source": source})
-    assert proposal.plan.output["stdout"] == "no\nno\n"
-    assert proposal.plan.guarantee is Guarantee.EXACT
-
-
 def test_with_secrets_the_only_way_out_is_the_proxy(session: Session, service: WebService):
     source = f"""
 import socket
-try:
-    socket.create_connection(("127.0.0.1", {service.place.partition(":")[2]}), timeout=2)
-    print("reached")
-except OSError:
-    print("no")
+for address in (("127.0.0.1", {service.place.partition(":")[2]}), ("169.254.169.254", 80)):
+    try:
+        socket.create_connection(address, timeout=2)
+        print("reached")
+    except OSError:
+        print("no")
 """
-    assert told(session, source) == "no\n"
+    assert told(session, source) == "no\nno\n"
+    proposal = session.propose({"do": "python", "source": source})  # and without them there is none
+    assert proposal.plan.output["stdout"] == "no\nno\n"
+    assert proposal.plan.guarantee is Guarantee.EXACT
 
 
 def test_a_service_that_is_not_whom_it_says_gets_nothing(tmp_path: Path, service: WebService):
@@ -434,7 +430,7 @@ def test_a_service_that_is_not_whom_it_says_gets_nothing(tmp_path: Path, service
         status, text, _ = json.loads(told(session, source))
     other.close()
     assert (status, service.asked) == (502, [])
-    assert "cannot be reached" in text
+    assert "no connection" in text
 
 
 def test_a_private_address_needs_a_secret_for_it(tmp_path: Path, service: WebService):
@@ -447,12 +443,10 @@ def test_a_private_address_needs_a_secret_for_it(tmp_path: Path, service: WebSer
 
 def test_a_response_without_an_end_is_broken_off(session: Session, service: WebService):
     source = f"""
-try:
-    call("https://{service.place}/huge", Authorization="Bearer " + token)
-except __import__("http").client.IncompleteRead as error:
-    print(len(error.partial) < 70_000_000)
+status, text, _ = call("https://{service.place}/huge", Authorization="Bearer " + token)
+print(status, "larger than" in text)
 """
-    assert told(session, source) == "True\n"
+    assert told(session, source) == "502 True\n"
 
 
 @pytest.mark.parametrize(
@@ -472,8 +466,26 @@ print(json.dumps([status, text.replace(token, "DUMMY"), headers]))
     if status == 200:
         assert text == "the key is DUMMY"
     else:
-        assert "a key" in text
-        assert any("could not be seen" in str(record.body.get("error")) for record in session.journal.records())
+        why = "which was not asked for" if coding else "a key"
+        assert why in text
+        assert any(why in str(record.body.get("error")) for record in session.journal.records())
+
+
+def test_a_key_in_something_compressed_that_says_nothing_of_it_is_refused(session: Session, service: WebService):
+    """Each way alone and within another one; the same bytes without a key come back as they are."""
+    ways = [*PACKED, *(f"{way},gzip" for way in PACKED), "gzip,zip,bz2"]
+    source = f"""
+found = {{}}
+for way in {ways}:
+    for text in ("the key is KEY", "nothing"):
+        url = "https://{service.place}/packed?ways=" + way
+        status, answer, _ = call(url, "POST", (text + " " * 50).encode(), Authorization=token)
+        found[way + text[:3]] = status
+print(json.dumps(found))
+"""
+    seen = json.loads(told(session, source))
+    assert len(seen) == 2 * len(ways)
+    assert {name: status for name, status in seen.items() if status != (502 if name.endswith("the") else 200)} == {}
 
 
 def test_no_key_comes_back_in_parts(session: Session, service: WebService):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.runtime.footprints import Done, Footprint, GroupLimits, dependents, groups, meet
+from autoclave.runtime.footprints import Done, Footprint, GroupLimits, groups, meet
 
 KEYS = st.sampled_from(["files", "files/a", "files/a/b", "files/ab", "files/c", "rows/t", "rows/t/1", "rows/t/2"])
 SETS = st.frozensets(KEYS, max_size=3)
@@ -16,18 +16,6 @@ FOOTPRINTS = st.builds(Footprint, SETS, SETS, SETS)
 def test_sets_meet_where_a_key_is_the_same_or_below(one: frozenset[str], other: frozenset[str]):
     expected = any(a == b or a.startswith(f"{b}/") or b.startswith(f"{a}/") for a in one for b in other)
     assert meet(one, other) == meet(other, one) == expected
-
-
-@given(st.lists(FOOTPRINTS, min_size=1, max_size=8), st.data())
-def test_what_does_not_depend_on_an_action_commutes_with_its_writes(footprints: list[Footprint], data: st.DataObject):
-    order = [(f"{number}", footprint) for number, footprint in enumerate(footprints)]
-    chosen = data.draw(st.sampled_from(order))[0]
-    found = dependents(chosen, order)
-    assert found == sorted(found, key=int, reverse=True)
-    undone = {chosen, *found}
-    for name, footprint in order[int(chosen) + 1 :]:
-        if name not in undone:
-            assert not any(footprint.depends_on(footprints[int(each)]) for each in undone if int(each) < int(name))
 
 
 @given(st.lists(FOOTPRINTS, max_size=10))
@@ -46,16 +34,15 @@ def test_additions_to_one_key_commute_with_each_other_alone():
     assert adds.commutes_with(adds)
     assert reads.commutes_with(reads)
     assert not any(adds.commutes_with(other) for other in (writes, reads))
-    assert dependents("one", [("one", adds), ("two", adds), ("three", reads)]) == ["three"]
 
 
-def test_groups_close_at_marks_limits_and_what_cannot_be_taken_back():
+def test_groups_close_at_savepoints_limits_and_what_cannot_be_taken_back():
     def done(number: int, **others: object) -> Done:
         return Done(f"{number}", Footprint(writes=frozenset({f"files/{number}"})), float(number), **others)  # type: ignore
 
     plain = [done(number) for number in range(4)]
     assert groups(plain) == [["0", "1", "2", "3"]]
-    assert groups(plain, marks=[1.5]) == [["0", "1"], ["2", "3"]]
+    assert groups(plain, savepoints=[1.5]) == [["0", "1"], ["2", "3"]]
     assert groups(plain, limits=GroupLimits(actions=3)) == [["0", "1", "2"], ["3"]]
     assert groups(plain, limits=GroupLimits(seconds=1.0)) == [["0", "1"], ["2", "3"]]
     assert groups([done(0, num_bytes=9), done(1, num_bytes=2)], limits=GroupLimits(num_bytes=10)) == [["0"], ["1"]]

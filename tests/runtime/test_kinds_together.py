@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
 from autoclave.runtime.vault import KeyFile, Vault
+from tests.runtime.deaths import SOME_OR_EACH, dies_at
 from tests.runtime.rest.acting import Reader, connection, secret
 from tests.runtime.rest.faulty_proxy import Fault, FaultyProxy
 from tests.runtime.rest.servers import kinto_running
@@ -35,7 +36,7 @@ def kinto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 @dataclass
-class Worlds:
+class Resources:
     """A folder, a database and a service that one session is on, as others see them."""
 
     root: Path
@@ -78,7 +79,7 @@ class Worlds:
         return session
 
     def act(self, session: Session, rounds: int = 2) -> list[str]:
-        """Something in each world, one after the other; once, or once more."""
+        """Something in each resource, one after the other; once, or once more."""
         note = {"bucket": self.notes.bucket, "collection": self.notes.collection}
         asked = {"do": "request", "service": "notes"}
         first = [
@@ -93,7 +94,7 @@ class Worlds:
 
 
 @pytest.fixture
-def worlds(root: Path, kinto: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worlds]:
+def resources(root: Path, kinto: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Resources]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "leases"))
     notes = Reader(kinto, f"b-{tmp_path.name}"[:60])
     notes.make()
@@ -113,146 +114,142 @@ def worlds(root: Path, kinto: int, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         place = VaultPlace(path=str(vault))
         services = {"notes": connection(proxy.port), "lists": connection(other.port)}
         save_connections(state, Connections(vault=place, databases={"shop": shop}, services=services))
-        yield Worlds(root, database, notes, proxy, other)
+        yield Resources(root, database, notes, proxy, other)
 
 
-def test_all_kinds_go_back_to_a_mark_and_forward_again(worlds: Worlds):
-    before = worlds.seen()
-    with worlds.session() as session:
-        session.mark("start")
-        actions = worlds.act(session)
-        assert all(one != other for one, other in zip(worlds.seen(), before, strict=True))
+def test_all_kinds_go_back_to_a_mark_and_forward_again(resources: Resources):
+    before = resources.seen()
+    with resources.session() as session:
+        session.savepoint("start")
+        actions = resources.act(session)
+        assert all(one != other for one, other in zip(resources.seen(), before, strict=True))
         session.undo_to("start")
-        assert worlds.seen() == before
+        assert resources.seen() == before
         assert {session.journal.standing(each).state for each in actions} == {S.UNDONE}
         for action in actions:
             session.redo(action)
         session.undo_to("start")
-        assert worlds.seen() == before
+        assert resources.seen() == before
         assert session.audit() == []
 
 
-def test_what_somebody_else_changed_in_one_world_keeps_all_of_them_as_they_are(worlds: Worlds):
-    with worlds.session() as session:
-        session.mark("start")
-        worlds.act(session)
-        (record,) = set(worlds.notes.records()) - {"old"}
-        worlds.notes.put(record, title="theirs")
-        found = worlds.seen()
+def test_what_somebody_else_changed_in_one_resource_keeps_all_of_them_as_they_are(resources: Resources):
+    with resources.session() as session:
+        session.savepoint("start")
+        resources.act(session)
+        (record,) = set(resources.notes.records()) - {"old"}
+        resources.notes.put(record, title="theirs")
+        found = resources.seen()
         with pytest.raises(InputError, match="somebody else has changed"):
             session.undo_to("start")
-        assert worlds.seen() == found
+        assert resources.seen() == found
 
 
 @pytest.mark.parametrize("fault", ["gateway_before", "cut_before"])
-def test_where_one_world_does_not_answer_the_others_are_done_again(worlds: Worlds, fault: Fault):
-    before = worlds.seen()
-    with worlds.session() as session:
-        session.mark("start")
-        actions = worlds.act(session)
-        found = worlds.seen()
-        worlds.proxy.choose = lambda method, path: fault if method == "DELETE" else "none"
+def test_where_one_resource_does_not_answer_the_others_are_done_again(resources: Resources, fault: Fault):
+    before = resources.seen()
+    with resources.session() as session:
+        session.savepoint("start")
+        actions = resources.act(session)
+        found = resources.seen()
+        resources.proxy.choose = lambda method, path: fault if method == "DELETE" else "none"
         with pytest.raises(InputError, match="the others stand as they did"):
             session.undo_to("start")
-        assert worlds.seen()[:2] == found[:2]
+        assert resources.seen()[:2] == found[:2]
         assert session.journal.standing(actions[2]).state is S.UNDO_IN_DOUBT
-        worlds.proxy.choose = lambda method, path: "none"
-        assert session.look_again(actions[2]).state is S.UNDONE
-        session.undo_to("start")
-        assert worlds.seen() == before
+        resources.proxy.choose = lambda method, path: "none"
+        session.undo_to("start")  # looks again by itself at what is in doubt
+        assert resources.seen() == before
 
 
 @pytest.mark.parametrize("methods", ["GET DELETE", "DELETE"])
-def test_a_service_that_is_lost_in_the_middle_has_the_others_done_again(worlds: Worlds, methods: str):
-    worlds.lists.make()
-    before = worlds.seen_in_both()
-    with worlds.session() as session:
-        session.mark("start")
-        actions = worlds.act_in_both(session)
-        found = worlds.seen_in_both()
+def test_a_service_that_is_lost_in_the_middle_has_the_others_done_again(resources: Resources, methods: str):
+    resources.lists.make()
+    before = resources.seen_in_both()
+    with resources.session() as session:
+        session.savepoint("start")
+        actions = resources.act_in_both(session)
+        found = resources.seen_in_both()
         is_lost: list[str] = []
 
         def lose(method: str) -> None:
             is_lost.extend([method] if method == "DELETE" else [])
 
-        worlds.other.before_forwarding = lose  # once the second has taken back what it did, the first is gone
-        worlds.proxy.choose = lambda method, path: "cut_before" if is_lost and method in methods.split() else "none"
+        resources.other.before_forwarding = lose  # once the second has taken back what it did, the first is gone
+        resources.proxy.choose = lambda method, path: "cut_before" if is_lost and method in methods.split() else "none"
         with pytest.raises(InputError, match=r"the others stand as they did|so nothing was taken back"):
             session.undo_to("start")
         assert is_lost
-        assert worlds.seen_in_both() == found
+        assert resources.seen_in_both() == found
         assert session.journal.standing(actions[3]).state is S.REDONE
-        worlds.proxy.choose = lambda method, path: "none"
-        if session.journal.standing(actions[2]).state is S.UNDO_IN_DOUBT:
-            session.look_again(actions[2])
+        resources.proxy.choose = lambda method, path: "none"
         session.undo_to("start")
-        assert worlds.seen_in_both() == before
+        assert resources.seen_in_both() == before
         assert session.audit() == []
 
 
-def test_what_cannot_be_done_again_since_its_service_is_lost_too_is_named_and_can_be_later(worlds: Worlds):
-    worlds.lists.make()
-    before = worlds.seen_in_both()
-    with worlds.session() as session:
-        session.mark("start")
-        actions = worlds.act_in_both(session)
-        found = worlds.seen_in_both()
-        worlds.proxy.choose = lambda method, path: "cut_before" if method == "DELETE" else "none"
+def test_what_cannot_be_done_again_since_its_service_is_lost_too_is_named_and_can_be_later(resources: Resources):
+    resources.lists.make()
+    before = resources.seen_in_both()
+    with resources.session() as session:
+        session.savepoint("start")
+        actions = resources.act_in_both(session)
+        found = resources.seen_in_both()
+        resources.proxy.choose = lambda method, path: "cut_before" if method == "DELETE" else "none"
         # the first fails to take back what it did; by then the second, which has, is gone as well
-        worlds.other.choose = lambda method, path: "cut_before" if worlds.proxy_was_asked_to_delete() else "none"
+        resources.other.choose = lambda method, path: "cut_before" if resources.proxy_was_asked_to_delete() else "none"
         with pytest.raises(InputError, match=f"could not be done again: {actions[3]}"):
             session.undo_to("start")
         assert session.journal.standing(actions[3]).state is S.UNDONE
-        worlds.proxy.choose = worlds.other.choose = lambda method, path: "none"
-        session.look_again(actions[2])
+        resources.proxy.choose = resources.other.choose = lambda method, path: "none"
         session.redo(actions[3])
-    with worlds.session() as session:
-        assert worlds.seen_in_both()[3] == found[3]
+        assert session.journal.standing(actions[2]).state is S.UNDONE
+    with resources.session() as session:
+        assert resources.seen_in_both()[3] == found[3]
         session.undo_to("start")
-        assert worlds.seen_in_both() == before
+        assert resources.seen_in_both() == before
         assert session.audit() == []
 
 
-def test_an_answer_that_was_lost_keeps_nothing_from_going_back(worlds: Worlds):
-    before = worlds.seen()
-    with worlds.session() as session:
-        session.mark("start")
-        worlds.act(session)
-        worlds.proxy.choose = lambda method, path: "cut_after" if method == "DELETE" else "none"
+def test_an_answer_that_was_lost_keeps_nothing_from_going_back(resources: Resources):
+    before = resources.seen()
+    with resources.session() as session:
+        session.savepoint("start")
+        resources.act(session)
+        resources.proxy.choose = lambda method, path: "cut_after" if method == "DELETE" else "none"
         session.undo_to("start")
-        assert worlds.seen() == before
+        assert resources.seen() == before
 
 
-def test_where_a_world_is_not_there_nothing_is_taken_back(worlds: Worlds):
-    with worlds.session() as session:
-        session.mark("start")
-        actions = worlds.act(session)
-        found = worlds.seen()
-        worlds.proxy.close()
+def test_where_a_resource_is_not_there_nothing_is_taken_back(resources: Resources):
+    with resources.session() as session:
+        session.savepoint("start")
+        actions = resources.act(session)
+        found = resources.seen()
+        resources.proxy.close()
         with pytest.raises((InputError, HostError)):
             session.undo_to("start")
-        assert worlds.seen() == found
+        assert resources.seen() == found
         assert not {session.journal.standing(each).state for each in actions} - {S.EXECUTED, S.REDONE, S.UNDO_FAILED}
 
 
-def test_killed_at_every_step_of_the_journal_all_kinds_have_gone_back_or_none(
-    worlds: Worlds, dies_at: Callable[..., bool]
-):
-    before = worlds.seen()
-    with worlds.session() as session:
-        session.mark("start")
-        actions = worlds.act(session, rounds=1)
-        after = worlds.seen()
-    for deadly in itertools.count(1):
-        was_killed = dies_at(deadly, worlds.root, {"undo_to": "start"}, is_journal_alone=True)
-        with worlds.session() as session:
+@SOME_OR_EACH
+def test_killed_at_every_step_of_the_journal_all_kinds_have_gone_back_or_none(resources: Resources, every: int):
+    before = resources.seen()
+    with resources.session() as session:
+        session.savepoint("start")
+        actions = resources.act(session, rounds=1)
+        after = resources.seen()
+    for deadly in itertools.count(1, every):
+        was_killed = dies_at(deadly, resources.root, {"undo_to": "start"}, is_journal_alone=True)
+        with resources.session() as session:
             states = {session.journal.standing(each).state for each in actions}
             assert len(states) == 1, (deadly, states)
             if states == {S.UNDONE}:
-                assert worlds.seen() == before
+                assert resources.seen() == before
                 for action in actions:
                     session.redo(action)
-            files, rows, notes = worlds.seen()
+            files, rows, notes = resources.seen()
             assert (files, rows) == after[:2]
             assert sorted(map(str, notes.values())) == sorted(map(str, after[2].values()))
             assert session.audit() == []

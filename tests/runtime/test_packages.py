@@ -10,7 +10,7 @@ import pytest
 
 from autoclave.core import DataError, HostError, InputError
 from autoclave.runtime.opening import open_session
-from autoclave.runtime.packages import AllowedPackages, normalised_name
+from autoclave.runtime.packages import AllowedPackages
 from tests.runtime.trees import granted
 
 _WHEEL = "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -24,9 +24,7 @@ def wheel(folder: Path, name: str = "tidy_names", version: str = "1.0", code: st
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(f"{name}.py", code)
         archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        archive.writestr(
-            f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
+        archive.writestr(f"{about}/WHEEL", _WHEEL)
         archive.writestr(f"{about}/RECORD", f"{name}.py,,\n{about}/METADATA,,\n{about}/WHEEL,,\n{about}/RECORD,,\n")
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -71,10 +69,6 @@ def test_what_is_not_on_the_list_or_not_as_it_says_is_not_installed(tmp_path: Pa
 def test_a_line_that_does_not_pin_is_refused(tmp_path: Path, line: str):
     with pytest.raises(DataError, match=r"allowed.txt:1: must be NAME==VERSION"):
         listed(tmp_path, line + "\n")
-
-
-def test_names_have_one_spelling():
-    assert normalised_name("A_.b-C") == "a-b-c"
 
 
 def test_code_imports_what_it_was_given_and_only_with_a_grant(tmp_path: Path):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +46,13 @@ def server() -> Iterator[ChatServer]:
     server = ChatServer(lambda body: "done")
     yield server
     server.close()
+
+
+@pytest.fixture
+def act(forked: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """act(words...): the command on the folder `project`."""
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    return lambda *words: forked("act", *words, "--root", "project")
 
 
 def calling(*calls: tuple[str, dict[str, Any]]) -> dict[str, Any]:
@@ -123,6 +134,64 @@ def test_trouble_of_the_server_is_none_of_the_model(server: ChatServer):
         driven(converse(chat_at(server.url, "m", "secret-key"), "t", "", OPERATIONS))
 
 
+def _answering(answer: Callable[[BaseHTTPRequestHandler], None]) -> ThreadingHTTPServer:
+    handler = type("Handler", (BaseHTTPRequestHandler,), {"do_POST": answer, "log_message": lambda *_: None})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    return server
+
+
+def _endless(handler: BaseHTTPRequestHandler, wait_s: float) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Type", "application/json")
+    handler.end_headers()
+    with contextlib.suppress(OSError):
+        while True:
+            handler.wfile.write(b" " * (1 << 16 if not wait_s else 1))
+            time.sleep(wait_s)
+
+
+def _says(handler: BaseHTTPRequestHandler, kind: str, content: bytes) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Type", kind)
+    handler.send_header("Content-Length", f"{len(content)}")
+    handler.end_headers()
+    handler.wfile.write(content)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (lambda handler: _says(handler, "text/html", b"<html>It works</html>"), "no choice"),
+        (lambda handler: _says(handler, "application/json", b"<html>It works</html>"), "no choice"),
+        (lambda handler: _says(handler, "application/json", b"[" * 100_000), "no choice"),
+        (lambda handler: _says(handler, "application/json", b'{"choices": [{"message": 7}]}'), "no choice"),
+        (lambda handler: _endless(handler, 0.0), "more than 4194304 bytes"),
+        (lambda handler: _endless(handler, 0.1), "takes over 1 s"),
+        (lambda handler: time.sleep(2), "timed out"),
+    ],
+    ids=range(7),
+)
+def test_nonsense_of_a_server_is_one_error_in_bounded_time(answer: Callable[[Any], None], why: str):
+    server, began = _answering(answer), time.monotonic()
+    with pytest.raises(EngineFault, match=why) as error:
+        chat_at(f"http://127.0.0.1:{server.server_port}/v1", "m", "the-key", timeout_s=1.0)([], [])
+    assert "\n" not in str(error.value)
+    assert time.monotonic() - began < 20
+    server.shutdown()
+    server.server_close()
+
+
+def test_arguments_as_an_object_and_lone_surrogates_become_text():
+    call = b'{"id": "\\ud800", "type": "function", "function": {"name": "read\\udfff", "arguments": {"path": "a"}}}'
+    content = b'{"choices": [{"message": {"content": "x\\ud800", "tool_calls": [' + call + b"]}}]}"
+    server = _answering(lambda handler: _says(handler, "application/json", content))
+    answer = chat_at(f"http://127.0.0.1:{server.server_port}/v1", "m", "")([], [])
+    assert answer == Answer("x\\ud800", (Call("\\ud800", "read\\udfff", '{"path": "a"}'),))
+    server.shutdown()
+    server.server_close()
+
+
 def test_functions_are_described_by_the_operations():
     for function in function_definitions(OPERATIONS):
         parameters = function["function"]["parameters"]
@@ -163,9 +232,9 @@ def test_a_model_that_writes_programs_may_try_again():
         driven(converse_by_program(Recorded(), "t", "", most_tries=2))
 
 
-def test_the_command_acts_by_a_model_records_it_and_replays_it(autoclave_cli, server: ChatServer, tmp_path: Path):
+def test_the_command_acts_by_a_model_records_it_and_replays_it(act, server: ChatServer, tmp_path: Path):
     """A prompt without personal data, a denial without its hint, what was done, and the same again from a file."""
-    act, folder = autoclave_cli, tmp_path / "project"
+    act, folder = act, tmp_path / "project"
     folder.mkdir()
     assert act("grant", "files/notes/**").returncode == 0
     note = {"path": "notes/<EMAIL_1>.txt", "content": "hello <EMAIL_1>"}
@@ -189,15 +258,38 @@ def test_the_command_acts_by_a_model_records_it_and_replays_it(autoclave_cli, se
     assert (folder / "notes/ann@example.com.txt").read_text() == "hello ann@example.com"
 
 
-@pytest.fixture
-def autoclave_cli(tmp_path: Path):
-    import os
-    import subprocess
-    import sys
+def test_words_of_a_model_do_nothing_to_a_terminal(act, server: ChatServer, tmp_path: Path):
+    (tmp_path / "project").mkdir()
+    server.trouble = [
+        {"message": {"role": "assistant", "content": "\x1b]52;c;eA==\x07 \ud800"}, "finish_reason": "stop"}
+    ]
+    told = act("run", "--prompt", "p", "--endpoint", server.url, "--model", "m")
+    assert told.returncode == 0, told.stderr
+    assert told.stderr.startswith("model: \\x1b]52;c;eA==\\x07")
 
-    def act(*words: str):
-        command = [sys.executable, "-m", "autoclave", "act", *words, "--root", "project"]
-        environment = {**os.environ, "OPENAI_API_KEY": "k"}
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
-    return act
+def test_a_model_is_sent_guarantee_changes_and_output(act, server: ChatServer, tmp_path: Path):
+    (tmp_path / "project").mkdir()
+    assert act("grant", "files/**", "programs/**").returncode == 0
+    run = {"command": ["sh", "-c", "seq 5000; echo last; echo err >&2; echo x > made; exit $(test -e a.txt; echo $?)"]}
+    server.trouble = [
+        calling(("run", run)),
+        calling(("write", {"path": "a.txt", "content": "x"}), ("read", {"path": "a.txt"})),
+        calling(("run", run)),
+    ]
+    told = act("run", "--prompt", "p", "--endpoint", server.url, "--model", "m")
+    assert told.returncode == 0, told.stderr
+    failed, written, read, done = [each["content"] for each in server.bodies[-1]["messages"] if each["role"] == "tool"]
+    reason, _, output = failed.partition("\n")
+    assert reason == "refused: run: exited with 1: err; nothing was done"
+    assert json.loads(output)["exit_code"] == 1
+    assert json.loads(output)["stdout"].endswith("\n5000\nlast\n")
+    assert json.loads(output)["changes"] == ["create 'made'"]
+    assert json.loads(written) == {"guarantee": "exact", "changes": ["create 'a.txt'"]}
+    assert json.loads(read)["content"] == "x"
+    assert {name: json.loads(done)[name] for name in ("guarantee", "changes", "exit_code", "stderr")} == {
+        "guarantee": "exact",
+        "changes": ["create 'made'"],
+        "exit_code": 0,
+        "stderr": "err\n",
+    }

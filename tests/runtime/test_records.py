@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -45,42 +47,45 @@ def test_nothing_is_found_where_nothing_was_done():
     assert found([*RECORDS, Record.after(RECORDS[-1].digest, 7, 7.0, "g", "s", {})]) == []  # after the last signature
 
 
-@pytest.mark.parametrize("place", range(6))
-@pytest.mark.parametrize("change", [{"kind": "z"}, {"body": {"n": 9}}, {"at": 0.5}, {"subject": "t"}])
-def test_an_altered_record_is_named(place: int, change: dict[str, object]):
-    records = [*RECORDS]
-    records[place] = replace(records[place], **change)
-    assert found(records) == [Finding(Damage.ALTERED, place + 1)]
+def altered(place: int) -> list[Record]:
+    changes: list[dict[str, Any]] = [{"kind": "z"}, {"body": {"n": 9}}, {"at": 0.5}, {"subject": "t"}]
+    return [*RECORDS[:place], replace(RECORDS[place], **changes[place % 4]), *RECORDS[place + 1 :]]
+
+
+def altered_with_its_digest(place: int) -> list[Record]:
+    one = RECORDS[place]
+    other = Record.after(one.previous, one.number, one.at, "z", one.subject, one.body)
+    return [*RECORDS[:place], other, *RECORDS[place + 1 :]]
+
+
+def inserted(place: int, before: bytes = b"") -> list[Record]:
+    before = before or (RECORDS[place - 1].digest if place else NO_DIGEST)
+    extra = Record.after(before, 0, 0.0, "z", "s", {})
+    return renumbered([*RECORDS[:place], extra, *RECORDS[place:]])
+
+
+def removed(place: int) -> list[Record]:
+    return [*RECORDS[:place], *RECORDS[place + 1 :]]
 
 
 @pytest.mark.parametrize("place", range(5))
-def test_an_altered_record_with_a_digest_of_its_own_is_named(place: int):
-    records = [*RECORDS]
-    one = records[place]
-    records[place] = Record.after(one.previous, one.number, one.at, "z", one.subject, one.body)
-    assert found(records) == [Finding(Damage.ALTERED, place + 1)]
-
-
-@pytest.mark.parametrize("place", range(6))
-@pytest.mark.parametrize("previous", ["that before", "nothing known"])
-def test_an_inserted_record_is_named(place: int, previous: str):
-    before = RECORDS[place - 1].digest if place else NO_DIGEST
-    extra = Record.after(before if previous == "that before" else b"x" * 32, 0, 0.0, "z", "s", {})
-    records = renumbered([*RECORDS[:place], extra, *RECORDS[place:]])
-    assert found(records) == [Finding(Damage.INSERTED, place + 1)]
-
-
-@pytest.mark.parametrize("place", range(5))
-@pytest.mark.parametrize("is_renumbered", [True, False])
-def test_a_removed_record_is_named(place: int, is_renumbered: bool):
-    records = [*RECORDS[:place], *RECORDS[place + 1 :]]
-    following = place + 1 if is_renumbered else place + 2
-    assert found(renumbered(records) if is_renumbered else records) == [Finding(Damage.REMOVED, following)]
-
-
-@pytest.mark.parametrize("left", range(6))
-def test_an_end_that_was_cut_off_is_told(left: int):
-    assert found(RECORDS[:left]) == [Finding(Damage.TRUNCATED, left + 1)]
+@pytest.mark.parametrize(
+    ("tampered", "damage", "shown_at"),
+    [
+        (altered, Damage.ALTERED, 1),
+        (altered_with_its_digest, Damage.ALTERED, 1),
+        (inserted, Damage.INSERTED, 1),
+        (lambda place: inserted(place, b"x" * 32), Damage.INSERTED, 1),
+        (removed, Damage.REMOVED, 2),
+        (lambda place: renumbered(removed(place)), Damage.REMOVED, 1),
+        (lambda place: RECORDS[:place], Damage.TRUNCATED, 1),
+    ],
+    ids=range(7),
+)
+def test_what_was_done_to_a_record_is_named(
+    place: int, tampered: Callable[[int], list[Record]], damage: Damage, shown_at: int
+):
+    assert found(tampered(place)) == [Finding(damage, place + shown_at)]
 
 
 def test_a_chain_that_was_written_anew_is_told_from_where():
@@ -96,7 +101,7 @@ def test_a_checkpoint_of_somebody_without_the_key_is_told_and_proves_nothing():
 
 
 def test_checkpoints_that_are_gone_are_told_but_for_what_a_process_left_when_it_died():
-    records = chain("proposed", "executed", "undone", "mark")
+    records = chain("proposed", "executed", "undone", "savepoint")
     assert found(records[:2], []) == []  # died between the record and its checkpoint
     assert found(records, []) == [Finding(Damage.UNSIGNED, 2)]
     assert found(records, [checkpoint(records, 2)]) == []

@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 
 from autoclave.core import HostError, InputError
-from autoclave.runtime.files import making
-from autoclave.runtime.files import manager as manager_module
 from autoclave.runtime.files import steps as steps_module
 from autoclave.runtime.files.scope import Scope
 from autoclave.runtime.interface import Choice, NotPermitted, NotRedone, NotUndone
@@ -22,7 +20,8 @@ from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
-from tests.runtime.trees import Versioning, done, facts_without_times, manifest, open_on, seen, texts
+from tests.runtime.deaths import SOME_OR_EACH, dies_at
+from tests.runtime.trees import done, facts_without_times, manifest, open_on, texts
 
 S = ActionState
 
@@ -79,9 +78,14 @@ def test_what_was_done_is_taken_back_exactly_and_done_again(root: Path, opened: 
         ({"do": "write", "path": "docs/../../out", "content": ""}, "relative to the folder"),
         ({"do": "write", "path": "docs//c.txt", "content": ""}, "relative to the folder"),
         ({"do": "write", "path": "a\0b", "content": ""}, "relative to the folder"),
+        ({"do": "delete", "path": "./a.txt"}, "relative to the folder"),
+        ({"do": "delete", "path": "docs/"}, "relative to the folder"),
+        ({"do": "move", "path": "a.txt", "to": "docs/.."}, "relative to the folder"),
+        ({"do": "move", "path": "a.txt", "to": ""}, "relative to the folder"),
+        ({"do": "write", "path": "proc/self/fd/3", "content": ""}, "links are not followed"),
         ({"do": "write", "path": "way-out/x", "content": ""}, "links are not followed"),
         ({"do": "write", "path": "a.txt/x", "content": ""}, "no folder that can be entered"),
-        ({"do": "write", "path": "nowhere/x", "content": ""}, "there is no folder 'nowhere'"),
+        ({"do": "move", "path": "a.txt", "to": "nowhere/x"}, "there is no folder 'nowhere'"),
         ({"do": "write", "path": "way-out", "content": ""}, "is a link, not a file"),
         ({"do": "append", "path": "docs/link", "content": ""}, "is a link, not a file"),
         ({"do": "write", "path": "docs", "content": ""}, "is a folder, not a file"),
@@ -106,6 +110,7 @@ def test_what_was_done_is_taken_back_exactly_and_done_again(root: Path, opened: 
 )
 def test_what_cannot_be_done_is_refused_and_nothing_changes(root: Path, opened: Session, operation, rule: str):
     (root / "way-out").symlink_to(root.parent)
+    (root / "proc").symlink_to("/proc")
     before = manifest(root)
     with pytest.raises(InputError, match=rule):
         opened.propose(operation)
@@ -124,9 +129,8 @@ def test_exactly_what_was_planned_is_done_or_nothing(root: Path, opened: Session
     assert opened.journal.standing(proposal.action).state is S.PROPOSED
 
 
-@pytest.mark.parametrize("operation", OPERATIONS[:1] + OPERATIONS[2:3] + OPERATIONS[11:12])
-def test_what_was_run_is_not_run_again_and_can_still_be_redone(root: Path, opened: Session, operation: dict[str, Any]):
-    proposal = opened.propose(operation)
+def test_what_was_run_is_not_run_again_and_can_still_be_redone(root: Path, opened: Session):
+    proposal = opened.propose(OPERATIONS[2])
     opened.run(proposal.action, proposal.plan.digest)
     after = texts(root)
     with pytest.raises(InputError, match="is executed, so it cannot become executing"):
@@ -136,33 +140,6 @@ def test_what_was_run_is_not_run_again_and_can_still_be_redone(root: Path, opene
         opened.run(proposal.action, proposal.plan.digest)
     opened.redo(proposal.action)
     assert texts(root) == after
-
-
-def test_what_somebody_else_changed_is_not_overwritten(root: Path, opened: Session):
-    action = done(opened, do="write", path="a.txt", content="ours")
-    (root / "a.txt").write_text("theirs")
-    with pytest.raises(InputError, match=r"somebody else has changed a\.txt"):
-        opened.undo(action)
-    assert (root / "a.txt").read_text() == "theirs"
-    assert opened.journal.standing(action).state is S.EXECUTED
-    other = done(opened, do="delete", path="b.txt")
-    (root / "b.txt").write_text("new one")
-    with pytest.raises(InputError, match=r"changed b\.txt"):
-        opened.undo(other)
-    third = done(opened, do="write", path="docs/c.txt", content="x")
-    opened.undo(third)
-    (root / "docs/c.txt").write_text("theirs")
-    with pytest.raises(InputError, match="changed since it was undone"):
-        opened.redo(third)
-
-
-def test_neighbours_that_others_changed_stay(root: Path, opened: Session):
-    action = done(opened, do="write", path="docs/new.txt", content="x")
-    (root / "docs/theirs.txt").write_text("y")
-    mtime = (root / "docs").stat().st_mtime_ns
-    opened.undo(action)
-    assert (root / "docs/theirs.txt").read_text() == "y"
-    assert (root / "docs").stat().st_mtime_ns >= mtime
 
 
 def test_later_actions_on_the_same_are_shown_and_undone_all_or_none(root: Path, opened: Session):
@@ -181,27 +158,21 @@ def test_later_actions_on_the_same_are_shown_and_undone_all_or_none(root: Path, 
 
 def test_all_since_a_mark_is_undone_or_nothing(root: Path, opened: Session):
     done(opened, do="write", path="kept", content="1")
-    opened.mark("before lunch")
+    opened.savepoint("before lunch")
     before = manifest(root)
     names = [
         done(opened, do="delete", path="docs", recursive=True),
         done(opened, do="write", path="docs", content="now a file"),
         done(opened, do="write", path="b.txt", content="2"),
     ]
-    (root / "b.txt").write_text("theirs")
+    stat = (root / "b.txt").stat()
+    (root / "b.txt").write_text("2")  # the same text, but another time: somebody was there
     with pytest.raises(InputError, match="nothing was taken back"):
         opened.undo_to("before lunch")
     assert (root / "docs").is_file()
-    (root / "b.txt").write_text("2")
-    stamp = (root / "b.txt").stat().st_mtime_ns
-    assert stamp
-    with pytest.raises(InputError, match="changed"):  # the same text, but another time: somebody was there
-        opened.undo_to("before lunch")
-    opened.undo(names[1])
-    opened.undo(names[0])
-    assert {path: facts for path, facts in manifest(root).items() if path not in (".", "b.txt")} == {
-        path: facts for path, facts in before.items() if path not in (".", "b.txt")
-    }
+    os.utime(root / "b.txt", ns=(0, stat.st_mtime_ns))
+    assert opened.undo_to("before lunch") == names[::-1]
+    assert manifest(root) == before
     with pytest.raises(InputError, match="there is none"):
         opened.undo_to("dinner")
 
@@ -214,11 +185,6 @@ def test_what_was_committed_stays_and_takes_no_room(root: Path, opened: Session)
     with pytest.raises(InputError, match="is committed"):
         opened.undo(action)
     assert not (root / "docs").exists()
-
-
-def test_one_process_works_on_a_folder(root: Path, opened: Session):
-    with pytest.raises(InputError, match="another session works on"):
-        open_on(root)
 
 
 def test_the_state_is_out_of_reach_of_actions(root: Path):
@@ -237,75 +203,103 @@ def test_a_state_on_another_file_system_is_refused(root: Path):
     (elsewhere / f"autoclave-{os.getpid()}").rmdir()
 
 
-def test_a_step_that_fails_in_the_middle_is_taken_back(root: Path, opened: Session, monkeypatch: pytest.MonkeyPatch):
-    before = manifest(root)
-    take, count = steps_module._take, itertools.count()
-
-    def failing(*args: Any) -> None:
-        if next(count) == 1:
-            raise OSError(28, "No space left on device")
-        take(*args)
-
-    monkeypatch.setattr(steps_module, "_take", failing)
-    proposal = opened.propose({"do": "move", "path": "b.txt", "to": "run.sh", "replace": True})
-    with pytest.raises(OSError, match="No space"):
-        opened.run(proposal.action, proposal.plan.digest)
-    assert manifest(root) == before
-    assert opened.journal.standing(proposal.action).state is S.FAILED
-
-
 # --- Death -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("operation", "versioning"),
+    "operation",
     [
-        ({"do": "make_folder", "path": "x/y"}, "snapshot"),
-        ({"do": "write", "path": "a.txt", "content": "other"}, "snapshot"),
-        ({"do": "move", "path": "b.txt", "to": "a.txt", "replace": True}, "snapshot"),
-        ({"do": "delete", "path": "docs", "recursive": True}, "snapshot"),
-        ({"do": "set_mode", "path": "b.txt", "mode": 0o600}, "snapshot"),
-        ({"do": "delete", "path": "docs/deep", "recursive": True}, "git"),
-        ({"do": "write", "path": "docs/c.txt", "content": "x"}, "git"),
+        {"do": "make_folder", "path": "x/y"},
+        {"do": "move", "path": "b.txt", "to": "a.txt", "replace": True},
+        {"do": "set_mode", "path": "b.txt", "mode": 0o600},
     ],
-    ids=lambda each: each if isinstance(each, str) else each["do"],
+    ids=lambda each: each["do"],
 )
-def test_killed_at_every_event_the_tree_is_as_before_or_as_after(
-    root: Path, operation: dict[str, Any], versioning: Versioning, dies_at: Callable[..., bool]
-):
-    before = seen(root, versioning)
-    with open_on(root, versioning) as session:
+def test_killed_at_every_event_the_tree_is_as_before_or_as_after(root: Path, operation: dict[str, Any]):
+    before = manifest(root)
+    with open_on(root) as session:
         action = done(session, **operation)
         after = facts_without_times(manifest(root))
         session.undo(action)
     for deadly in itertools.count(1):
-        was_killed = dies_at(deadly, root, operation, versioning=versioning)
-        with open_on(root, versioning) as session:
+        was_killed = dies_at(deadly, root, operation)
+        with open_on(root) as session:
             last = session.journal.standings()[-1]
             assert last.state not in (S.EXECUTING, S.IN_DOUBT)
             if last.state is S.EXECUTED:
                 assert facts_without_times(manifest(root)) == after
                 session.undo(last.action)
-            assert seen(root, versioning) == before, (deadly, last)
+            assert manifest(root) == before, (deadly, last)
             assert session.audit() == []
         if not was_killed:
             break
     assert deadly > 8
 
 
-@pytest.mark.parametrize(
-    ("operation", "versioning"),
-    [
-        ({"do": "move", "path": "b.txt", "to": "a.txt", "replace": True}, "snapshot"),
-        ({"do": "delete", "path": "docs/deep", "recursive": True}, "git"),
-    ],
-    ids=lambda each: each if isinstance(each, str) else each["do"],
-)
-def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(
-    root: Path, operation: dict[str, Any], versioning: Versioning, dies_at: Callable[..., bool]
-):
-    before, manifest_before = seen(root, versioning), manifest(root)
-    with open_on(root, versioning) as session:
+_BLOCK = [
+    {"do": "write", "path": "new/a", "content": "x"},
+    {"do": "delete", "path": "b.txt"},
+    {"do": "write", "path": "a.txt", "content": "other"},
+]
+
+
+@SOME_OR_EACH
+def test_killed_at_every_event_of_a_block_all_of_it_is_done_or_nothing(root: Path, every: int):
+    before, ended = manifest(root), dict[int, bool]()
+    for deadly in itertools.count(1, every):
+        was_killed = dies_at(deadly, root, {"atomic": _BLOCK})
+        with open_on(root) as session:
+            is_done = (root / "a.txt").read_text() == "other"
+            standing = [each.action for each in session.actions.standing_order()]
+            assert len(standing) == (3 if is_done else 0)
+            if is_done:
+                session.undo(*standing)
+            assert manifest(root) == before, deadly
+            assert session.audit() == []
+        ended[deadly] = is_done
+        if not was_killed:
+            break
+    assert is_done
+    assert all(number > 30 for number, was_done in ended.items() if was_done)
+
+
+def in_a_block(session: Session, *operations: dict[str, Any], then: Callable[[], object] = lambda: None) -> list[str]:
+    """Run operations in one block, and do something in it after them."""
+    with session.atomic():
+        actions = [done(session, **operation) for operation in operations]
+        then()
+        done(session, do="set_mode", path="b.txt", mode=0o600)
+    return actions
+
+
+def test_a_block_that_fails_is_undone_and_what_was_done_before_it_stays(root: Path, opened: Session):
+    earlier = done(opened, do="write", path="earlier", content="")
+    before = manifest(root)
+    with pytest.raises(InputError, match="there is nothing"):  # no b.txt any more
+        in_a_block(opened, *_BLOCK)
+    assert manifest(root) == before
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        in_a_block(opened, _BLOCK[1], then=interrupted)
+    assert manifest(root) == before
+    (later,) = in_a_block(opened, _BLOCK[2])
+    assert [each.action for each in opened.actions.standing_order()][:2] == [earlier, later]
+
+
+def test_what_others_changed_in_a_block_stays_and_is_named(root: Path, opened: Session):
+    with pytest.raises(InputError, match=r"what was done before it stands: .*somebody else has changed new"):
+        in_a_block(opened, _BLOCK[0], _BLOCK[1], then=lambda: (root / "new/a").write_text("theirs"))
+    assert [each.state for each in opened.journal.standings((S.EXECUTED,))] == [S.EXECUTED] * 2
+    assert (root / "new/a").read_text() == "theirs"
+
+
+def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(root: Path):
+    operation = {"do": "move", "path": "b.txt", "to": "a.txt", "replace": True}
+    before, manifest_before = manifest(root), manifest(root)
+    with open_on(root) as session:
         action = done(session, **operation)
     after = manifest(root)
     for what, started, ended, wanted in (
@@ -313,8 +307,8 @@ def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(
         ("redo", S.UNDONE, S.REDONE, after),
     ):
         for deadly in itertools.count(1):
-            was_killed = dies_at(deadly, root, {what: action}, versioning=versioning)
-            with open_on(root, versioning) as session:
+            was_killed = dies_at(deadly, root, {what: action})
+            with open_on(root) as session:
                 state = session.journal.standing(action).state
                 assert state in (started, ended, S.REDONE)
                 if state is ended:
@@ -324,13 +318,13 @@ def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(
                 elif what == "undo":
                     assert facts_without_times(manifest(root)) == facts_without_times(after)
                 else:
-                    assert seen(root, versioning) == before
+                    assert manifest(root) == before
             if not was_killed:
                 break
         assert deadly > 5
     for deadly in itertools.count(1):
-        was_killed = dies_at(deadly, root, {"commit": action}, versioning=versioning) if deadly < 50 else False
-        with open_on(root, versioning) as session:
+        was_killed = dies_at(deadly, root, {"commit": action}) if deadly < 50 else False
+        with open_on(root) as session:
             if session.journal.standing(action).state is S.COMMITTED:
                 assert not (root.parent / "state/stash" / action).exists()
                 assert texts(root) == {path: (facts[0], facts[7]) for path, facts in after.items() if path != "."}
@@ -338,12 +332,10 @@ def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(
         assert was_killed
 
 
-def test_killed_at_every_event_of_an_undo_of_several_all_of_them_are_taken_back_or_none(
-    root: Path, dies_at: Callable[..., bool]
-):
+def test_killed_at_every_event_of_an_undo_of_several_all_of_them_are_taken_back_or_none(root: Path):
     with open_on(root) as session:
         before = manifest(root)
-        session.mark("start")
+        session.savepoint("start")
         actions = [done(session, do="write", path="a.txt", content="1"), done(session, do="delete", path="run.sh")]
         after = manifest(root)
     for deadly in itertools.count(1):
@@ -362,55 +354,29 @@ def test_killed_at_every_event_of_an_undo_of_several_all_of_them_are_taken_back_
     assert deadly > 12
 
 
-def test_where_one_of_several_cannot_be_taken_back_the_others_are_done_again(
-    root: Path, opened: Session, monkeypatch: pytest.MonkeyPatch
-):
-    opened.mark("start")
-    first = done(opened, do="write", path="a.txt", content="1")
-    second = done(opened, do="delete", path="run.sh")
-    before = manifest(root)
-    manager = opened.actions.managers["write"]
-    undo = manager.undo
-
-    def refusing(action: str, *rest: Any, **others: Any) -> Any:
-        if action == first:
-            raise NotUndone("somebody else has locked it")
-        return undo(action, *rest, **others)
-
-    monkeypatch.setattr(manager, "undo", refusing)
-    with pytest.raises(InputError, match="has locked it; so nothing was taken back"):
-        opened.undo_to("start")
-    assert facts_without_times(manifest(root)) == facts_without_times(before)
-    assert opened.journal.standing(first).state is S.UNDO_FAILED
-    assert opened.journal.standing(second).state is S.REDONE
-    monkeypatch.undo()
-    opened.undo_to("start")
-    assert {opened.journal.standing(each).state for each in (first, second)} == {S.UNDONE}
-
-
-def test_what_is_held_is_done_when_its_time_has_come_and_can_be_withdrawn(
+def test_a_queued_action_runs_when_its_delay_has_passed_and_can_be_discarded(
     root: Path, opened: Session, monkeypatch: pytest.MonkeyPatch
 ):
     manager = opened.actions.managers["write"]
     plan = manager.plan
-    monkeypatch.setattr(manager, "plan", lambda *args: replace(plan(*args), hold_s=60.0))
+    monkeypatch.setattr(manager, "plan", lambda *args: replace(plan(*args), delay_s=60.0))
     before = manifest(root)
     kept, given_up = (opened.propose({"do": "write", "path": path, "content": "1"}) for path in ("a.txt", "b.txt"))
     opened.permissions.grant(Grant(resources=("files/**",), verbs=("*",), max_uses=2))
     for proposal in (kept, given_up):
         assert opened.run(proposal.action, proposal.plan.digest).state is S.APPROVED
-    assert opened.release() == []
-    with pytest.raises(InputError, match="is held for another"):
+    assert opened.run_queued() == []
+    with pytest.raises(InputError, match="is queued for another"):
         opened.run(kept.action, kept.plan.digest)
     assert manifest(root) == before
-    assert opened.withdraw(given_up.action).state is S.FAILED
+    assert opened.discard(given_up.action).state is S.FAILED
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 61)
-    assert [each.action for each in opened.release()] == [kept.action]
+    assert [each.action for each in opened.run_queued()] == [kept.action]
     assert (root / "a.txt").read_text() == "1"
     assert (root / "b.txt").read_bytes() == b""
-    with pytest.raises(InputError, match="what has not begun can be withdrawn"):
-        opened.withdraw(kept.action)
+    with pytest.raises(InputError, match="only an action that has not begun can be discarded"):
+        opened.discard(kept.action)
 
 
 def test_what_others_changed_while_nobody_worked_is_left_alone(root: Path):
@@ -429,21 +395,6 @@ def test_what_others_changed_while_nobody_worked_is_left_alone(root: Path):
 
 
 # --- In time ---------------------------------------------------------------------------------------------------------
-
-
-def test_what_others_saved_while_it_was_made_ready_is_not_overwritten(
-    root: Path, opened: Session, monkeypatch: pytest.MonkeyPatch
-):
-    def saved(*given: Any) -> None:
-        making.make(*given)
-        (root / "a.txt").write_text("theirs")
-
-    monkeypatch.setattr(manager_module, "make", saved)
-    proposal = opened.propose({"do": "write", "path": "a.txt", "content": "ours"})
-    with pytest.raises(InputError, match="has changed since it was planned"):
-        opened.run(proposal.action, proposal.plan.digest)
-    assert (root / "a.txt").read_text() == "theirs"
-    assert not (root.parent / "state/stash" / proposal.action).exists()
 
 
 @pytest.mark.parametrize(
@@ -477,52 +428,32 @@ def test_what_others_saved_right_before_a_step_goes_back_and_the_action_has_fail
     assert not (root.parent / "state/stash" / proposal.action).exists()
 
 
-def test_an_undo_whose_first_step_is_refused_has_failed_and_can_be_tried_again(
-    root: Path, opened: Session, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("verb", "state"), [("undo", S.UNDO_FAILED), ("redo", S.UNDONE)])
+@pytest.mark.parametrize("failing", [0, 1])
+def test_an_undo_or_redo_whose_step_is_refused_has_not_happened_and_can_be_tried_again(
+    root: Path, opened: Session, monkeypatch: pytest.MonkeyPatch, verb: str, state: ActionState, failing: int
 ):
-    before = manifest(root)
+    contents = [manifest(root)]
     action = done(opened, do="move", path="b.txt", to="run.sh", replace=True)
-    after = manifest(root)
-    take = steps_module._take
-    for failing in (0, 1):
-        count = itertools.count()
+    contents.append(manifest(root))
+    if verb == "redo":
+        opened.undo(action)
+        contents.reverse()
+    take, count = steps_module._take, itertools.count()
 
-        def refused(*given: Any, failing: int = failing, count: Any = count) -> None:
-            if next(count) == failing:
-                raise InputError("Operation not permitted")
-            take(*given)
+    def refused(*given: Any) -> None:
+        if next(count) == failing:
+            raise InputError("Operation not permitted")
+        take(*given)
 
-        monkeypatch.setattr(steps_module, "_take", refused)
-        with pytest.raises(NotUndone, match="Operation not permitted; it stands as it was done"):
-            opened.undo(action)
-        assert opened.journal.standing(action).state is S.UNDO_FAILED
-        assert manifest(root) == after
+    monkeypatch.setattr(steps_module, "_take", refused)
+    with pytest.raises((NotUndone, NotRedone), match=r"stands as it was done|as it was after its undo"):
+        getattr(opened, verb)(action)
+    assert opened.journal.standing(action).state is state
+    assert manifest(root) == contents[1]
     monkeypatch.undo()
-    opened.undo(action)
-    assert manifest(root) == before
-
-
-def test_a_redo_whose_step_is_refused_has_not_happened(root: Path, opened: Session, monkeypatch: pytest.MonkeyPatch):
-    action = done(opened, do="move", path="b.txt", to="run.sh", replace=True)
-    opened.undo(action)
-    before = manifest(root)
-    take = steps_module._take
-    for failing in (0, 1):
-        count = itertools.count()
-
-        def refused(*given: Any, failing: int = failing, count: Any = count) -> None:
-            if next(count) == failing:
-                raise InputError("Operation not permitted")
-            take(*given)
-
-        monkeypatch.setattr(steps_module, "_take", refused)
-        with pytest.raises(NotRedone, match="as it was after its undo"):
-            opened.redo(action)
-        assert opened.journal.standing(action).state is S.UNDONE
-        assert manifest(root) == before
-    monkeypatch.undo()
-    opened.redo(action)
-    assert (root / "run.sh").read_bytes() == b""
+    getattr(opened, verb)(action)
+    assert facts_without_times(manifest(root)) == facts_without_times(contents[0])
 
 
 def test_what_needs_something_that_was_not_redone_is_not_begun(root: Path, opened: Session):

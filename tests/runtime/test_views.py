@@ -7,7 +7,6 @@ import json
 import os
 from pathlib import Path
 
-from autoclave.runtime.doctor import examine
 from autoclave.runtime.export import as_json_lines, as_otlp
 from autoclave.runtime.files.scope import Scope
 from autoclave.runtime.files.tree_text import TreeLimits, tree_text
@@ -63,14 +62,3 @@ def test_a_tree_is_told_within_limits_and_names_cannot_pass_for_more(tmp_path: P
     ]
     assert short.splitlines()[-1] == "... the rest is left out"
     assert len(short) < 70
-
-
-def test_a_host_is_tried_and_left_as_it_was(tmp_path: Path):
-    before = sorted(tmp_path.iterdir())
-    checks = {check.name: check for check in examine(tmp_path, tmp_path.parent / "state")}
-    assert sorted(tmp_path.iterdir()) == before
-    assert checks["exchange of two names at once"].is_present
-    assert checks["libraries for services and the vault"].is_present
-    lacking = {check.name: check for check in examine(tmp_path, Path("/proc"))}
-    assert not lacking["state on the file system of the folder"].is_present
-    assert "--state" in lacking["state on the file system of the folder"].fix

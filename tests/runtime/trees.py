@@ -8,16 +8,13 @@ import random
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from autoclave.runtime.connections import Connections, VaultPlace, save_connections
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy.grants import PROTECTED, Grant
 from autoclave.runtime.session import Session
-
-Versioning = Literal["snapshot", "git"]
-VERSIONINGS: tuple[Versioning, ...] = ("snapshot", "git")
 
 
 def build_tree(root: Path) -> Path:
@@ -70,14 +67,8 @@ def manifest(root: Path) -> dict[str, Any]:
     return found
 
 
-def seen(root: Path, versioning: Versioning) -> dict[str, Any]:
-    """The manifest; without inode numbers for what may come out of Git."""
-    found = manifest(root)
-    return found if versioning == "snapshot" else {path: (*facts[:4], *facts[5:]) for path, facts in found.items()}
-
-
-def open_on(root: Path, versioning: Versioning = "snapshot", **others: Any) -> Session:
-    return granted(open_session(root, root.parent / "state", versioning=versioning, **others))
+def open_on(root: Path, **others: Any) -> Session:
+    return granted(open_session(root, root.parent / "state", **others))
 
 
 ALL = ("files/**", "programs/**", "packages/**", "services/**")

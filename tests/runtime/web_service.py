@@ -3,15 +3,45 @@
 from __future__ import annotations
 
 import base64
+import bz2
 import gzip
+import io
 import json
+import lzma
 import ssl
 import threading
+import zipfile
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from autoclave.runtime.vault.authority import Authority
 
+
+def _zipped(content: bytes) -> bytes:
+    with zipfile.ZipFile(packed := io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("first.txt", "nothing")
+        archive.writestr("notes.txt", content)
+    return packed.getvalue()
+
+
+def _raw_deflated(content: bytes) -> bytes:
+    packing = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packing.compress(content) + packing.flush()
+
+
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "gzip-twice": lambda content: gzip.compress(content[:9]) + gzip.compress(content[9:]),
+    "zlib": zlib.compress,
+    "zlib-fast": lambda content: zlib.compress(content, 1),
+    "deflate": _raw_deflated,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "lzma": lambda content: lzma.compress(content, lzma.FORMAT_ALONE),
+    "zip": _zipped,
+}
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 
 
@@ -29,7 +59,8 @@ class Asked:
 class WebService:
     """Answers `/echo` with what it was asked, `/away` with a redirect, `/huge` without an end, others with 404.
 
-    `/gzip/CODING` answers with the key in gzip under the name of that coding, `/gzip/` without one.
+    `/gzip/CODING` answers with the key in gzip under the name of that coding, `/gzip/` without one. `/packed` answers
+    with the bytes that it was sent, in which `KEY` becomes the key, compressed in the ways of `?ways=`.
     """
 
     asked: list[Asked] = field(default_factory=list[Asked])
@@ -88,6 +119,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_response(200)
             if coding := self.path.removeprefix("/gzip/"):
                 self.send_header("Content-Encoding", coding)
+            self.send_header("Content-Length", f"{len(content)}")
+            self.end_headers()
+            self.wfile.write(content)
+        elif self.path.startswith("/packed?ways="):
+            content = body.replace(b"KEY", key.encode())
+            for way in self.path.partition("=")[2].split(","):
+                content = PACKED[way](content)
+            self.send_response(200)
             self.send_header("Content-Length", f"{len(content)}")
             self.end_headers()
             self.wfile.write(content)

@@ -1,13 +1,15 @@
-"""The actions of a journal, and the managers of the worlds that they are about. Looks; decides and changes nothing."""
+"""The actions of a journal, and the managers of their resources. Looks; decides and changes nothing."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from autoclave.config import Config
 from autoclave.core import InputError
-from autoclave.runtime.footprints import Footprint
+from autoclave.runtime.footprints import Done, Footprint, GroupLimits, groups
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import Json, Manager
 from autoclave.runtime.journal import Journal, Standing
 from autoclave.runtime.operations import operation_from
@@ -23,7 +25,7 @@ class Actions:
     def __init__(self, journal: Journal, managers: Sequence[Manager]) -> None:
         self.journal = journal
         self.managers = {do: manager for manager in managers for do in manager.operations}
-        self.worlds = tuple(managers)
+        self.all_managers = tuple(managers)
         self.operations = {do: model for manager in managers for do, model in manager.operations.items()}
 
     def operation(self, given: Json, where: str = "operation") -> Config:
@@ -35,7 +37,7 @@ class Actions:
         return operation_from(given, self.operations, where)
 
     def manager_of(self, standing: Standing) -> Manager:
-        """The manager of the world that an action is about.
+        """The manager of the resource that an action changes.
 
         Raises:
             InputError: it was not opened.
@@ -74,26 +76,63 @@ class Actions:
         sets = (receipt["reads"], receipt["writes"], receipt.get("adds", ()))
         return Footprint(*map(frozenset, sets))
 
+    def difference(self, action: str) -> list[str]:
+        """Lines that show what an action would change, has changed, or had changed before it was undone.
+
+        Raises:
+            InputError: it is not known any more, since it was committed.
+        """
+        standing = self.journal.standing(action)
+        if standing.state is _S.COMMITTED:
+            raise InputError(f"action {action}: is committed, and what it replaced is not kept any more")
+        if standing.state is _S.READ:
+            return []
+        manager = self.manager_of(standing)
+        operation = self.operation(standing.proposed["operation"], f"action {action}")
+        is_done = standing.state in STANDING
+        receipt = self.receipt(action) if is_done or standing.state is _S.UNDONE else standing.proposed.get("kept")
+        return manager.difference(action, operation, receipt, is_done=is_done)
+
     def standing_order(self) -> list[Standing]:
         """Actions that stand, in the order in which they were done."""
         return sorted(self.journal.standings(STANDING), key=lambda each: each.number)
 
-    def undone_with(self, text: str) -> Iterator[Json]:
+    def dependents(self, standing: Standing) -> list[str]:
+        """Actions that stand, came later, and depend on this one, directly or by others of them; the last first."""
+        changed, found = self.footprint(standing.action), list[str]()
+        ahead = self.journal.touching(changed.writes | changed.adds, standing.number)
+        heapq.heapify(ahead)
+        while ahead:  # in the order in which they were done; one that touches several keys comes several times
+            number, action = heapq.heappop(ahead)
+            footprint = self.footprint(action)
+            if action not in found and footprint.depends_on(changed):
+                changed = changed.with_changes_of(footprint)
+                found.append(action)
+                for each in self.journal.touching(footprint.writes | footprint.adds, number):
+                    heapq.heappush(ahead, each)
+        return found[::-1]
+
+    def groups(self, limits: GroupLimits | None = None) -> list[list[str]]:
+        """The actions that stand, in groups that commute within themselves; see `footprints.groups`."""
+        savepoints = [record.at for record in self.journal.records_of_kinds("savepoint")]
+        done = [
+            Done(
+                each.action,
+                self.footprint(each.action),
+                each.at,
+                each.kept_bytes or 0,
+                each.proposed["guarantee"] == Guarantee.NONE,
+            )
+            for each in self.standing_order()
+        ]
+        return groups(done, savepoints, limits)
+
+    def undone_with(self, mark: str) -> Iterator[Json]:
         """See `interface.UndoneWith`."""
-        for record in self.journal.records_with(text, _S.EXECUTED, _S.REDONE):
+        for record in self.journal.records_with(mark):
             standing = self.journal.standing(record.subject)
             if standing.state not in STANDING or standing.number > record.number:
                 yield record.body
-
-    def keep(self, action: str, manager: Manager, receipt: Json) -> None:
-        """Put what is kept of an action that was done where it is to stay; if that fails, it is recorded why.
-
-        It stays where it is then, and can be taken back from there.
-        """
-        try:
-            manager.keep(action, receipt)
-        except (InputError, OSError) as error:
-            self.journal.append("not_kept", action, {"reason": str(error)})
 
     def discard(self, action: str, manager: Manager, reason: str = "") -> None:
         """Drop what is kept for an action outside of the journal."""

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, JsonValue, field_validator
 
 from autoclave.config import Config
 from autoclave.core import InputError
 from autoclave.core.files import write_atomically
-from autoclave.core.json import first_error, rule_of
+from autoclave.core.json import validated
 from autoclave.runtime.databases.settings import DatabaseConnection
 from autoclave.runtime.rest.connection import ServiceConnection
 
@@ -29,11 +29,11 @@ class VaultPlace(Config):
     """A vault, and what opens it."""
 
     path: str
-    key: Literal["passphrase", "file", "keyring"] = "file"
+    key: Literal["passphrase", "file"] = "file"
 
 
 class ModelPlace(Config):
-    """A model that is asked for an inverse where none is known, at a server that speaks OpenAI's chat."""
+    """A model that is asked for a compensating request where none is known, at a server that speaks OpenAI's chat."""
 
     endpoint: str
     """Its base URL, such as `http://127.0.0.1:8000/v1`."""
@@ -58,8 +58,10 @@ class Connections(Config):
     model: ModelPlace | None = None
     databases: Mapping[str, DatabaseConnection] = Field(default_factory=dict)
     services: Mapping[str, ServiceConnection] = Field(default_factory=dict)
+    managers: Mapping[str, Mapping[str, JsonValue]] = Field(default_factory=dict)
+    """Settings of managers of other packages, by the names of their entry points in `autoclave.managers`."""
 
-    @field_validator("databases", "services")
+    @field_validator("databases", "services", "managers")
     @classmethod
     def _are_names(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
         if wrong := [name for name in given if not _NAME.fullmatch(name)]:
@@ -92,12 +94,7 @@ def connections_from(given: object, where: str) -> Connections:
     Raises:
         InputError: they are none; the message begins with `where`.
     """
-    try:
-        return Connections.model_validate(given)
-    except ValidationError as error:
-        first = first_error(error)
-        place = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{where}: {place or 'it'}: {rule_of(first['msg'])}") from None
+    return validated(Connections, given, where)
 
 
 def save_connections(state: Path, connections: Connections) -> None:

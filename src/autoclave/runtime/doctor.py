@@ -12,11 +12,9 @@ from pathlib import Path
 
 from autoclave.core import AutoclaveError, IsolationError
 from autoclave.core.install import install_command
-from autoclave.runtime.databases.throwaway import mariadb as of_mariadb
-from autoclave.runtime.databases.throwaway import postgresql as of_postgresql
-from autoclave.runtime.files.commands import commands_problem
 from autoclave.runtime.files.steps import rename_problem
 from autoclave.runtime.opening import default_state
+from autoclave.workspaces import overlay_problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,29 +46,10 @@ def examine(root: Path, state: Path | None = None) -> Iterator[Check]:
         with tempfile.TemporaryDirectory(dir=beside, prefix=".autoclave-trial-") as trial:
             yield from _tried(Path(trial))
     git = shutil.which("git")
-    why = "what is replaced is kept by content with --versioning git"
+    why = "`act export --git` writes the history as a repository"
     yield Check("git", git is not None, False, why, "install git", git or "")
-    yield _libraries(
-        "services and the vault", ("cryptography", "httpx", "h11", "authlib", "jsonschema", "regex"), "runtime"
-    )
+    yield _libraries("services and the vault", ("cryptography", "httpx", "h11", "authlib", "jsonschema_rs"), "runtime")
     yield _libraries("databases", ("apsw", "psycopg", "pglast", "sqlglot"), "databases")
-    postgresql, mariadb = next(of_postgresql.server_programs(), None), of_mariadb.server_programs()
-    found = f"{postgresql.folder}, version {postgresql.version}" if postgresql else ""
-    yield _server("PostgreSQL", found)
-    yield _server("MariaDB", f"{mariadb.server}, version {'.'.join(map(str, mariadb.version))}" if mariadb else "")
-    yield _server("Redis", shutil.which("redis-server") or "")
-
-
-def _server(name: str, found: str) -> Check:
-    """Whether there are the programs of a server on which undo statements are tried."""
-    return Check(
-        f"programs of a {name} server",
-        bool(found),
-        False,
-        f"undo statements for {name} are tried on a server of their own; without one they are refused",
-        f"install the server package of {name}",
-        found,
-    )
 
 
 def _libraries(name: str, modules: Sequence[str], extra: str) -> Check:
@@ -91,7 +70,7 @@ def _tried(trial: Path) -> Iterator[Check]:
         problem,
     )
     try:
-        problem, is_sealed = commands_problem(trial), True
+        problem, is_sealed = overlay_problem(trial), True
     except (IsolationError, AutoclaveError) as error:
         problem, is_sealed = str(error), False
     yield Check(

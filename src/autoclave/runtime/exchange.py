@@ -30,13 +30,9 @@ _CONNECTED, _SENDING = "connection.connect_tcp.complete", "http11.send_request_h
 class NoAnswer(AutoclaveError):
     """There is none that can be read. `is_sent`: whether the request, or its beginning, may have arrived."""
 
-    is_sent: bool = False
-
-    @staticmethod
-    def of(why: str, *, is_sent: bool) -> NoAnswer:
-        error = NoAnswer(why)
-        error.is_sent = is_sent
-        return error
+    def __init__(self, why: str, *, is_sent: bool = False) -> None:
+        super().__init__(why)
+        self.is_sent = is_sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,7 @@ def exchange(
     verify: ssl.SSLContext,
     within_s: float,
     most_bytes: int,
-    server_name: str = "",
+    address: str = "",
     before_sending: Callable[[], None] | None = None,
 ) -> Received:
     """Send a request, once.
@@ -67,7 +63,7 @@ def exchange(
     Args:
         within_s: for all of it, in seconds.
         most_bytes: of the body of the answer, packed and unpacked.
-        server_name: what the certificate has to be for; empty: the host of the URL.
+        address: what is connected to; the host of the URL is still what the certificate has to be for.
         before_sending: called when there is a connection, before the first byte of the request.
 
     Raises:
@@ -87,12 +83,14 @@ def exchange(
                     before_sending()
                 is_sent = True
 
-        extensions = {"trace": on_event, **({"sni_hostname": server_name} if server_name else {})}
-        given = [(b"accept-encoding", b"identity"), *headers]
         try:
+            to = httpx.URL(url)
+            given = [(b"host", to.netloc), (b"accept-encoding", b"identity"), *headers]
+            extensions = {"trace": on_event, "sni_hostname": to.host}
+            to = to.copy_with(host=address) if address else to
             with (
                 httpx.Client(verify=verify, trust_env=False, timeout=within_s, follow_redirects=False) as client,
-                client.stream(method, url, headers=given, content=content or None, extensions=extensions) as response,
+                client.stream(method, to, headers=given, content=content or None, extensions=extensions) as response,
             ):
                 told = [(name.decode("latin-1").lower(), value) for name, value in response.headers.raw]
                 encoding = b",".join(value for name, value in told if name == "content-encoding")
@@ -100,9 +98,9 @@ def exchange(
         except (httpx.HTTPError, httpx.InvalidURL, zlib.error) as error:
             what = "no answer that can be read" if is_sent else "no connection"
             why = f"none within {within_s:.1f} s" if deadline.is_over else type(error).__name__
-            raise NoAnswer.of(f"{what} ({why})", is_sent=is_sent) from None
+            raise NoAnswer(f"{what} ({why})", is_sent=is_sent) from None
         if deadline.is_over:
-            raise NoAnswer.of(f"no answer within {within_s:.1f} s", is_sent=is_sent)
+            raise NoAnswer(f"no answer within {within_s:.1f} s", is_sent=is_sent)
     has_no_body = method == "HEAD" or response.status_code in (204, 304)
     is_ended = has_no_body or any(name in ("content-length", "transfer-encoding") for name, _ in told)
     return Received(response.status_code, told, body, is_ended)
@@ -151,7 +149,7 @@ def _unpacked(pieces: Iterable[bytes], encoding: bytes, most: int) -> bytes:
     """
     form = encoding.decode("latin-1").strip().lower()
     if form not in ("identity", "", *_PACKED):
-        raise NoAnswer.of(f"the answer is encoded as {form[:40]!r}, which was not asked for", is_sent=True)
+        raise NoAnswer(f"the answer is encoded as {form[:40]!r}, which was not asked for", is_sent=True)
     content, unpacking, num_received = bytearray(), None, 0
     for piece in pieces:
         num_received += len(piece)
@@ -163,9 +161,9 @@ def _unpacked(pieces: Iterable[bytes], encoding: bytes, most: int) -> bytes:
             content += unpacking.decompress(piece, most - len(content) + 1)
             piece = unpacking.unused_data
         if max(len(content), num_received) > most:
-            raise NoAnswer.of(f"the answer is larger than {most} bytes", is_sent=True)
+            raise NoAnswer(f"the answer is larger than {most} bytes", is_sent=True)
     if unpacking is not None and not unpacking.eof:
-        raise NoAnswer.of("the answer is cut short", is_sent=True)
+        raise NoAnswer("the answer is cut short", is_sent=True)
     return bytes(content)
 
 

@@ -38,27 +38,16 @@ class Footprint:
 def meet(one: Iterable[str], other: Iterable[str]) -> bool:
     """Whether two sets of keys have something in common: a key, or one that is below another."""
     keys, others = set(one), set(other)
-    return any(above in others for key in keys for above in _with_those_above(key)) or any(
-        above in keys for key in others for above in _with_those_above(key)
+    return any(above in others for key in keys for above in with_those_above(key)) or any(
+        above in keys for key in others for above in with_those_above(key)
     )
 
 
-def _with_those_above(key: str) -> Iterator[str]:
+def with_those_above(key: str) -> Iterator[str]:
+    """A key and all keys that it is below."""
     while key:
         yield key
         key = key.rpartition("/")[0]
-
-
-def dependents(action: str, order: Sequence[tuple[str, Footprint]]) -> list[str]:
-    """Those of `order` that came after an action and depend on it, or on one that does; the last first."""
-    names = [name for name, _ in order]
-    place = names.index(action)
-    changed, found = order[place][1], list[str]()
-    for name, footprint in order[place + 1 :]:
-        if footprint.depends_on(changed):
-            changed = changed.with_changes_of(footprint)
-            found.append(name)
-    return found[::-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,30 +70,32 @@ class GroupLimits:
     seconds: float = 3600.0
 
 
-def groups(done: Sequence[Done], marks: Sequence[float] = (), limits: GroupLimits | None = None) -> list[list[str]]:
+def groups(
+    done: Sequence[Done], savepoints: Sequence[float] = (), limits: GroupLimits | None = None
+) -> list[list[str]]:
     """Runs of actions that commute with each other, so that within one the order does not matter (GoEX's watermarks).
 
     A group ends before an action that does not commute with one of it, after one that `closes` it (irreversible, or in
-    doubt), at a mark of the user (given by its time), and at a limit.
+    doubt), at a savepoint (given by its time), and at a limit.
     """
     limits = limits or GroupLimits()
     found: list[list[str]] = []
     current: list[Done] = []
     for each in done:
-        if current and not _joins(current, each, marks, limits):
+        if current and not _joins(current, each, savepoints, limits):
             found.append([one.action for one in current])
             current = []
         current.append(each)
     return [*found, [one.action for one in current]] if current else found
 
 
-def _joins(group: Sequence[Done], new: Done, marks: Sequence[float], limits: GroupLimits) -> bool:
+def _joins(group: Sequence[Done], new: Done, savepoints: Sequence[float], limits: GroupLimits) -> bool:
     last = group[-1]
     return (
         not last.closes
         and len(group) < limits.actions
         and sum(each.num_bytes for each in group) + new.num_bytes <= limits.num_bytes
         and new.at - group[0].at <= limits.seconds
-        and not any(last.at <= mark < new.at for mark in marks)
+        and not any(last.at <= each < new.at for each in savepoints)
         and all(each.footprint.commutes_with(new.footprint) for each in group)
     )

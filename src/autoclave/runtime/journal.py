@@ -8,11 +8,8 @@ journal can write, such as another user's folder; else they show accidents only.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hmac
 import json
-import os
-import secrets
 import sqlite3
 import threading
 import time
@@ -21,15 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autoclave.core import DataError, HostError, InputError
+from autoclave.core import DataError, HostError, InputError, UsageError
 from autoclave.core.closing import Closing
-from autoclave.core.files import sync_directory
 from autoclave.core.sqlite_files import open_database
+from autoclave.runtime.checkpoints import CheckpointFile
+from autoclave.runtime.footprints import with_those_above
+from autoclave.runtime.journal_index import INDEX_SCHEMA, NAMED_STATES, STANDING_STATES, JournalIndex, as_utf8
 from autoclave.runtime.records import NO_DIGEST, Checkpoint, Damage, Finding, Record, audit, signature_of
 from autoclave.runtime.states import ActionState, require_step
 
-_VERSION = 1
-_KEY_BYTES = 32
+_VERSION = 3
 _SCHEMA = """
 CREATE TABLE records (
     number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, subject TEXT NOT NULL, body TEXT NOT NULL,
@@ -37,17 +35,21 @@ CREATE TABLE records (
 );
 CREATE INDEX records_of_subject ON records (subject, number);
 CREATE INDEX records_of_kind ON records (kind, number);
-CREATE TABLE actions (action TEXT PRIMARY KEY, state TEXT NOT NULL, first INTEGER NOT NULL, kept_bytes INTEGER);
-CREATE INDEX actions_by_state ON actions (state, first);
 CREATE TRIGGER no_update BEFORE UPDATE ON records BEGIN SELECT RAISE(ABORT, 'records are never changed'); END;
 CREATE TRIGGER no_delete BEFORE DELETE ON records BEGIN SELECT RAISE(ABORT, 'records are never removed'); END;
 """
-_FOLLOW = """
-INSERT INTO actions VALUES (?, ?, ?, ?) ON CONFLICT (action) DO UPDATE SET state = excluded.state,
-kept_bytes = COALESCE(?, kept_bytes)
-"""
 _STATES = {state.value for state in ActionState}
-_NAMED_STATES = ", ".join(f"'{state}'" for state in sorted(_STATES))
+_FORGETTABLE = ", ".join(f"'{state.value}'" for state in (ActionState.PROPOSED, ActionState.UNDONE, ActionState.FAILED))
+_WHERE_RISKY = (
+    f"action != ? AND (state IN ({STANDING_STATES}) OR (is_irreversible AND state IN ('proposed', 'approved')))"
+)
+_LATER = f"""
+SELECT DISTINCT last, action FROM touched CROSS JOIN actions USING (action)
+WHERE last > ? AND state IN ({STANDING_STATES}) AND touched.key IN (SELECT value FROM json_each(?))
+UNION SELECT DISTINCT last, action FROM json_each(?) AS given
+CROSS JOIN touched ON touched.key >= given.value || '/' AND touched.key < given.value || '0'
+CROSS JOIN actions USING (action) WHERE last > ? AND state IN ({STANDING_STATES})
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,15 @@ class Standing:
     kept_bytes: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An action for which something is kept outside of the journal. `at`: of its last state, in seconds since 1970."""
+
+    action: str
+    at: float
+    num_bytes: int
+
+
 class Journal(Closing):
     """Safe to use from several threads and processes.
 
@@ -79,16 +90,19 @@ class Journal(Closing):
     """
 
     def __init__(self, path: Path, checkpoints: Path) -> None:
-        self._lock = threading.Lock()
-        self._checkpoints = checkpoints
+        self._lock = threading.RLock()
         try:
-            for each in (path, checkpoints):
-                each.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._key = _key_in(checkpoints.with_name(f"{checkpoints.name}.key"))
+            _require_current(path)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._checkpoints = CheckpointFile(checkpoints)
             self._connection = open_database(path, "FULL")
+            self._index = JournalIndex(self._connection, self._rows)
             self._make_tables()
             path.chmod(0o600)
-            self._fix_index()
+            with self._lock, self._transaction():
+                rebuilt = self._index.rebuild()
+            if rebuilt is not None:
+                self.append("index_rebuilt", "journal", {"actions": rebuilt})
         except (OSError, sqlite3.Error) as error:
             raise InputError(f"{path}: the journal cannot be used ({error})") from None
 
@@ -107,7 +121,7 @@ class Journal(Closing):
     def has_signature(self, record: Record) -> bool:
         """Whether who wrote a record had the key, and wrote it at this place."""
         given = str(record.body.get("signature", ""))
-        return hmac.compare_digest(given, signature_of(record, self._key))
+        return hmac.compare_digest(given, signature_of(record, self._checkpoints.key))
 
     def advance(
         self,
@@ -140,17 +154,7 @@ class Journal(Closing):
     def seal(self) -> Checkpoint:
         """Sign how many records there are, and the last. Durable when this returns."""
         with self._lock:
-            count, head = self._end()
-        checkpoint = Checkpoint.signed(count, head, self._key)
-        line = {"count": count, "head": head.hex(), "signature": checkpoint.signature.hex()}
-        with self._lock, self._checkpoints.open("ab+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)  # of a line that was being written when a process died
-            file.write(f"{json.dumps(line)}\n".encode())
-            file.flush()
-            os.fsync(file.fileno())
-        return checkpoint
+            return self._checkpoints.sign(*self._end())
 
     # --- Reading ----------------------------------------------------------------------------------------------------
 
@@ -159,29 +163,28 @@ class Journal(Closing):
         where, values = ("", ()) if subject is None else ("WHERE subject = ?", (subject,))
         return [_record(row) for row in self._rows(f"SELECT * FROM records {where} ORDER BY number", values)]
 
-    def records_of_kinds(self, *kinds: str) -> list[Record]:
-        """All records of these kinds, in order."""
+    def records_of_kinds(self, *kinds: str, after: int = 0) -> list[Record]:
+        """All records of these kinds that come after that number, in order."""
         wanted = ", ".join("?" for _ in kinds)
-        rows = self._rows(f"SELECT * FROM records WHERE kind IN ({wanted}) ORDER BY number", kinds)
+        condition = f"kind IN ({wanted}) AND number > ? ORDER BY number"
+        rows = self._rows(f"SELECT * FROM records WHERE {condition}", (*kinds, after))
         return [_record(row) for row in rows]
 
-    def records_with(self, text: str, *kinds: str) -> Iterator[Record]:
-        """Those of these kinds in whose body a text stands, the last first."""
-        wanted = ", ".join("?" for _ in kinds)
-        condition = f"kind IN ({wanted}) AND instr(body, ?) ORDER BY number DESC"
-        for row in self._rows(f"SELECT * FROM records WHERE {condition}", (*kinds, text)):
-            yield _record(row)
+    def records_with(self, mark: str) -> Iterator[Record]:
+        """Return the receipts that have a string among their `marks`, the last first."""
+        joined = "marks JOIN records USING (number) WHERE mark = ? ORDER BY number DESC"
+        yield from map(_record, self._rows(f"SELECT records.* FROM {joined}", (mark,)))
 
     def standing(self, action: str) -> Standing:
         """Where an action stands.
 
         Raises:
-            InputError: there is none of that name.
+            UsageError: there is none of that name.
         """
-        wanted = f"subject = ? AND kind IN ({_NAMED_STATES}) ORDER BY number"
+        wanted = f"subject = ? AND kind IN ({NAMED_STATES}) ORDER BY number"
         rows = self._rows(f"SELECT number, at, kind, body FROM records WHERE {wanted}", (action,))
         if not rows:
-            raise InputError(f"action {action}: is not in the journal; `autoclave act list` shows those that are")
+            raise UsageError(f"action {action}: is not in the journal; `autoclave act list` shows those that are")
         (number, at, kind, body), proposed = rows[-1], rows[0][3]
         kept = self._rows("SELECT kept_bytes FROM actions WHERE action = ?", (action,))
         try:
@@ -205,9 +208,22 @@ class Journal(Closing):
         found = [self.standing(action) for (action,) in rows]
         return [each for each in found if each.state in states]  # by the records, which nobody can change unseen
 
+    def kept_actions(self) -> set[str]:
+        """The actions for which something is kept outside of the journal."""
+        return {action for (action,) in self._rows("SELECT action FROM actions WHERE kept_bytes IS NOT NULL", ())}
+
     def kept_bytes(self) -> int:
         """What all actions together keep outside of the journal, as `advance` was told."""
-        return int(self._rows("SELECT COALESCE(SUM(kept_bytes), 0) FROM actions", ())[0][0])
+        total = "SELECT COALESCE(SUM(kept_bytes), 0) FROM actions INDEXED BY actions_kept WHERE kept_bytes IS NOT NULL"
+        return int(self._rows(total, ())[0][0])
+
+    def forgettable(self, other_than: str, number: int) -> list[Kept]:
+        """Return up to `number` actions, the oldest first, that keep something only to be run or redone."""
+        query = f"""
+            SELECT action, at, kept_bytes FROM actions INDEXED BY actions_kept JOIN records ON records.number = last
+            WHERE state IN ({_FORGETTABLE}) AND kept_bytes IS NOT NULL AND action != ? ORDER BY last LIMIT ?
+        """
+        return [Kept(*row) for row in self._rows(query, (other_than, number))]
 
     def audit(self, known: tuple[int, bytes] | None = None) -> list[Finding]:
         """What was done to the journal by other means than this class; empty when nothing was. `known`: see `records`.
@@ -215,12 +231,45 @@ class Journal(Closing):
         Raises:
             DataError: a line of the checkpoints, or the file itself, cannot be read.
         """
-        rebuilt = [Finding(Damage.INDEX, record.number) for record in self.records_of_kinds("index_rebuilt")]
-        return [*rebuilt, *audit(self.records(), list(self._read_checkpoints()), self._key, known)]
+        kinds = {"index_rebuilt": Damage.INDEX, "checkpoints_missing": Damage.UNSIGNED}
+        noticed = [Finding(kinds[record.kind], record.number) for record in self.records_of_kinds(*kinds)]
+        return [*noticed, *audit(self.records(), list(self._checkpoints.read()), self._checkpoints.key, known)]
 
     def close(self) -> None:
         with self._lock:
             self._connection.close()
+
+    # --- Asking the index -------------------------------------------------------------------------------------------
+
+    def risk(self, other_than: str = "") -> float:
+        """Return the total weight of the uncommitted actions but one.
+
+        Those are the actions that stand, and the proposals that cannot be undone and have done something already.
+        """
+        ((weight,),) = self._rows(f"SELECT TOTAL(weight) FROM actions WHERE {_WHERE_RISKY}", (other_than,))
+        return weight
+
+    def riskiest(self, other_than: str = "") -> tuple[int, str]:
+        """Return the number of the actions that `risk` counts, and the heaviest of them."""
+        query = f"SELECT action FROM actions WHERE {_WHERE_RISKY} ORDER BY weight DESC"
+        actions = self._rows(query, (other_than,))
+        return len(actions), actions[0][0] if actions else ""
+
+    def left_open(self) -> list[str]:
+        """The actions that stand and were left open, the last first."""
+        is_open = f"is_left_open AND state IN ({STANDING_STATES})"
+        query = f"SELECT action FROM actions INDEXED BY actions_left_open WHERE {is_open} ORDER BY last DESC"
+        rows = self._rows(query, ())
+        return [action for (action,) in rows]
+
+    def touching(self, keys: Collection[str], after: int) -> list[tuple[int, str]]:
+        """The actions that stand, came to that after a record, and touched one of these keys, or one above or below.
+
+        Each with the number of the record with which it came to its state.
+        """
+        below = sorted(map(as_utf8, keys))
+        above = sorted({each for key in below for each in with_those_above(key)})
+        return self._rows(_LATER, (after, json.dumps(above), json.dumps(below), after))
 
     # --- Inside -----------------------------------------------------------------------------------------------------
 
@@ -229,29 +278,14 @@ class Journal(Closing):
             self._connection.execute("BEGIN IMMEDIATE")
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
             if version == 0:
-                for statement in _SCHEMA.strip().split(";\n"):
+                for statement in f"{_SCHEMA}{INDEX_SCHEMA}".strip().split(";\n"):
                     self._connection.execute(statement)
                 self._connection.execute(f"PRAGMA user_version = {_VERSION}")
+                self._checkpoints.sign(0, NO_DIGEST)  # from here on there is a checkpoint, or somebody removed it
             self._connection.execute("COMMIT")
-        if version > _VERSION:
-            raise sqlite3.DatabaseError(f"version {version}, made by a newer program")
-
-    def _fix_index(self) -> None:
-        """Make the list of where actions stand anew if it is not that of the records, as when somebody changed it."""
-        states = f"SELECT subject, kind, number FROM records WHERE kind IN ({_NAMED_STATES}) ORDER BY number"
-        rows = self._rows(states, ())
-        last: dict[str, tuple[str, int]] = {}
-        for subject, kind, number in rows:
-            last[subject] = (kind, last[subject][1] if subject in last else number)
-        indexed = self._rows("SELECT action, state, first FROM actions", ())
-        if last == {action: (state, first) for action, state, first in indexed}:
-            return
-        kept = dict(self._rows("SELECT action, kept_bytes FROM actions", ()))
-        anew = [(action, state, first, kept.get(action, 0)) for action, (state, first) in last.items()]
-        with self._lock, self._transaction():
-            self._connection.execute("DELETE FROM actions")
-            self._connection.executemany("INSERT INTO actions VALUES (?, ?, ?, ?)", anew)
-        self.append("index_rebuilt", "journal", {"actions": len(anew)})
+        if not self._checkpoints.has_any():
+            self.append("checkpoints_missing", "journal", {})
+            self.seal()
 
     def _add(
         self,
@@ -264,19 +298,19 @@ class Journal(Closing):
         is_signed: bool = False,
     ) -> Record:
         if not _is_text(subject):
-            raise InputError(f"{kind} {subject!r}: must be text")
+            raise UsageError(f"{kind} {subject!r}: must be text")
         with self._lock, self._transaction():
             if wanted is not None:
                 require_step(subject, self._state_of(subject), wanted)
             count, head = self._end()
             record = Record.after(head, count + 1, time.time(), kind, subject, body)
             if is_signed:
-                body = {**body, "signature": signature_of(record, self._key)}
+                body = {**body, "signature": signature_of(record, self._checkpoints.key)}
                 record = Record.after(head, count + 1, record.at, kind, subject, body)
             values = (record.number, record.at, kind, subject, json.dumps(body), record.previous, record.digest)
             self._connection.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", values)
             if wanted is not None:
-                self._connection.execute(_FOLLOW, (subject, kind, record.number, kept_bytes or 0, kept_bytes))
+                self._index.follow(record, body, wanted, kept_bytes)
         return record
 
     @contextlib.contextmanager
@@ -303,7 +337,7 @@ class Journal(Closing):
 
     def _state_of(self, action: str) -> ActionState | None:
         row = self._connection.execute(
-            f"SELECT kind FROM records WHERE subject = ? AND kind IN ({_NAMED_STATES}) ORDER BY number DESC LIMIT 1",
+            f"SELECT kind FROM records WHERE subject = ? AND kind IN ({NAMED_STATES}) ORDER BY number DESC LIMIT 1",
             (action,),
         ).fetchone()
         return ActionState(row[0]) if row else None
@@ -321,17 +355,6 @@ class Journal(Closing):
         except sqlite3.DatabaseError as error:
             raise DataError(f"the journal is damaged ({error}); `autoclave act audit verify` tells more") from None
 
-    def _read_checkpoints(self) -> Iterator[Checkpoint]:
-        if not self._checkpoints.exists():
-            return
-        content = self._checkpoints.read_bytes()
-        for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), start=1):
-            try:  # what comes after the last line break was being written when a process died
-                given = json.loads(line)
-                yield Checkpoint(int(given["count"]), bytes.fromhex(given["head"]), bytes.fromhex(given["signature"]))
-            except (ValueError, KeyError, TypeError):
-                raise DataError(f"{self._checkpoints}:{number}: no checkpoint") from None
-
 
 def _is_text(value: Any) -> bool:
     """Whether it can be written as UTF-8, if it is a text."""
@@ -341,6 +364,33 @@ def _is_text(value: Any) -> bool:
         return False
 
 
+def read_records(path: Path) -> list[Record]:
+    """Return all records of a journal of any version, also beside a session that writes to it. Nothing is written.
+
+    Raises:
+        InputError: the file is missing or is not a journal.
+    """
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            return [_record(row) for row in connection.execute("SELECT * FROM records ORDER BY number")]
+    except sqlite3.Error as error:
+        raise InputError(f"{path}: the journal cannot be read ({error})") from None
+
+
+def _require_current(path: Path) -> None:
+    """Raise InputError where another release made the journal, before anything is written."""
+    if not path.exists():
+        return
+    with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version not in (0, _VERSION):
+        raise InputError(
+            f"{path}: is a journal of version {version}, and this release reads version {_VERSION}. Fix: undo or "
+            "commit its actions with the release that made it, then use a new state folder; "
+            f"`autoclave act audit export` writes its records to a file, and {path.parent} holds what they replaced"
+        )
+
+
 def _record(row: Sequence[Any]) -> Record:
     number, at, kind, subject, body, previous, digest = row
     try:
@@ -348,21 +398,3 @@ def _record(row: Sequence[Any]) -> Record:
     except ValueError:
         plain = {"not JSON": body}  # it was altered: the digest shows it
     return Record(number, at, kind, subject, plain, previous, digest)
-
-
-def _key_in(path: Path) -> bytes:
-    """The key in a file that its owner alone can read; a new one if there is none."""
-    if not path.exists():
-        new = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(secrets.token_bytes(_KEY_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):  # another process was first: its key counts
-            os.link(new, path)
-        new.unlink()
-        sync_directory(path.parent)
-    key = path.read_bytes()
-    if len(key) != _KEY_BYTES:
-        raise OSError(f"{path} is no key")
-    return key

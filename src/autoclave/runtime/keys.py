@@ -117,10 +117,9 @@ def open_vault(place: VaultPlace, record: Record) -> Vault:
     Raises:
         InputError: somebody has to, or it is none.
     """
-    from autoclave.runtime.vault import KeyFile, Keyring, Vault
+    from autoclave.runtime.vault import KeyFile, Vault
 
     path = Path(place.path)
     if place.key == "passphrase":
         raise InputError(f"vault {path}: is locked with a passphrase; give `open_vault`, which asks for it")
-    key = KeyFile.beside(path) if place.key == "file" else Keyring(str(path.resolve()))
-    return Vault(path, key, record)
+    return Vault(path, KeyFile.beside(path), record)

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from autoclave.core import HostError, InputError
 from autoclave.core.files import alone_with
+from autoclave.core.plugins import find_plugin
+from autoclave.runtime.actions import Actions
 from autoclave.runtime.connections import FILE, Connections, load_connections
-from autoclave.runtime.files.commands import CommandRunner, Outfits
-from autoclave.runtime.files.git_store import GitStore
+from autoclave.runtime.files.commands import CommandRunner, CredentialBundles, UndoCompared
 from autoclave.runtime.files.manager import FileManager
 from autoclave.runtime.files.scope import Scope, mount_of
 from autoclave.runtime.interface import Manager
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.keys import Keys, files_of, open_vault
-from autoclave.runtime.leases import lease_of_folder
 from autoclave.runtime.packages import AllowedPackages
 from autoclave.runtime.permissions import Permissions
 from autoclave.runtime.retention import Retention
 from autoclave.runtime.session import Session
 
-Versioning = Literal["snapshot", "git"]
-
 if TYPE_CHECKING:
     from autoclave.runtime.connections import ModelPlace, VaultPlace
     from autoclave.runtime.keys import OpenVault
     from autoclave.runtime.proposals import Chat
-    from autoclave.runtime.rest.undoing import ProposeInverse
+    from autoclave.runtime.rest.undoing import ProposeCompensation
     from autoclave.runtime.vault.cells import CellSecrets
     from autoclave.runtime.vault.vault import Record, Vault
 
@@ -57,6 +56,44 @@ def alone_on(root: Path, state: Path | None = None) -> Generator[Path]:
             yield place
 
 
+def _require_no_history(state: Path) -> None:
+    """Check that a state is not of a version that kept what actions replaced in a Git repository.
+
+    Raises:
+        InputError: it is.
+    """
+    if (history := state / "history.git").exists():
+        raise InputError(
+            f"state {state}: keeps what actions replaced in a Git repository, which only versions before read. Fix: "
+            f"commit or undo its actions with such a version, then remove {history}; `git --git-dir {history} log "
+            "--all -p` shows what it has"
+        )
+
+
+@contextlib.contextmanager
+def _lease_of_folder(root: Path) -> Generator[None]:
+    """Have a folder, given by its real path, for the length of the block; no session has one above or below it.
+
+    The lock is on the folder itself, and a shared one on each folder above it. It ends with the process.
+
+    Raises:
+        InputError: another session has it, or one above or below it.
+    """
+    with contextlib.ExitStack() as locked:
+        for folder in (root, *root.parents):
+            try:
+                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except PermissionError:  # a folder above that may be passed through only: no session can be on it
+                continue
+            locked.callback(os.close, descriptor)
+            try:
+                fcntl.flock(descriptor, (fcntl.LOCK_EX if folder == root else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            except BlockingIOError:
+                where = "it, or on a folder in it" if folder == root else f"{folder}, which it is in"
+                raise InputError(f"root {root}: another session works on {where}; wait for it, or end it") from None
+        yield
+
+
 def _lock_on(state: Path) -> AbstractContextManager[None]:
     return alone_with(state / "session", f"state {state}: another process works with it; wait for it, or end it")
 
@@ -71,17 +108,17 @@ def open_session(
     kept_outside: Iterable[Path] = (),
     open_vault: OpenVault = open_vault,
     budget: float = 1000.0,
-    versioning: Versioning = "snapshot",
-    lfs_above: int = 200 << 20,
+    undo_compared: UndoCompared = "exact",
+    lives_on: bool = True,
 ) -> Session:
     """A session on the folder `root`. Its journal and what actions took out of the tree are in the folder `state`.
 
     `packages`: what generated code may import. `open_vault` opens the vault that is connected, when a key is needed
     first. Neither what keys, certificates and catalogues are in nor the files of `kept_outside` may be in the folder,
     where commands could read and change them. `budget` is the most risk that may stand uncommitted; see
-    `policy.Request.weight`. `versioning`: what an action replaced is kept as it is (`snapshot`), or in a Git
-    repository, by content (`git`; see `files.git_store`), in which the files of a tree with more content than
-    `lfs_above` bytes are objects of Git LFS. What the other kept before is found by both.
+    `policy.Request.weight`. `undo_compared`: what an undo that comes with a command must restore to be
+    used, all or `names`; what the command replaces is kept in any case. `lives_on`: whether this process goes on after
+    an action; if not, databases refuse to leave a transaction open that would end with it.
 
     Raises:
         InputError: a folder cannot be used, another process works on it, or a file is in it that may not be.
@@ -90,10 +127,11 @@ def open_session(
     with contextlib.ExitStack() as opening:
         scope = opening.enter_context(Scope(root))
         place = _folder_outside(state or default_state(root), scope)
+        _require_no_history(place)
         connections = load_connections(place)
         for path in (*kept_outside, *files_of(connections), *([packages.path] if packages else ())):
             _require_outside(path, scope)
-        opening.enter_context(lease_of_folder(scope.root))
+        opening.enter_context(_lease_of_folder(scope.root))
         opening.enter_context(_lock_on(place))
         journal = opening.enter_context(Journal(place / "journal.sqlite", place / "checkpoints" / "signed"))
         permissions, stash = Permissions(journal, name, budget), place / "stash"
@@ -102,20 +140,47 @@ def open_session(
             scope,
             stash,
             install=packages.install if packages else None,
-            outfit=_outfits(keys, journal.append, permissions.may_use),
+            bundle=_credential_bundles(keys, journal.append, permissions.may_use),
+            undo_compared=undo_compared,
+            not_readable=permissions.not_readable,
         )
-        place_of_git, keeps_in_git = place / "history.git", versioning == "git"
-        history = GitStore(place_of_git, lfs_above) if keeps_in_git or place_of_git.exists() else None
-        managers: list[Manager] = [FileManager(scope, stash, runner, history, keeps_in_git=keeps_in_git)]
+        files = FileManager(scope, stash, runner)
+        files.sweep(journal.kept_actions())
+        managers: list[Manager] = [files]
         if (place / FILE).exists():
-            managers += _connected(place, connections, keys, journal, opening)
+            managers += _connected(place, connections, keys, journal, opening, lives_on=lives_on)
         return Session(journal, managers, permissions, opening.pop_all(), name=name, retention=retention)
 
 
+@contextlib.contextmanager
+def open_records(
+    root: Path, state: Path | None = None, *, name: str = "main"
+) -> Generator[tuple[Actions, Permissions]]:
+    """Yield what is recorded of the folder `root`, also beside a session that works on it. Recovers nothing.
+
+    Grants that are added or revoked here hold in that session from its next decision on.
+
+    Raises:
+        InputError: a folder cannot be used.
+        HostError: they are not on one file system.
+    """
+    with contextlib.ExitStack() as opening:
+        scope = opening.enter_context(Scope(root))
+        place = _folder_outside(state or default_state(root), scope)
+        journal = opening.enter_context(Journal(place / "journal.sqlite", place / "checkpoints" / "signed"))
+        yield Actions(journal, []), Permissions(journal, name, budget=0.0)
+
+
 def _connected(
-    place: Path, connections: Connections, keys: Keys, journal: Journal, opening: contextlib.ExitStack
+    place: Path,
+    connections: Connections,
+    keys: Keys,
+    journal: Journal,
+    opening: contextlib.ExitStack,
+    *,
+    lives_on: bool,
 ) -> Iterator[Manager]:
-    """The managers of databases and services that are connected."""
+    """The managers of what is connected."""
     from autoclave.runtime.databases.engine import REDIS
     from autoclave.runtime.databases.manager import DatabaseManager
     from autoclave.runtime.databases.redis.manager import KeyValueManager
@@ -129,11 +194,11 @@ def _connected(
 
     of_keys = {name: each for name, each in connections.databases.items() if each.engine == REDIS}
     of_rows = {name: each for name, each in connections.databases.items() if name not in of_keys}
-    databases = DatabaseManager(of_rows, place / "databases", password)
+    databases = DatabaseManager(of_rows, place / "databases", password, lives_on=lives_on)
     opening.callback(databases.close)
     yield databases
     if of_keys:
-        key_values = KeyValueManager(of_keys, password)
+        key_values = KeyValueManager(of_keys, place / "keys", password)
         opening.callback(key_values.close)
         yield key_values
     services = RestManager(
@@ -142,25 +207,29 @@ def _connected(
         journal,
         keys.secret,
         refresh=keys.renew,
-        propose_inverse=_proposer(connections.model, keys) if connections.model else None,
+        propose_compensation=_proposer(connections.model, keys) if connections.model else None,
         verify=keys.verify if connections.services else None,
     )
     opening.callback(services.close)
     yield services
+    for name, settings in connections.managers.items():
+        manager: Manager = find_plugin("autoclave.managers", name, "managers")(settings, place / "managers" / name)
+        opening.callback(manager.close)
+        yield manager
 
 
-def _proposer(model: ModelPlace, keys: Keys) -> ProposeInverse:
-    """What asks a model for inverses that nobody knows."""
+def _proposer(model: ModelPlace, keys: Keys) -> ProposeCompensation:
+    """What asks a model for compensating requests that nobody knows."""
     from autoclave.runtime.proposals import chat_at
-    from autoclave.runtime.rest.proposing import inverse_by
+    from autoclave.runtime.rest.proposing import compensation_by
 
     def chat() -> Chat:
         return chat_at(model.endpoint, model.name, keys.secret(model.secret).value if model.secret else "")
 
-    return inverse_by(chat)
+    return compensation_by(chat)
 
 
-def _outfits(keys: Keys, record: Record, may_use: Callable[[str], bool]) -> Outfits:
+def _credential_bundles(keys: Keys, record: Record, may_use: Callable[[str], bool]) -> CredentialBundles:
     """What gives cells the use of keys. What that needs is loaded for the first that does."""
 
     @functools.cache
@@ -169,7 +238,7 @@ def _outfits(keys: Keys, record: Record, may_use: Callable[[str], bool]) -> Outf
 
         return CellSecrets(keys, record, may_use, keys.verify)
 
-    return lambda *given: cells().outfit(*given)
+    return lambda *given: cells().bundle(*given)
 
 
 def require_files_outside(root: Path, connections: Connections, vault: Vault | None = None) -> None:

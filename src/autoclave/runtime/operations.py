@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from autoclave.config import Config
-from autoclave.core import InputError
+from autoclave.core import UsageError
 from autoclave.core.json import first_error, nearest, rule_of, shown
 
 
@@ -16,23 +16,23 @@ def operation_from(given: Mapping[str, Any], known: Mapping[str, type[Config]], 
     """The operation that JSON data says.
 
     Raises:
-        InputError: it is none; the message begins with `where`.
+        UsageError: it is none; the message begins with `where`.
     """
     name = given.get("do")
     if not isinstance(name, str) or name not in known:
-        raise InputError(f"{where}: do = {shown(name)}: no such operation; {nearest(str(name), sorted(known))}")
+        raise UsageError(f"{where}: do = {shown(name)}: no such operation; {nearest(str(name), sorted(known))}")
     try:
         is_text = _is_encodable(given)
     except RecursionError:
-        raise InputError(f"{where}: is nested too deeply") from None
+        raise UsageError(f"{where}: is nested too deeply") from None
     if not is_text:
-        raise InputError(f"{where}: has a half of a character (a lone surrogate), which no file system takes")
+        raise UsageError(f"{where}: has a half of a character (a lone surrogate), which no file system takes")
     try:
         return known[name].model_validate(given)
     except ValidationError as error:
         first = first_error(error)
         place = ".".join(str(part) for part in first["loc"]) or "do"
-        raise InputError(f"{where}: {place}: {rule_of(first['msg'])}") from None
+        raise UsageError(f"{where}: {place}: {rule_of(first['msg'])}") from None
 
 
 def _is_encodable(value: Any) -> bool:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from autoclave.core import InputError
+from autoclave.core import InputError, UsageError
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import NotPermitted
-from autoclave.runtime.journal import Journal, Standing
+from autoclave.runtime.journal import Journal
 from autoclave.runtime.policy.decision import (
     Decision,
     Usage,
@@ -33,6 +33,7 @@ class Permissions:
     def __init__(self, journal: Journal, name: str, budget: float) -> None:
         self._journal, self._name, self._budget = journal, name, budget
         self._narrowing: list[Grant] = []
+        self._charged, self._num_read = dict[str, Record](), 0
 
     # --- Granting ---------------------------------------------------------------------------------------------------
 
@@ -54,17 +55,15 @@ class Permissions:
             InputError: there is none of that name.
         """
         if grant not in [each.id for each in self.grants()]:
-            raise InputError(f"grant {grant}: there is none; `autoclave act grant` without resources lists them")
+            raise UsageError(f"grant {grant}: there is none; `autoclave act grant` without resources lists them")
         self._journal.append("revoke", grant, {}, is_signed=True)
         self._journal.seal()
 
     def grants(self) -> list[Grant]:
         """What is granted to this session. A record that somebody without the key has written grants nothing."""
-        records = [each for each in self._journal.records_of_kinds("grant", "revoke") if self._is_ours(each)]
-        return [*active(records, self._name), *self._narrowing]
-
-    def _is_ours(self, record: Record) -> bool:
-        return record.kind == "revoke" or self._journal.has_signature(record)
+        records = self._journal.records_of_kinds("grant", "revoke")
+        ours = [each for each in records if each.kind == "revoke" or self._journal.has_signature(each)]
+        return [*active(ours, self._name), *self._narrowing]
 
     def narrow(self, prohibition: Grant, reason: str) -> None:
         """Forbid something for as long as this object lives. Unlike `grant`, also for what a model says.
@@ -89,10 +88,10 @@ class Permissions:
         decision = decide(grants, request, self._usage(action, grants), time.time())
         if not decision.is_allowed:
             self._journal.append("denied", action, {"session": self._name, **shown_decision(decision)})
-            raise NotPermitted.because(decision.reason, decision.hint)
+            raise NotPermitted(decision.reason, decision.hint)
         return decision
 
-    def use(self, action: str, request: Request, standing: Sequence[Standing]) -> None:
+    def use(self, action: str, request: Request) -> None:
         """Have the policy decide of what an action asks for before it can be planned, and charge what cannot be undone.
 
         Raises:
@@ -100,22 +99,19 @@ class Permissions:
         """
         decision = self.require_allowed(action, request)
         if request.accesses and request.guarantee is Guarantee.NONE:  # to plan it is to act
-            self.require_budget(action, request, standing)
+            self.require_budget(action, request)
             self._journal.append("used", action, {"session": self._name, **shown_decision(decision)})
 
-    def require_budget(self, action: str, request: Request, standing: Sequence[Standing]) -> None:
-        """Look whether an action may be added to those that stand.
+    def require_budget(self, action: str, request: Request) -> None:
+        """Look whether an action may be added to all others that stand.
 
         Raises:
             NotPermitted: together they are more than the budget.
         """
-        weights = [(each.action, float(each.proposed["weight"])) for each in standing]
-        if sum(weight for _, weight in weights) + request.weight > self._budget:
-            largest = max(weights, key=lambda each: each[1], default=("", 0.0))[0]
-            hint = (
-                f"commit or undo some of the {len(weights)} actions that stand, such as {largest}, or raise the budget"
-            )
-            raise NotPermitted.because(f"action {action}: too much stands that nobody has committed", hint)
+        if self._journal.risk(other_than=action) + request.weight > self._budget:
+            number, heaviest = self._journal.riskiest(other_than=action)
+            hint = f"commit or undo some of the {number} actions that stand, such as {heaviest}, or raise the budget"
+            raise NotPermitted(f"action {action}: too much stands that nobody has committed", hint)
 
     def require_within(self, action: str, approval: Record, actual: Request) -> None:
         """Look whether what an action did is within those grants by which it was decided.
@@ -127,15 +123,24 @@ class Permissions:
         if outside := violations(grants, approval.body["rules"], actual, self._usage(action, grants), approval.at):
             self._journal.append("alarm", action, {"session": self._name, "outside": outside[:100]})
             hint = "what was decided and what was done differ: look at the journal before granting anything more"
-            raise NotPermitted.because(f"action {action}: did {outside[0]}, which is not permitted", hint)
+            raise NotPermitted(f"action {action}: did {outside[0]}, which is not permitted", hint)
 
     def may_use(self, service: str) -> bool:
         """Whether a service is granted at all. For the way out of cells, which does not rely on a decision."""
         return is_granted(self.grants(), "use", f"services/{service}", time.time())
 
+    def not_readable(self, resources: Sequence[str]) -> list[str]:
+        """Return those of `resources` that no grant permits to read. For cells, as `may_use`."""
+        grants, now = self.grants() if resources else [], time.time()
+        return [each for each in resources if not is_granted(grants, "read", each, now)]
+
     def _usage(self, action: str, grants: Sequence[Grant]) -> Mapping[str, Usage]:
         """What was charged to grants by all other actions: one that is decided again is not charged twice."""
         if not any(each.is_limited for each in grants):
             return {}
-        records = self._journal.records_of_kinds("used", ActionState.APPROVED)
-        return usage_of(each for each in records if each.subject != action)
+        new = self._journal.records_of_kinds("used", ActionState.APPROVED, ActionState.READ, after=self._num_read)
+        for record in new:
+            self._num_read = record.number
+            if "charges" in record.body:  # of each action the last counts
+                self._charged[record.subject] = record
+        return usage_of(each for each in self._charged.values() if each.subject != action)

@@ -1,4 +1,4 @@
-"""Personal data out of prompts and back in at the boundary: the model sees placeholders, the world never does.
+"""Personal data out of prompts and back in at the boundary: the model sees placeholders, resources never do.
 
 The same value has the same placeholder for the life of a `PersonalData`, so that the model can tell two people apart
 without knowing either. Detectors are functions; those here know forms, not names of people, for which Presidio's are.

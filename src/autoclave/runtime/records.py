@@ -99,7 +99,7 @@ class Damage(StrEnum):
     FORGED = "forged"
     """A checkpoint was not signed with this key."""
     UNSIGNED = "unsigned"
-    """Checkpoints are gone: there are records that one must have followed."""
+    """Checkpoints are gone: the journal was opened without them, or has records that one must have followed."""
     INDEX = "index"
     """The list of where actions stand is not that of the records; it was made anew from them."""
 
@@ -132,7 +132,9 @@ def audit(
     findings = list(_broken_links(records, most))
     if not findings:
         others = [
-            count for count in sorted(signed) if 0 < count <= len(records) and signed[count] != _head(records, count)
+            count
+            for count in sorted(signed)
+            if 0 < count <= len(records) and signed[count] != records[count - 1].digest
         ]
         findings = [Finding(Damage.REWRITTEN, count) for count in others[:1]]
     if len(records) < most and not any(each.damage is Damage.REMOVED for each in findings):
@@ -141,10 +143,6 @@ def audit(
     if len(due) > 1 and not findings:  # after the last one a process may have died
         findings.append(Finding(Damage.UNSIGNED, due[0]))
     return [*forged, *findings]
-
-
-def _head(records: Sequence[Record], count: int) -> bytes:
-    return records[count - 1].digest
 
 
 def _broken_links(records: Sequence[Record], most: int) -> Iterator[Finding]:

@@ -1,14 +1,18 @@
-"""Which actions need not be kept any longer to be redone or run. What stands is never among them. Pure."""
+"""Forget actions that need not be kept any longer to be redone or run. What stands is never among them."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autoclave.runtime.journal import Standing
-from autoclave.runtime.states import STANDING
+from autoclave.core import HostError
+from autoclave.runtime.actions import Actions
+from autoclave.runtime.journal import Kept
 
 _DAY_S = 86_400.0
+_NUM_FORGOTTEN = 64
+"""How many actions are looked at before each action for whether they are too old to be kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +25,32 @@ class Retention:
     redo_s: float = 30 * _DAY_S
     """How long what was undone can be redone, what failed is kept, and what was proposed can be run."""
 
+    def make_room(self, actions: Actions, action: str = "") -> None:
+        """Forget what is not to be kept, of other actions than `action`.
 
-def due(found: Sequence[Standing], retention: Retention, kept_bytes: int, now: float) -> list[str]:
-    """The actions to forget, of those that were found, the oldest first: too old ones, and then until the quota holds.
+        Raises:
+            HostError: what stands alone takes more than the quota.
+        """
+        journal = actions.journal
+        kept = journal.kept_bytes()
+        number = -1 if kept > self.num_bytes else _NUM_FORGOTTEN
+        for name in due(journal.forgettable(action, number), self, kept, time.time()):
+            actions.discard(name, actions.manager_of_action(name), "retention")
+        if (kept := journal.kept_bytes()) > self.num_bytes:
+            raise HostError(
+                f"{kept} bytes are kept to undo what stands, more than the quota of {self.num_bytes}. "
+                "Fix: commit actions that shall stay, or raise the quota"
+            )
+
+
+def due(oldest: Sequence[Kept], retention: Retention, kept_bytes: int, now: float) -> list[str]:
+    """Return the actions to forget: too old ones, and from the oldest on until the quota holds.
 
     `kept_bytes` is what all actions together keep, `now` in seconds since 1970.
     """
-    oldest = sorted((each for each in found if each.state not in STANDING), key=lambda each: each.number)
     forgotten: list[str] = []
     for each in oldest:
-        if each.at + retention.redo_s < now or (kept_bytes > retention.num_bytes and each.kept_bytes):
+        if each.at + retention.redo_s < now or (kept_bytes > retention.num_bytes and each.num_bytes):
             forgotten.append(each.action)
-            kept_bytes -= each.kept_bytes or 0
+            kept_bytes -= each.num_bytes
     return forgotten

@@ -14,15 +14,17 @@ class ActionState(StrEnum):
     PROPOSED = "proposed"
     """It was planned, and nothing has happened."""
     APPROVED = "approved"
-    """It may be run, at once or after the time for which it is held."""
+    """It may be run, at once or after its delay in the outbox."""
     EXECUTING = "executing"
     """It has begun; what it changes is known and saved."""
     EXECUTED = "executed"
     """It is done, and can be taken back."""
+    READ = "read"
+    """It only read, and is done; there is nothing to undo."""
     FAILED = "failed"
-    """It was not done: what it had changed was put back, or it was withdrawn before."""
+    """It was not done: what it had changed was put back, or it was discarded before."""
     IN_DOUBT = "in_doubt"
-    """Nobody knows how far it got; a person must look."""
+    """Nobody knows how far it got. It is settled when its resource shows it, or by a user."""
     COMMITTED = "committed"
     """It is done for good."""
     UNDOING = "undoing"
@@ -32,7 +34,7 @@ class ActionState(StrEnum):
     UNDO_FAILED = "undo_failed"
     """It could not be taken back, and stands as it was done."""
     UNDO_IN_DOUBT = "undo_in_doubt"
-    """Nobody knows how far its undo got; a person must look."""
+    """Nobody knows how far its undo got. It is settled when its resource shows it, or by a user."""
     REDOING = "redoing"
     """It is being done again after an undo."""
     REDONE = "redone"
@@ -41,12 +43,13 @@ class ActionState(StrEnum):
 
 _S = ActionState
 FOLLOWING: Mapping[ActionState, frozenset[ActionState]] = {
-    _S.PROPOSED: frozenset({_S.APPROVED, _S.FAILED}),
+    _S.PROPOSED: frozenset({_S.APPROVED, _S.READ, _S.FAILED}),
+    _S.READ: frozenset(),
     _S.APPROVED: frozenset({_S.EXECUTING, _S.FAILED}),
     _S.EXECUTING: frozenset({_S.EXECUTED, _S.FAILED, _S.IN_DOUBT}),
     _S.EXECUTED: frozenset({_S.COMMITTED, _S.UNDOING}),
     _S.FAILED: frozenset(),
-    _S.IN_DOUBT: frozenset({_S.EXECUTED, _S.FAILED}),
+    _S.IN_DOUBT: frozenset({_S.EXECUTED, _S.FAILED, _S.UNDONE}),  # undone: a redo that did nothing
     _S.COMMITTED: frozenset(),
     _S.UNDOING: frozenset({_S.UNDONE, _S.UNDO_FAILED, _S.UNDO_IN_DOUBT}),
     _S.UNDONE: frozenset({_S.REDOING}),

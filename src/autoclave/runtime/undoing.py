@@ -26,6 +26,42 @@ class Undoing:
 
     def __init__(self, actions: Actions) -> None:
         self._actions, self._journal = actions, actions.journal
+        self._num_read, self._unfinished = 0, dict[str, Record]()
+        self._begun: dict[str, Json] = {}
+        self._block: Record | None = None
+        self._own_block = ""
+
+    @contextlib.contextmanager
+    def all_or_none(self) -> Iterator[None]:
+        """Undo what was done in the block if that fails, or, at the next opening, if the process dies in it."""
+        self._own_block = secrets.token_hex(4)
+        block = self._journal.append("atomic", self._own_block, {})
+        try:
+            yield
+        except BaseException:
+            self._undo_block(block)
+            raise
+        finally:
+            self._own_block = ""
+        self._journal.append("atomic_over", block.subject, {})
+
+    def _undo_block(self, block: Record) -> list[str]:
+        """Undo what was done since a block began; the actions. If that is not possible, it is recorded, and they stand.
+
+        Raises:
+            InputError: it is not possible.
+        """
+        names = [each.action for each in self._actions.standing_order() if each.number > block.number][::-1]
+        reason = ""
+        try:
+            if names:
+                self.undo(names, {}, Choice.REFUSE)
+        except (InputError, HostError) as error:
+            reason = str(error)
+        self._journal.append("atomic_over", block.subject, {"undone": names, **({"reason": reason} if reason else {})})
+        if reason:
+            raise InputError(f"what was done before it stands: {reason}")
+        return names
 
     def undo(self, names: Sequence[str], choices: Mapping[str, Choice], on_conflict: Choice) -> list[str]:
         """Take back actions in this order, all or none; their names. See `Session.undo`."""
@@ -62,7 +98,15 @@ class Undoing:
         except NothingLeft as error:
             raise NothingLeft(f"action {action}: {error}") from None
         self._journal.advance(action, _S.UNDOING, undoing)
-        self.finish_undo(action, manager, undoing)
+        try:
+            self.finish_undo(action, manager, undoing)
+        except NotUndone:
+            if "is_preferred" not in undoing:
+                raise
+            kept = {name: value for name, value in receipt.items() if name != "reversal"}
+            undoing = manager.plan_undo(action, kept, choices, on_conflict, self._actions.undone_with)
+            self._journal.advance(action, _S.UNDOING, undoing)
+            self.finish_undo(action, manager, undoing)
 
     def _undo_together(
         self, together: str, names: Sequence[str], choices: Mapping[str, Choice], on_conflict: Choice
@@ -86,7 +130,8 @@ class Undoing:
                 left = self._redo_together(together, names)
                 is_sure = self._journal.standing(name).state is not _S.UNDO_IN_DOUBT
                 told = "so nothing was taken back" if is_sure else "the others stand as they did"
-                raise InputError(f"{error}; {_not_again(left) if left else told}") from None
+                told = f"could not be done again: {', '.join(left)}" if left else told
+                raise InputError(f"{error}; {told}") from None
         self._journal.append("undone_all", together, {"left": left} if left else {})
         if left == list(names):
             raise NotUndone(f"actions {', '.join(left)}: others have changed all of it, so nothing was taken back")
@@ -105,11 +150,21 @@ class Undoing:
         return left
 
     def is_lapsed(self, action: str) -> bool:
-        """Whether an action that was left open does not stand by itself any more; then it is recorded as undone."""
+        """Whether an action that was left open does not stand by itself any more; then it is recorded as undone.
+
+        Where the resource does not tell, the action is in doubt; where it does not answer now, it stands until then.
+        """
         manager, receipt = self._actions.manager_of_action(action), self._actions.receipt(action)
-        if not (reason := manager.lapsed(action, receipt)):
-            return False
         undoing = manager.plan_undo(action, receipt, {}, Choice.REFUSE, self._actions.undone_with)
+        try:
+            if not (reason := manager.lapsed(action, receipt)):
+                return False
+        except HostError:
+            return False
+        except (InDoubt, InputError) as error:
+            self._journal.advance(action, _S.UNDOING, {**undoing, "lapsed": str(error)})
+            self._journal.advance(action, _S.UNDO_IN_DOUBT, {"reason": str(error)}, seal=True)
+            return True
         self._journal.advance(action, _S.UNDOING, {**undoing, "lapsed": reason})
         with contextlib.suppress(InputError):  # it is recorded how it stands
             self.finish_undo(action, manager, undoing)
@@ -171,29 +226,33 @@ class Undoing:
             self._journal.advance(action, _S.IN_DOUBT, {"reason": str(error)}, seal=True)
             raise InputError(f"action {action}: {error}") from None
         self._journal.advance(action, _S.REDONE, receipt, seal=True, kept_bytes=manager.kept_bytes(receipt))
-        self._actions.keep(action, manager, receipt)
         return self._journal.standing(action)
 
     def recover(self) -> Iterator[str]:
-        """Bring undos of several actions to their end, or all of them back."""
-        last: dict[str, Record] = {}
-        begun: dict[str, Json] = {}
-        for record in self._journal.records_of_kinds("undoing_all", "putting_back_all", "undone_all"):
-            last[record.subject] = record
+        """Bring undos of several actions to their end, or all of them back; undo blocks in which a process died."""
+        kinds = ("undoing_all", "putting_back_all", "undone_all", "atomic", "atomic_over")
+        for record in self._journal.records_of_kinds(*kinds, after=self._num_read):
+            self._num_read = record.number
+            if record.kind in ("atomic", "atomic_over"):
+                self._block = record if record.kind == "atomic" else None
+                continue
             if record.kind == "undoing_all":
-                begun[record.subject] = record.body
-        for together, record in last.items():
-            body = begun[together]
+                self._begun[record.subject] = record.body
+            self._unfinished[record.subject] = record
+            if record.kind == "undone_all":
+                self._unfinished.pop(record.subject)
+                self._begun.pop(record.subject, None)
+        for together, record in list(self._unfinished.items()):
+            body = self._begun[together]
             names = list(body["actions"])
             if record.kind == "putting_back_all":
                 self._redo_together(together, names)
-            elif record.kind == "undoing_all":
+            else:
                 choices = {name: Choice(choice) for name, choice in body["choices"].items()}
                 with contextlib.suppress(InputError):  # it is recorded how they stand
                     self._undo_together(together, names, choices, Choice(body["on_conflict"]))
-            if record.kind != "undone_all":
-                yield from names
-
-
-def _not_again(names: Sequence[str]) -> str:
-    return f"could not be done again: {', '.join(names)}"
+            yield from names
+        if self._block and self._block.subject != self._own_block:
+            block, self._block = self._block, None
+            with contextlib.suppress(InputError):  # it is recorded how they stand
+                yield from self._undo_block(block)

@@ -24,6 +24,7 @@ from tests.postgresql import Postgres
 
 in_mariadb_too = pytest.mark.parametrize("shop", ["sqlite", "postgresql", "mariadb"], indirect=True)
 """For tests that need no triggers, and define nothing."""
+of_servers = pytest.mark.parametrize("shop", ["postgresql", "mariadb"], indirect=True)
 in_mariadb_too_if_long = pytest.mark.parametrize(
     "shop", ["sqlite", "postgresql", pytest.param("mariadb", marks=pytest.mark.soak)], indirect=True
 )
@@ -141,13 +142,17 @@ INSERT INTO mood VALUES (1, 'glad');
 
 @dataclass(frozen=True)
 class Shop:
-    """A database with a shop in it. `others`: does a statement as somebody else; `content`: all that can be known."""
+    """A database with a shop in it. `others`: does a statement as somebody else; `content`: all that can be known;
+    `server`: can be stopped and started; `held`: the transactions that it keeps.
+    """
 
     settings: DatabaseConnection
     others: Callable[[str], Any]
     content: Callable[[], Any]
     state: Path
     schema: str = "main"
+    server: Any = None
+    held: Callable[[], list[str]] = list
 
     def session(self, **changed: Any) -> Session:
         """A session that may do everything, with changed settings."""
@@ -155,10 +160,13 @@ class Shop:
         return session_on({"shop": settings}, self.state)
 
 
-def session_on(connections: Mapping[str, DatabaseConnection], state: Path, *, granted: bool = True) -> Session:
+def session_on(
+    connections: Mapping[str, DatabaseConnection], state: Path, *, granted: bool = True, lives_on: bool = True
+) -> Session:
     with contextlib.ExitStack() as opening:
         journal = opening.enter_context(Journal(state / "journal.sqlite", state / "checkpoints" / "signed"))
-        manager = opening.enter_context(contextlib.closing(DatabaseManager(connections, state / "rows", lambda _: "")))
+        manager = DatabaseManager(connections, state / "rows", lambda _: "", lives_on=lives_on)
+        opening.callback(manager.close)
         session = Session(journal, [manager], Permissions(journal, "main", 1e9), opening.pop_all())
     if granted and not session.permissions.grants():
         session.permissions.grant(Grant(resources=("databases/**",), verbs=("*",), minimum_guarantee=Guarantee.NONE))
@@ -219,7 +227,11 @@ def make_postgres_shop(server: Postgres, folder: Path) -> Shop:
             return cursor.fetchall() if cursor.description else []
 
     folder.mkdir(parents=True, exist_ok=True)
-    return Shop(settings, others, lambda: postgres_content(place), folder / "state", "public")
+
+    def held() -> list[str]:
+        return [name for (name,) in others("SELECT gid FROM pg_prepared_xacts")]
+
+    return Shop(settings, others, lambda: postgres_content(place), folder / "state", "public", server, held)
 
 
 def postgres_content(place: Mapping[str, Any]) -> dict[str, Any]:
@@ -272,6 +284,8 @@ def make_mariadb_shop(server: Mariadb, folder: Path) -> Shop:
         lambda: mariadb_content(server),
         folder / "state",
         "shop",
+        server,
+        lambda: mariadb_held(server),
     )
 
 

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from autoclave.core import HostError
-from autoclave.runtime.databases.conformance import EngineConformance, Ground
+from autoclave.runtime.databases.conformance import EngineConformance, ScratchDatabase
 from autoclave.runtime.databases.engine import open_engine
 from autoclave.runtime.databases.settings import DatabaseConnection
 from tests.mariadb import Mariadb
@@ -21,7 +21,7 @@ from tests.runtime.databases.shops import empty_mariadb, make_postgres_shop
 
 class TestSqlite(EngineConformance):
     @pytest.fixture
-    def ground(self, tmp_path: Path) -> Ground:
+    def scratch(self, tmp_path: Path) -> ScratchDatabase:
         path = f"{tmp_path / 'here.db'}"
         apsw.Connection(path).close()
         Path(path).touch()
@@ -30,23 +30,23 @@ class TestSqlite(EngineConformance):
             with contextlib.closing(apsw.Connection(path)) as connection:
                 return list(connection.execute(statement))
 
-        return Ground(DatabaseConnection(engine="sqlite", path=path), others, "main")
+        return ScratchDatabase(DatabaseConnection(engine="sqlite", path=path), others, "main")
 
 
 class TestPostgresql(EngineConformance):
     @pytest.fixture
-    def ground(self, server: Postgres, tmp_path: Path) -> Ground:
+    def scratch(self, server: Postgres, tmp_path: Path) -> ScratchDatabase:
         shop = make_postgres_shop(server, tmp_path)
         shop.others("ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON TABLES TO agent")
-        return Ground(shop.settings, shop.others, "public")
+        return ScratchDatabase(shop.settings, shop.others, "public")
 
 
 class TestMariadb(EngineConformance):
     @pytest.fixture
-    def ground(self, maria: Mariadb) -> Ground:
+    def scratch(self, maria: Mariadb) -> ScratchDatabase:
         empty_mariadb(maria)
         settings = DatabaseConnection(engine="mariadb", host=f"{maria.folder}", dbname="shop", user="agent")
-        return Ground(settings, lambda statement: maria.execute(statement, database="shop"), "shop")
+        return ScratchDatabase(settings, lambda statement: maria.execute(statement, database="shop"), "shop")
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,15 @@ import pytest
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.kept import KeptRows
 from autoclave.runtime.databases.mariadb.connection import Server as MariadbServer
-from autoclave.runtime.databases.mariadb.holding import Holding as MariadbHolding
+from autoclave.runtime.databases.mariadb.open_transactions import OpenTransactions as MariadbTransactions
 from autoclave.runtime.databases.postgresql.connection import Server
-from autoclave.runtime.databases.postgresql.holding import Holding
+from autoclave.runtime.databases.postgresql.open_transactions import OpenTransactions
 from autoclave.runtime.databases.sqlite.engine import SqliteDatabase
 from autoclave.runtime.journal import Journal, Standing
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import STANDING, ActionState
 from tests.postgresql import Postgres
-from tests.runtime.databases.shops import Shop, done, in_mariadb_too, in_mariadb_too_if_long
+from tests.runtime.databases.shops import Shop, done, in_mariadb_too, in_mariadb_too_if_long, of_servers
 from tests.runtime.deaths import dies_within
 
 S = ActionState
@@ -44,12 +44,11 @@ def dies_at(deadly: int, shop: Shop, work: Callable[[Session], object]) -> bool:
             with whole(engine, connection) as end:
                 yield dying(end)
 
-        kept = ((KeptRows, "_write"), (KeptRows, "put_same"))
-        for owner, name in ((Journal, "_add"), (Journal, "seal"), *kept, (Server, "commit")):
+        for owner, name in ((Journal, "_add"), (Journal, "seal"), (KeptRows, "_write"), (Server, "commit")):
             setattr(owner, name, dying(getattr(owner, name)))
         MariadbServer.commit = dying(MariadbServer.commit)  # type: ignore[method-assign]
-        for holding in (Holding, MariadbHolding):
-            holding.end = dying(holding.end)  # type: ignore[method-assign]
+        for transactions in (OpenTransactions, MariadbTransactions):
+            transactions.end = dying(transactions.end)  # type: ignore[method-assign]
         SqliteDatabase._transaction = transaction  # type: ignore[method-assign]
         with shop.session() as session:
             work(session)
@@ -109,33 +108,35 @@ def test_killed_at_every_event_of_undo_redo_and_commit_they_come_to_their_end(sh
     assert not (shop.state / "rows" / action).exists()
 
 
-def test_killed_at_every_event_a_held_action_is_held_or_rolled_back(postgres_shop: Shop):
-    shop, before = postgres_shop, postgres_shop.content()
+@of_servers
+def test_killed_at_every_event_a_held_action_is_held_or_rolled_back(shop: Shop):
+    before = shop.content()
     proposed_nowhere = Standing("none", S.PROPOSED, 0, 0.0, {}, {}, None)
     for deadly in itertools.count(1):
-        was_killed = dies_at(deadly, shop, lambda session: done(session, *STATEMENTS, mode="hold"))
+        was_killed = dies_at(deadly, shop, lambda session: done(session, *STATEMENTS, mode="transaction"))
         with shop.session() as session:
             last = (session.journal.standings() or [proposed_nowhere])[-1]
             assert last.state in (S.PROPOSED, S.APPROVED, S.EXECUTED, S.FAILED)
             if last.state is S.EXECUTED:
-                assert shop.others("SELECT gid FROM pg_prepared_xacts") == [(f"autoclave-{last.action}",)]
+                assert shop.held() == [f"autoclave-{last.action}"]
                 session.undo(last.action)
-            assert shop.others("SELECT gid FROM pg_prepared_xacts") == []
+            assert shop.held() == []
             assert shop.content() == before
         if not was_killed:
             break
 
 
-def test_killed_at_every_event_of_its_commit_a_held_action_is_committed(postgres_shop: Shop):
-    shop = postgres_shop
+@of_servers
+def test_killed_at_every_event_of_its_commit_a_held_action_is_committed(shop: Shop):
     for deadly in itertools.count(1):
         with shop.session() as session:
-            action = done(session, f"INSERT INTO note VALUES ('{deadly}', 1)", mode="hold")
+            action = done(session, f"INSERT INTO kind (name) VALUES ('{deadly}')", mode="transaction")
         was_killed = dies_at(deadly, shop, lambda session, action=action: session.commit(action))
         with shop.session() as session:
             if session.journal.standing(action).state is not S.COMMITTED:
                 session.commit(action)
-            assert shop.others(f"SELECT count(*) FROM note WHERE text = '{deadly}'") == [(1,)]
+            assert shop.held() == []
+            assert [int(n) for (n,) in shop.others(f"SELECT count(*) FROM kind WHERE name = '{deadly}'")] == [1]
         if not was_killed:
             break
 
@@ -143,29 +144,31 @@ def test_killed_at_every_event_of_its_commit_a_held_action_is_committed(postgres
 class Cutting:
     """Cuts the way to the server at the next commit that is armed; `is_heard`: after the server has committed."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        whole, self.is_armed, self.is_heard = Server.commit, False, True
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: type[Any]) -> None:
+        whole, self.is_armed, self.is_heard = owner.commit, False, True
 
-        def commit(server: Server, connection: Any) -> None:
+        def commit(server: Any, connection: Any) -> None:
             if self.is_armed:
                 self.is_armed = False
-                if self.is_heard:
+                if self.is_heard and owner is MariadbServer:
+                    whole(server, connection)
+                elif self.is_heard:
                     connection.pgconn.send_query(b"COMMIT")
                     connection.pgconn.flush()
                     assert select.select([connection.fileno()], [], [], 20.0)[0]  # it has answered; nobody reads that
-                with socket.socket(fileno=os.dup(connection.fileno())) as way:
+                number = connection._sock.fileno() if owner is MariadbServer else connection.fileno()
+                with socket.socket(fileno=os.dup(number)) as way:
                     way.shutdown(socket.SHUT_RDWR)
             whole(server, connection)
 
-        monkeypatch.setattr(Server, "commit", commit)
+        monkeypatch.setattr(owner, "commit", commit)
 
 
+@of_servers
 @pytest.mark.parametrize("is_heard", [True, False], ids=["committed", "not committed"])
-def test_a_connection_lost_while_it_commits_is_looked_into(
-    postgres_shop: Shop, monkeypatch: pytest.MonkeyPatch, is_heard: bool
-):
-    shop, before = postgres_shop, postgres_shop.content()
-    cutting = Cutting(monkeypatch)
+def test_a_connection_lost_while_it_commits_is_looked_into(shop: Shop, monkeypatch: pytest.MonkeyPatch, is_heard: bool):
+    before = shop.content()
+    cutting = Cutting(monkeypatch, MariadbServer if shop.schema == "shop" else Server)
     cutting.is_heard = is_heard
     with shop.session() as session:
         cutting.is_armed = True
@@ -184,17 +187,18 @@ def test_a_connection_lost_while_it_commits_is_looked_into(
         assert shop.content() == before
 
 
-def test_a_server_that_stops_is_told_and_nothing_is_left_in_between(postgres_shop: Shop, server: Postgres):
-    before = postgres_shop.content()
-    with postgres_shop.session() as session:
+@of_servers
+def test_a_server_that_stops_is_told_and_nothing_is_left_in_between(shop: Shop):
+    before = shop.content()
+    with shop.session() as session:
         action = done(session, *STATEMENTS)
-        server.stop()
+        shop.server.stop()
         with pytest.raises(HostError, match="does not answer"):
             session.undo(action)
-        server.start()
-    with postgres_shop.session() as session:
+        shop.server.start()
+    with shop.session() as session:
         session.undo(action)
-        assert postgres_shop.content() == before
+        assert shop.content() == before
 
 
 def test_a_number_of_a_transaction_that_was_lost_in_a_crash_is_not_believed(postgres_shop: Shop, server: Postgres):
@@ -219,7 +223,7 @@ def test_a_full_disk_stops_an_action_before_it_is_committed(shop: Shop, monkeypa
         def full(*_: object) -> None:
             raise HostError("the disk is full")
 
-        monkeypatch.setattr(KeptRows, "put_mark", full)
+        monkeypatch.setattr(KeptRows, "_write", full)
         with pytest.raises(HostError, match="the disk is full"):
             done(session, *STATEMENTS)
         assert shop.content() == before
@@ -245,12 +249,10 @@ def test_what_nobody_foresaw_leaves_an_action_in_doubt_and_others_go_on(shop: Sh
     for deadly in itertools.count(1):
         was_killed = dies_at(deadly, shop, lambda session: getattr(session, verb)(action))
         assert was_killed
-        kept = [*(shop.state / "rows" / action).glob(f"{verb}-*.json")]
         with Journal(shop.state / "journal.sqlite", shop.state / "checkpoints" / "signed") as journal:
             if journal.standing(action).state in (S.UNDOING, S.REDOING):
                 break
-    for path in kept:
-        path.write_text("{}")
+    (shop.state / "rows" / action / "done.json").write_text("{}")
     for _ in range(2):
         with shop.session() as session:
             standing = session.journal.standing(action)

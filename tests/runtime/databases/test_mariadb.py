@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import socket
-import threading
 from typing import Any
 
 import pymysql
@@ -15,15 +12,12 @@ from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.engine import open_engine
 from autoclave.runtime.databases.mariadb import recorder as recorder_module
 from autoclave.runtime.databases.mariadb import rows as rows_module
-from autoclave.runtime.databases.mariadb.connection import Server, do
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import NotUndone
 from autoclave.runtime.states import ActionState
 from tests.mariadb import Mariadb
-from tests.runtime.databases.shops import CANARY, Shop, done, mariadb_held
-from tests.runtime.databases.test_crashes import dies_at
-from tests.runtime.databases.test_holding import until
+from tests.runtime.databases.shops import Shop, done
 from tests.runtime.databases.test_images import check_both_ways
 
 S = ActionState
@@ -116,18 +110,13 @@ def test_a_row_of_others_under_a_key_that_is_the_same_to_the_server_is_named(mar
 SMUGGLED = [
     "DELETE FROM log; DELETE FROM item",
     "DELETE FROM log WHERE id = 1 /*! OR 1 = 1 */",
-    "DELETE FROM log /*M! WHERE id = 1 */",
-    "DELETE FROM log -- WHERE id = 1",
     "DELETE FROM log # WHERE id = 1",
     "DELETE FROM log WHERE id = 1 --\x01 AND 1 = 2",
     "UPDATE log SET id = SLEEP(1)",
-    "UPDATE log SET id = BENCHMARK(1000, 1)",
     "UPDATE log SET id = GET_LOCK('x', 1)",
-    "UPDATE log SET id = MASTER_POS_WAIT('x', 1)",
     "UPDATE log SET what = LOAD_FILE('/etc/passwd')",
     "UPDATE log SET id = bump(1)",
     "UPDATE log SET id = `bump`(1)",
-    "UPDATE log SET id = `bump` (1)",
     "UPDATE log SET id = shop.bump(1)",
     "UPDATE log SET id = explode(1)",
     "UPDATE log SET id = @a := 5",
@@ -138,23 +127,17 @@ SMUGGLED = [
     "SELECT * FROM item INTO OUTFILE '/tmp/out'",
     "SELECT * FROM item",
     "INSERT DELAYED INTO log VALUES ('x', 1)",
-    "LOAD DATA INFILE '/etc/passwd' INTO TABLE log",
-    "LOAD DATA LOCAL INFILE '/etc/passwd' INTO TABLE log",
     "CALL wipe()",
-    "DO SLEEP(1)",
-    "HANDLER item OPEN",
-    "PREPARE p FROM 'DELETE FROM item'",
     "EXECUTE IMMEDIATE 'DELETE FROM item'",
     "BEGIN NOT ATOMIC DELETE FROM item; END",
-    "SET foreign_key_checks = 0",
     "SET STATEMENT foreign_key_checks = 0 FOR DELETE FROM item",
     "INSERT INTO mysql.user (user) VALUES ('me')",
+    "INSERT INTO elsewhere.secret VALUES (1)",
     "INSERT INTO log SELECT user, 1 FROM mysql.user",
     "INSERT INTO log SELECT table_name, 1 FROM information_schema.tables",
     "DELETE FROM dear",
     "INSERT INTO log SELECT name, id FROM dear",
     "WITH gone AS (SELECT 1) SELECT * FROM gone",
-    "EXPLAIN DELETE FROM log",
     "ANALYZE FORMAT=JSON DELETE FROM log",
     "\ufeffDELETE FROM log",
     "DELETE FROM log WHERE id = ?",
@@ -164,19 +147,9 @@ SMUGGLED = [
 ENDS = [
     "TRUNCATE log",
     "CREATE TABLE made (a INT PRIMARY KEY)",
-    "CREATE TEMPORARY TABLE made (a INT PRIMARY KEY)",
-    "ALTER TABLE log ADD COLUMN more TEXT",
-    "DROP TABLE log",
-    "RENAME TABLE log TO diary",
-    "LOCK TABLES log WRITE",
-    "FLUSH TABLES",
-    "OPTIMIZE TABLE log",
-    "GRANT SELECT ON shop.* TO agent",
+    "ALTER TABLE log ADD more TEXT",
     "COMMIT",
-    "ROLLBACK",
     "XA END 'x'",
-    "START TRANSACTION",
-    "SET autocommit = 1",
 ]
 
 
@@ -187,7 +160,7 @@ def test_what_could_do_more_than_it_says_is_refused(mariadb_shop: Shop):
     shop.others("INSERT INTO log VALUES ('x', 1)")
     before = shop.content()
     with shop.session() as session:
-        for mode in ("images", "hold"):
+        for mode in ("images", "transaction"):
             for statement in SMUGGLED:
                 with pytest.raises(InputError):
                     pytest.fail(f"was done: {done(session, statement, mode=mode)} {statement}")
@@ -210,9 +183,9 @@ def test_what_a_trigger_or_another_engine_would_change_is_refused(mariadb_shop: 
             with pytest.raises(InputError, match="knows no transactions"):
                 done(session, f"DELETE FROM {name}")
         with pytest.raises(InputError, match=r"triggers \(u\) change is not seen"):
-            done(session, "UPDATE kind SET note = 'x'", mode="hold")
+            done(session, "UPDATE kind SET note = 'x'", mode="transaction")
     with shop.session(allows_code=True) as session:
-        action = done(session, "UPDATE kind SET note = 'x'", mode="hold")
+        action = done(session, "UPDATE kind SET note = 'x'", mode="transaction")
         assert session.journal.standing(action).proposed["guarantee"] == Guarantee.EQUIVALENT
         session.undo(action)
         assert shop.content() == before
@@ -273,24 +246,15 @@ def test_a_gap_in_auto_increment_is_told_before(mariadb_shop: Shop):
         session.redo(action)
 
 
-@pytest.mark.parametrize("given", ["NULL", "0", "DEFAULT"])
-def test_a_number_is_drawn_also_where_something_is_said_in_its_place(mariadb_shop: Shop, given: str):
+@pytest.mark.parametrize("given", ["NULL", "0", "DEFAULT", "-7", "77"])
+def test_a_number_is_drawn_or_moves_the_counter_whatever_stands_in_its_place(mariadb_shop: Shop, given: str):
     before = mariadb_shop.content()
     with mariadb_shop.session() as session:
         action = done(session, f"INSERT INTO review (id, text) VALUES ({given}, 'x')")
-        assert session.journal.standing(action).proposed["guarantee"] == Guarantee.EQUIVALENT
+        wanted = Guarantee.EXACT if given == "-7" else Guarantee.EQUIVALENT
+        assert session.journal.standing(action).proposed["guarantee"] == wanted
         session.undo(action)
     assert mariadb_shop.content() == before
-
-
-@pytest.mark.parametrize(("number", "guarantee"), [(-7, Guarantee.EXACT), (77, Guarantee.EQUIVALENT)])
-def test_a_number_that_is_given_moves_the_counter_or_not(mariadb_shop: Shop, number: int, guarantee: Guarantee):
-    with mariadb_shop.session() as session:
-        sql = {"do": "sql", "database": "shop", "statements": [f"INSERT INTO review (id) VALUES ({number})"]}
-        proposal = session.propose(sql)
-        assert proposal.plan.guarantee is guarantee
-        session.run(proposal.action, proposal.plan.digest)
-        session.undo(proposal.action)
 
 
 def test_a_table_is_read_whatever_the_name_of_a_with_elsewhere_in_the_statement(mariadb_shop: Shop):
@@ -388,48 +352,17 @@ def test_all_types(mariadb_shop: Shop):
     nulls = ", ".join(f"c{number} = NULL" for number in range(len(VALUES)))
     with shop.session() as session:
         for name in ("kinds", "loose"):
-            for statement in (f"UPDATE {name} SET {nulls}", f"DELETE FROM {name}"):
+            for statement in (f"UPDATE {name} SET {nulls}", f"DELETE FROM {name}", f"DELETE FROM {name} LIMIT 30"):
                 action = done(session, statement)
-                assert found() != before
+                after = found()
+                assert after != before
+                session.undo(action)
+                assert found() == before, statement
+                session.redo(action)
+                assert found() == after
                 session.undo(action)
                 assert found() == before, statement
     assert shop.content() == whole
-
-
-WITHOUT_KEY = [
-    ("enum ('a', 'b')", "'a'"),
-    ("set ('a', 'b')", "'a,b'"),
-    ("bit(9)", "b'101'"),
-    ("uuid", "'123e4567-e89b-12d3-a456-426655440000'"),
-    ("inet6", "'::1'"),
-    ("double", "'-0'"),
-    ("float", "0.1"),
-    ("decimal(20, 5)", "1.5"),
-    ("bigint unsigned", "18446744073709551615"),
-    ("time(3)", "'-10:00:01.5'"),
-    ("timestamp", "'2001-01-01'"),
-    ("varbinary(9)", "x'00ff'"),
-    ("varchar(9)", "'\u00e9 \U0001f600 '"),
-    ("varchar(9) CHARACTER SET latin1", "'\u00e9'"),
-    ("text CHARACTER SET ucs2", "'\u00e9'"),
-    ("point", "ST_GeomFromText('POINT(1 2)')"),
-    ("json", "'[1]'"),
-]
-
-
-@pytest.mark.parametrize(("kind", "value"), WITHOUT_KEY)
-def test_rows_of_all_types_come_back_where_there_is_no_key(mariadb_shop: Shop, kind: str, value: str):
-    mariadb_shop.others(
-        f"CREATE TABLE odd (b {kind}, v int); INSERT INTO odd VALUES ({value}, 1), ({value}, 1), (NULL, 1)"
-    )
-    before = mariadb_shop.content()
-    with mariadb_shop.session() as session:
-        action = done(session, "UPDATE odd SET v = 2", "DELETE FROM odd LIMIT 1")
-        session.undo(action)
-        assert mariadb_shop.content() == before
-        session.redo(action)
-        session.undo(action)
-    assert mariadb_shop.content() == before
 
 
 def test_keys_of_all_kinds(mariadb_shop: Shop):
@@ -486,42 +419,6 @@ def test_a_user_who_may_do_too_much_or_sees_too_little_is_refused(mariadb_shop: 
         open_engine("shop", settings.model_copy(update={"host": "127.0.0.1", "port": 1}), "")
 
 
-def test_nothing_outside_of_the_schema_can_be_reached(mariadb_shop: Shop, maria: Mariadb):
-    maria.execute("CREATE OR REPLACE DATABASE hidden", "CREATE TABLE hidden.secret (id INT PRIMARY KEY)")
-    try:
-        with mariadb_shop.session() as session:
-            for statement in (
-                "INSERT INTO hidden.secret VALUES (1)",
-                "INSERT INTO log SELECT 'x', id FROM hidden.secret",
-            ):
-                with pytest.raises(InputError, match="there is no table"):
-                    done(session, statement)
-        with pytest.raises(pymysql.Error):
-            maria.execute("SELECT * FROM hidden.secret", user="agent", database="shop")
-    finally:
-        maria.execute("DROP DATABASE hidden")
-
-
-def test_nothing_of_rows_is_told(mariadb_shop: Shop):
-    shop = mariadb_shop
-    with shop.session() as session:
-        told = session.told()
-        messages = [told]
-        for statement in (
-            f"UPDATE item SET name = 'a' WHERE name = '{CANARY}'",
-            "INSERT INTO item (id, name) SELECT 4, name FROM item WHERE id = 4",
-            "UPDATE item SET price = -1 WHERE id = 4",
-            "INSERT INTO item (id, name, kind) SELECT 9, 'x', name FROM item WHERE id = 4",
-            "INSERT INTO sum_of (a, b) SELECT 9, name FROM item WHERE id = 4",
-            "UPDATE item SET photo = EXP(710) WHERE id = 4",
-            "UPDATE mood SET mood = (SELECT text FROM review WHERE id = 3)",
-        ):
-            with pytest.raises((InputError, HostError)) as caught:
-                done(session, statement)
-            messages.append(f"{caught.value} {caught.value.__cause__}")
-    assert CANARY not in "\n".join(messages)
-
-
 def test_more_rows_than_allowed_are_not_even_read(mariadb_shop: Shop):
     shop = mariadb_shop
     shop.others("ALTER TABLE log ADD COLUMN n INT PRIMARY KEY AUTO_INCREMENT")
@@ -540,15 +437,6 @@ def test_more_rows_than_allowed_are_not_even_read(mariadb_shop: Shop):
         assert shop.content() != before
         session.undo(session.journal.standings()[-1].action)
     assert shop.content() == before
-
-
-def test_a_statement_that_takes_too_long_is_ended(mariadb_shop: Shop):
-    cross = "INSERT INTO log SELECT COUNT(*), 1 FROM " + ", ".join(f"item i{number}" for number in range(14))
-    with (
-        mariadb_shop.session(statement_timeout_s=0.2) as session,
-        pytest.raises(InputError, match="longer than statement"),
-    ):
-        done(session, cross)
 
 
 def test_a_table_that_was_altered_since_is_not_written(mariadb_shop: Shop):
@@ -575,123 +463,3 @@ def test_new_rows_that_meet_a_condition_cannot_slip_in(mariadb_shop: Shop):
 
         engine.perform(Sql(database="shop", statements=("UPDATE item SET price = 7 WHERE kind = 'toy'",)), keep)
     assert shop.others("SELECT COUNT(*) FROM item WHERE price = 7")[0][0] == 2
-
-
-def test_who_waits_for_a_held_action_is_shown(mariadb_shop: Shop, maria: Mariadb):
-    shop = mariadb_shop
-    with shop.session() as session:
-        action = done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
-
-        def wait() -> None:
-            with contextlib.suppress(pymysql.Error):
-                maria.execute(
-                    "SET innodb_lock_wait_timeout = 20", "UPDATE item SET price = 5 WHERE id = 1", database="shop"
-                )
-
-        waiter = threading.Thread(target=wait)
-        waiter.start()
-        until(lambda: any("waits for it" in line for line in session.difference(action)))
-        session.undo(action)
-        waiter.join(20.0)
-    assert not waiter.is_alive()
-    assert shop.others("SELECT price FROM item WHERE id = 1")[0][0] == 5
-
-
-def test_what_is_held_survives_us_and_the_server(mariadb_shop: Shop, maria: Mariadb):
-    shop, before = mariadb_shop, mariadb_shop.content()
-    with shop.session() as session:
-        action = done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
-        other = done(session, "UPDATE sum_of SET b = 3 WHERE a = 1", mode="hold")
-    maria.stop()
-    maria.start()
-    with shop.session() as session:
-        assert session.recovered == []
-        assert session.journal.standing(action).state is S.EXECUTED
-        session.undo(other)
-        assert shop.content() == before
-        session.commit(action)
-        assert shop.content() != before
-    assert mariadb_held(maria) == []
-
-
-def test_a_commit_that_nobody_recorded_is_found(mariadb_shop: Shop, maria: Mariadb):
-    with mariadb_shop.session() as session:
-        action = done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
-        maria.execute(f"XA COMMIT 'autoclave-{action}'")
-        with pytest.raises(InputError, match="is committed, and a held one leaves nothing"):
-            session.undo(action)
-        assert session.commit(action).state is S.COMMITTED
-
-
-def test_a_server_that_stops_is_told_and_nothing_is_left_in_between(mariadb_shop: Shop, maria: Mariadb):
-    before = mariadb_shop.content()
-    with mariadb_shop.session() as session:
-        action = done(session, "DELETE FROM kind WHERE name = 'book'")
-        maria.stop()
-        with pytest.raises(HostError, match="does not answer"):
-            session.undo(action)
-        maria.start()
-    with mariadb_shop.session() as session:
-        session.undo(action)
-        assert mariadb_shop.content() == before
-
-
-@pytest.mark.parametrize("is_heard", [True, False], ids=["committed", "not committed"])
-def test_a_connection_lost_while_it_commits_is_looked_into(
-    mariadb_shop: Shop, monkeypatch: pytest.MonkeyPatch, is_heard: bool
-):
-    shop, before, whole, armed = mariadb_shop, mariadb_shop.content(), Server.commit, [True]
-
-    def commit(server: Server, connection: Any) -> None:
-        if armed:
-            armed.clear()
-            if is_heard:
-                do(connection, "COMMIT")
-            connection._sock.shutdown(socket.SHUT_RDWR)
-        whole(server, connection)
-
-    monkeypatch.setattr(Server, "commit", commit)
-    with shop.session() as session:
-        if not is_heard:
-            with pytest.raises(InputError, match="it was not done"):
-                done(session, "DELETE FROM kind WHERE name = 'book'")
-            assert shop.content() == before
-            return
-        action = done(session, "DELETE FROM kind WHERE name = 'book'")
-        assert session.journal.standing(action).state is S.EXECUTED
-        armed.append(True)
-        session.undo(action)
-        assert session.journal.standing(action).state is S.UNDONE
-        assert shop.content() == before
-
-
-def test_killed_at_every_event_a_held_action_is_held_or_rolled_back(mariadb_shop: Shop, maria: Mariadb):
-    shop, before = mariadb_shop, mariadb_shop.content()
-    statement, seen = "DELETE FROM kind WHERE name = 'book'", set()
-    for deadly in itertools.count(1):
-        was_killed = dies_at(deadly, shop, lambda session: done(session, statement, mode="hold"))
-        with shop.session() as session:
-            for last in session.journal.standings()[-1:]:
-                seen.add(last.state)
-                if last.state is S.EXECUTED:
-                    assert mariadb_held(maria) == [f"autoclave-{last.action}"]
-                    session.undo(last.action)
-            assert mariadb_held(maria) == []
-            assert shop.content() == before
-        if not was_killed:
-            break
-    assert seen >= {S.APPROVED, S.EXECUTED, S.FAILED}
-    with shop.session() as session:
-        action = done(session, statement, mode="hold")
-    for deadly in itertools.count(1):
-        was_killed = dies_at(deadly, shop, lambda session, action=action: session.commit(action))
-        with shop.session() as session:
-            if session.journal.standing(action).state is not S.COMMITTED:
-                session.commit(action)
-            assert mariadb_held(maria) == []
-            assert shop.others("SELECT name FROM kind WHERE name = 'book'") in ([], ())
-            if was_killed:
-                shop.others("INSERT INTO kind (name) VALUES ('book')")
-                action = done(session, statement, mode="hold")
-        if not was_killed:
-            break

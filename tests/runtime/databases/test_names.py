@@ -15,7 +15,7 @@ from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import NotPermitted
 from autoclave.runtime.policy.globs import matcher
 from autoclave.runtime.policy.grants import Grant
-from autoclave.runtime.policy.request import is_well_formed
+from autoclave.runtime.policy.request import MALFORMED
 from autoclave.runtime.session import Session
 from tests.mariadb import Mariadb
 from tests.runtime.databases.shops import Shop, done, in_mariadb_too, session_on
@@ -42,7 +42,7 @@ def test_a_place_means_one_name_and_matches_itself_alone(schema: str, name: str)
     assert names_of(place) == (schema, name)
     assert name_of(place) == name
     assert table_of(f"{place}/7") == place
-    assert is_well_formed(place)
+    assert not MALFORMED.search(place)
     assert matcher((place,)).fullmatch(place)
     assert not matcher((place,)).fullmatch(place_of(schema, f"{name}x"))
 
@@ -102,6 +102,7 @@ def test_of_postgresql_a_definition_and_a_reference_of_odd_names_come_back(postg
             'CREATE TABLE "s/1"."m/%" (a int)',
             'INSERT INTO "s/1"."m/%" VALUES (1)',
             'TRUNCATE "s/1"."c/*"',
+            mode="transaction",
         )
         session.undo(action)
     assert postgres_shop.content() == before

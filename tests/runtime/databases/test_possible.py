@@ -26,10 +26,10 @@ def check_refused(shop: Shop, *statements: str) -> None:
     """Refused when it is planned, with nothing changed; and the mode that is named takes it back."""
     before = shop.content()
     with shop.session() as session:
-        with pytest.raises(InputError, match='mode "hold" takes it back'):
+        with pytest.raises(InputError, match='mode "transaction" takes it back'):
             session.propose({"do": "sql", "database": "shop", "statements": list(statements)})
         assert shop.content() == before
-        action = done(session, *statements, mode="hold")
+        action = done(session, *statements, mode="transaction")
         session.undo(action)
     assert shop.content() == before
 
@@ -107,44 +107,6 @@ def test_a_row_that_meets_a_check_no_more_comes_back(request: pytest.FixtureRequ
             assert [int(v) for (v,) in shop.others("SELECT v FROM odd")] == [-1]
         with pytest.raises(InputError, match=r"CHECK constraint failed|a condition is not met"):
             done(session, "INSERT INTO odd VALUES (2, -2)")
-
-
-THEIRS = {
-    "an index": "CREATE INDEX theirs ON made (a)",
-    "a constraint": "ALTER TABLE made ADD CONSTRAINT theirs CHECK (a > 0)",
-    "a trigger": "CREATE TRIGGER theirs AFTER INSERT ON made FOR EACH ROW EXECUTE FUNCTION log_it()",
-    "a rule": "CREATE RULE theirs AS ON DELETE TO made DO INSTEAD NOTHING",
-    "a policy": "CREATE POLICY theirs ON made USING (true)",
-    "row security": "ALTER TABLE made ENABLE ROW LEVEL SECURITY",
-    "a right": "GRANT SELECT ON made TO PUBLIC",
-    "a right on a column": "GRANT SELECT (a) ON made TO PUBLIC",
-    "a comment": "COMMENT ON TABLE made IS 'theirs'",
-    "a comment on a column": "COMMENT ON COLUMN made.a IS 'theirs'",
-    "statistics": "CREATE STATISTICS theirs ON a, b FROM made",
-    "a right on a view": "GRANT SELECT ON seen TO PUBLIC",
-    "a comment on an index": "COMMENT ON INDEX made_b IS 'theirs'",
-}
-
-
-@pytest.mark.parametrize("change", THEIRS.values(), ids=THEIRS)
-def test_what_others_have_hung_on_what_was_created_is_not_lost(postgres_shop: Shop, change: str):
-    with postgres_shop.session() as session:
-        before = postgres_shop.content()
-        action = done(
-            session,
-            "CREATE TABLE made (a int PRIMARY KEY, b int)",
-            "INSERT INTO made VALUES (1, 2)",
-            "CREATE INDEX made_b ON made (b)",
-            "CREATE VIEW seen AS SELECT a FROM made",
-        )
-        session.undo(action)
-        assert postgres_shop.content() == before
-        session.redo(action)
-        postgres_shop.others(change)
-        theirs = postgres_shop.content()
-        with pytest.raises(InputError, match="somebody else has changed"):
-            session.undo(action)
-        assert postgres_shop.content() == theirs
 
 
 def test_sqlite_is_not_asked_to_check_less_by_an_action(sqlite_shop: Shop):

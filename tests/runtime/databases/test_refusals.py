@@ -22,7 +22,7 @@ from autoclave.runtime.interface import NotPermitted
 from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.session import Session
 from tests.postgresql import Postgres
-from tests.runtime.databases.shops import CANARY, Shop, done, session_on
+from tests.runtime.databases.shops import CANARY, Shop, done, in_mariadb_too, session_on
 
 OF_BOTH = [
     ("SELECT 1", "is no action"),
@@ -38,13 +38,13 @@ OF_BOTH = [
     ("ROLLBACK", "refused"),
     ("SAVEPOINT x", "refused"),
     ("/* SELECT */ COMMIT -- SELECT", "refused"),
-    ("EXPLAIN DELETE FROM item", "is no action|refused: it changes nothing"),
-    ("DROP TABLE log", "hold"),
-    ("ALTER TABLE item ADD COLUMN x TEXT", "hold"),
+    ("EXPLAIN DELETE FROM item", "is no action|another kind of statement"),
+    ("DROP TABLE log", "transaction"),
+    ("ALTER TABLE item ADD COLUMN x TEXT", "transaction"),
     ("CREATE TEMPORARY TABLE t (a int)", "temporary"),
-    ("VACUUM", "is no action|cannot be taken back"),
-    ("ANALYZE", "ANALYZE"),
-    ("REINDEX", "REINDEX|syntax error"),
+    ("VACUUM", "is no action|another kind of statement"),
+    ("ANALYZE", "ANALYZE|another kind of statement"),
+    ("REINDEX", "REINDEX|syntax error|another kind of statement"),
     ("DELETE FROM nothing_such", "no such table|there is no table"),
     ("DELETE FROM item WHERE absent = 1", "column"),
     ("NONSENSE", "syntax error"),
@@ -81,102 +81,51 @@ CREATE RULE rule AS ON INSERT TO ruled DO ALSO INSERT INTO log SELECT told(log),
 ALTER TABLE log OWNER TO agent;
 GRANT ALL ON telling, over_telling, sleeping, ruled TO agent
 """
+CALLS = [
+    "set_config('role', 'owner', false)", "pg_read_file('/etc/passwd')", "lo_import('/etc/passwd')", "lo_creat(-1)",
+    "pg_sleep(100)", "pg_notify('a', 'b')", "pg_advisory_lock(1)", "query_to_xml('select 1', true, true, '')",
+    "setval('review_id_seq', 1)", "table_to_xml('item', true, true, '')", "dblink_connect('x')", "lo_from_bytea(0, '')",
+]  # fmt: skip
+"""Functions of PostgreSQL's own that do more than give a value, or look at more than a statement says."""
 OF_POSTGRESQL = [
+    *((f"DELETE FROM item WHERE {call} IS NULL", f"pg_catalog.{call.partition('(')[0]}|undefined") for call in CALLS),
     ("WITH x AS (DELETE FROM hidden.secret RETURNING *) SELECT * FROM x", "there is no table hidden.secret"),
     ("INSERT INTO log SELECT text, 1 FROM hidden.secret", "there is no table hidden.secret"),
-    ("INSERT INTO log SELECT rolname, 1 FROM pg_authid", "there is no table pg_authid"),
-    ("INSERT INTO log SELECT 'x', 1 FROM pg_catalog.pg_class", "there is no table pg_catalog.pg_class"),
+    ("INSERT INTO log SELECT rolname, 1 FROM pg_authid", "own catalogue"),
     ("CREATE TABLE pg_settings (name text, setting text)", "PostgreSQL's own catalogue"),
-    ("UPDATE pg_settings SET setting = 'off' WHERE name = 'standard_conforming_strings'", "own catalogue"),
-    (
-        "INSERT INTO log SELECT (WITH pg_stats AS (SELECT 1) SELECT 'x'), 1 FROM pg_stats",
-        "there is no table pg_stats that may be used",
-    ),
-    ("INSERT INTO other.public.item VALUES (1)", "another database"),
-    ("SET ROLE owner", "settings and roles"),
-    ("RESET ROLE", "settings and roles"),
-    ("SET session_replication_role = replica", "settings and roles"),
-    ("SET LOCAL statement_timeout = 0", "settings and roles"),
-    ("DO $$ BEGIN DELETE FROM item; END $$", "block of code"),
-    ("CALL something()", "procedure"),
-    ("COPY item TO PROGRAM 'cat'", "COPY"),
-    ("COPY item FROM '/etc/passwd'", "COPY"),
-    ("COPY item TO STDOUT", "COPY"),
-    ("COPY item FROM STDIN", "COPY"),
-    ("NOTIFY x, 'y'", "notification"),
-    ("LISTEN x", "connection"),
-    ("LOCK TABLE item", "locks are taken"),
-    ("PREPARE p AS DELETE FROM item", "hides"),
-    ("EXECUTE p", "hides"),
-    ("DECLARE c CURSOR FOR SELECT 1", "connection"),
-    ("LOAD 'x'", "library"),
-    ("CREATE INDEX CONCURRENTLY i ON item (price)", "CONCURRENTLY"),
-    ("DROP INDEX CONCURRENTLY i", "CONCURRENTLY"),
-    ("CREATE DATABASE x", "outside of transactions"),
-    ("DROP DATABASE x", "outside of transactions"),
-    ("ALTER SYSTEM SET work_mem = '1MB'", "outside of transactions"),
-    ("CREATE TABLESPACE x LOCATION '/x'", "outside of transactions"),
-    ("CREATE ROLE x", "whole server"),
-    ("GRANT owner TO agent", "whole server"),
-    ("CREATE EXTENSION dblink", "code of its own"),
-    ("CREATE SERVER s FOREIGN DATA WRAPPER w", "another server"),
+    ("INSERT INTO log SELECT (WITH pg_stats AS (SELECT 1) SELECT 'x'), 1 FROM pg_stats", "own catalogue"),
+    ("INSERT INTO other.public.item VALUES (1)", "of another database"),
+    ("SET ROLE owner", "another kind of statement"),
+    ("DO $$ BEGIN DELETE FROM item; END $$", "another kind of statement"),
+    ("COPY item TO PROGRAM 'cat'", "another kind of statement"),
+    ("NOTIFY x, 'y'", "another kind of statement"),
+    ("CREATE EXTENSION dblink", "another kind of statement"),
     ("CREATE FUNCTION f() RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN 1; END'", "allows_code"),
-    ("SELECT * INTO copied FROM item", "CREATE TABLE"),
-    ("DELETE FROM item WHERE set_config('role', 'owner', false) <> ''", "pg_catalog.set_config"),
-    ("INSERT INTO log SELECT pg_read_file('/etc/passwd'), 1", "pg_catalog.pg_read_file"),
-    ("INSERT INTO log SELECT 'x', lo_import('/etc/passwd')::int", "pg_catalog.lo_import"),
-    ("INSERT INTO log SELECT 'x', lo_creat(-1)::int", "pg_catalog.lo_creat"),
-    ("DELETE FROM item WHERE pg_sleep(100) IS NULL", "pg_catalog.pg_sleep"),
-    ("INSERT INTO log SELECT 'x', 1 WHERE pg_notify('a', 'b') IS NULL", "pg_catalog.pg_notify"),
-    ("INSERT INTO log SELECT 'x', 1 WHERE pg_advisory_lock(1) IS NULL", "pg_catalog.pg_advisory_lock"),
-    ("INSERT INTO log SELECT query_to_xml('select 1', true, true, '')::text, 1", "pg_catalog.query_to_xml"),
-    ("INSERT INTO log SELECT 'x', setval('review_id_seq', 1)", "pg_catalog.setval"),
-    ("INSERT INTO log SELECT 'x', public.twice(1)", "public.twice"),
+    ("SELECT * INTO copied FROM item", "is no action"),
+    ("WITH x AS (DELETE FROM log RETURNING *) SELECT * INTO copied FROM x", "."),
     ("INSERT INTO log SELECT 'x', twice(1)", "public.twice"),
     ("WITH item AS (SELECT 1) DELETE FROM note", "its WITH is that of a table"),
-    ("INSERT INTO log SELECT table_to_xml('item', true, true, '')::text, 1", "pg_catalog.table_to_xml"),
     ("INSERT INTO log VALUES ('x', 1) -- \0", "NUL"),
-    ("INSERT INTO log VALUES ('x', 1)\0; DROP TABLE item", "NUL"),
-    ("CREATE TABLE pg_temp.mine AS SELECT 1 AS a", "in none of the schemas"),
-    ("CREATE TABLE hidden.mine (a int)", "in none of the schemas"),
+    ("CREATE TABLE pg_temp.mine AS SELECT 1 AS a", 'mode "transaction"'),
     ("INSERT INTO pg_temp.mine VALUES (1)", "there is no table pg_temp.mine"),
-    ("TRUNCATE hidden.secret", "there is no table hidden.secret"),
+    ("TRUNCATE hidden.secret", 'mode "transaction"'),
     ("UPDATE log SET what = log.told", "public.told"),
     ("UPDATE log SET what = what ### 'a'", "public.joined"),
     ("UPDATE log SET what = ROW(what)::wrapped::text", "public.unwrapped"),
-    ("INSERT INTO log SELECT what, 1 FROM telling", "public.told"),
     ("INSERT INTO log SELECT what, 1 FROM over_telling", "public.told"),
     ("INSERT INTO log SELECT 'x', 1 FROM sleeping", "pg_catalog.pg_sleep"),
     ("INSERT INTO ruled VALUES (1)", "public.told"),
-    ("CREATE TABLE copied AS SELECT what ### 'a' AS x FROM log", "public.joined"),
-    ("CREATE INDEX telling_index ON log ((what ### 'a'))", "public.joined"),
-    ("CREATE VIEW copied AS SELECT what ### 'a' AS x FROM log", "public.joined"),
     ('DELETE FROM "item" WHERE U&"\\0064" = 1', "column"),
 ]
 
 
-@pytest.mark.parametrize(("statement", "reason"), OF_BOTH)
-def test_what_is_no_action_or_cannot_be_taken_back_is_refused(shop: Shop, opened: Session, statement: str, reason: str):
-    check_refused(shop, opened, statement, reason)
-
-
-@pytest.mark.parametrize(("statement", "reason"), OF_SQLITE)
-def test_so_is_what_reaches_beyond_an_sqlite_file(sqlite_shop: Shop, statement: str, reason: str):
-    with sqlite_shop.session() as session:
-        check_refused(sqlite_shop, session, statement, reason)
-
-
-def test_so_is_what_reaches_beyond_the_tables_of_postgresql(postgres_shop: Shop):
-    shop = postgres_shop
-    shop.others("CREATE FUNCTION twice(n int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT n * 2'")
-    shop.others(OF_THEIR_OWN)
+def check_refused(shop: Shop, statements: list[tuple[str, str]]) -> None:
     before = shop.content()
     wrong: dict[str, str] = {}
     with shop.session() as session:
-        for statement, reason in OF_POSTGRESQL:
+        for statement, reason in statements:
             try:
-                done(session, statement)
-                wrong[statement] = "was done"
+                wrong[statement] = done(session, statement)
             except InputError as error:
                 if not re.search(reason, str(error)):
                     wrong[statement] = str(error)
@@ -185,12 +134,18 @@ def test_so_is_what_reaches_beyond_the_tables_of_postgresql(postgres_shop: Shop)
     assert shop.content() == before
 
 
-def check_refused(shop: Shop, session: Session, statement: str, reason: str) -> None:
-    before = shop.content()
-    with pytest.raises(InputError, match=reason):
-        done(session, statement)
-    assert shop.content() == before
-    assert session.journal.standings() == []
+def test_what_is_no_action_or_cannot_be_taken_back_is_refused(shop: Shop):
+    check_refused(shop, OF_BOTH)
+
+
+def test_so_is_what_reaches_beyond_an_sqlite_file(sqlite_shop: Shop):
+    check_refused(sqlite_shop, OF_SQLITE)
+
+
+def test_so_is_what_reaches_beyond_the_tables_of_postgresql(postgres_shop: Shop):
+    postgres_shop.others("CREATE FUNCTION twice(n int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT n * 2'")
+    postgres_shop.others(OF_THEIR_OWN)
+    check_refused(postgres_shop, OF_POSTGRESQL)
 
 
 def test_functions_of_somebodys_own_are_called_when_they_are_allowed(postgres_shop: Shop):
@@ -201,22 +156,27 @@ def test_functions_of_somebodys_own_are_called_when_they_are_allowed(postgres_sh
 
 
 OF_HELD = [
+    ("CREATE INDEX CONCURRENTLY i ON note (text)", "active sql transaction"),
     ("DROP TABLE log CASCADE", "CASCADE drops what"),
     ("ALTER TABLE log DROP COLUMN what CASCADE", "CASCADE drops what"),
     ("DROP SCHEMA public", "more than something in a schema"),
     ("ALTER SCHEMA public RENAME TO other", "more than something in a schema"),
     ("GRANT ALL ON SCHEMA public TO PUBLIC", "more than something in a schema"),
     ("GRANT ALL ON DATABASE shop TO PUBLIC", "more than something in a schema"),
-    ("GRANT ALL ON ALL TABLES IN SCHEMA public TO PUBLIC", "name each"),
-    ("ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO PUBLIC", "not known to be taken back"),
+    ("GRANT ALL ON ALL TABLES IN SCHEMA public TO PUBLIC", "that it names"),
+    ("ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO PUBLIC", "another kind of statement"),
     ("CREATE TABLE hidden.mine (a int)", "in none of the schemas"),
     ("CREATE TABLE pg_temp.mine (a int)", "in none of the schemas"),
+    ("TRUNCATE hidden.secret", "there is no table hidden.secret"),
     ("CREATE SEQUENCE hidden.mine", "in none of the schemas"),
     ("ALTER TABLE hidden.secret ADD x int", "in none of the schemas"),
     ("ALTER TABLE log SET SCHEMA hidden", "in none of the schemas"),
     ("DROP TRIGGER x ON hidden.secret", "in none of the schemas"),
     ("COMMENT ON COLUMN hidden.secret.text IS 'x'", "in none of the schemas"),
-    ("CREATE CAST (wrapped AS int) WITH INOUT", "not known to be taken back"),
+    ("CREATE CAST (wrapped AS int) WITH INOUT", "another kind of statement"),
+    ("CREATE TABLE copied AS SELECT what ### 'a' AS x FROM log", "public.joined"),
+    ("CREATE INDEX telling_index ON log ((what ### 'a'))", "public.joined"),
+    ("CREATE VIEW copied AS SELECT what ### 'a' AS x FROM log", "public.joined"),
     ("CREATE MATERIALIZED VIEW copied AS SELECT what ### 'a' AS x FROM log", "public.joined"),
     ("ALTER TABLE log ADD CHECK (what ### 'a' <> '')", "public.joined"),
 ]
@@ -228,35 +188,29 @@ def test_definitions_that_are_held_are_about_what_they_name_in_the_schemas(postg
     with postgres_shop.session(allows_code=True) as session:
         for statement, reason in OF_HELD:
             with pytest.raises(InputError, match=reason):
-                done(session, statement, mode="hold")
+                done(session, statement, mode="transaction")
     assert postgres_shop.content() == before
 
 
 OF_CODE = [
     "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
     "ALTER FUNCTION log_it() SECURITY DEFINER",
-    "ALTER FUNCTION log_it() RENAME TO other",
-    "ALTER FUNCTION bump() SET SCHEMA hidden",
     "DROP FUNCTION log_it()",
     "GRANT EXECUTE ON FUNCTION log_it() TO PUBLIC",
     "CREATE TRIGGER t AFTER INSERT ON note FOR EACH ROW EXECUTE FUNCTION log_it()",
     "ALTER TRIGGER item_log ON item RENAME TO other",
     "DROP TRIGGER item_log ON item",
     "ALTER TABLE item DISABLE TRIGGER item_log",
-    "ALTER TABLE item DISABLE TRIGGER USER",
     "ALTER TABLE item ADD more int, ENABLE ALWAYS TRIGGER item_log",
     "CREATE RULE r AS ON DELETE TO note DO INSTEAD NOTHING",
-    "DROP RULE r ON note",
     "ALTER TABLE note DISABLE RULE r",
     "CREATE POLICY p ON note USING (false)",
-    "ALTER POLICY p ON note USING (true)",
-    "DROP POLICY p ON note",
     "ALTER TABLE note ENABLE ROW LEVEL SECURITY",
     "ALTER TABLE note NO FORCE ROW LEVEL SECURITY",
 ]
 
 
-@pytest.mark.parametrize("mode", ["images", "hold", "clone"])
+@pytest.mark.parametrize("mode", ["images", "transaction"])
 def test_what_runs_in_the_actions_of_others_is_changed_only_where_that_is_allowed(postgres_shop: Shop, mode: str):
     before = postgres_shop.content()
     with postgres_shop.session() as session:
@@ -269,7 +223,7 @@ def test_what_runs_in_the_actions_of_others_is_changed_only_where_that_is_allowe
 def test_what_is_said_of_it_is_no_code(postgres_shop: Shop):
     with contextlib.closing(PostgresDatabase("shop", postgres_shop.settings, "")) as engine:
         statements = ("COMMENT ON TRIGGER item_log ON item IS 'x'", "ALTER TABLE item ADD x int, DROP photo")
-        engine.read(Sql(database="shop", statements=statements), Mode.HOLD)
+        engine.read(Sql(database="shop", statements=statements), Mode.TRANSACTION)
 
 
 @pytest.mark.parametrize(
@@ -287,7 +241,7 @@ def test_what_is_said_of_it_is_no_code(postgres_shop: Shop):
 def test_what_a_definition_is_about_must_be_permitted(postgres_shop: Shop, statement: str, defines: list[str]):
     settings = postgres_shop.settings.model_copy(update={"allows_code": True})
     with contextlib.closing(PostgresDatabase("shop", settings, "")) as engine:
-        reading = engine.read(Sql(database="shop", statements=(statement,)), Mode.HOLD)
+        reading = engine.read(Sql(database="shop", statements=(statement,)), Mode.TRANSACTION)
     assert sorted(reading.defines) == [f"public/{name}" for name in defines]
 
 
@@ -311,6 +265,19 @@ def test_functions_of_extensions_that_change_nothing_may_be_called(postgres_shop
     assert postgres_shop.others("SELECT id FROM log") == [(2,)]
 
 
+def test_rows_of_another_server_are_refused_in_both_modes(postgres_shop: Shop, server: Postgres):
+    with psycopg.connect(**server.place("shop"), user="postgres", autocommit=True) as connection:
+        connection.execute("CREATE FOREIGN DATA WRAPPER away; CREATE SERVER far FOREIGN DATA WRAPPER away")
+        connection.execute("CREATE FOREIGN TABLE public.far (a int) SERVER far; GRANT ALL ON public.far TO agent")
+        try:
+            with postgres_shop.session() as session:
+                for mode in ("images", "transaction"):
+                    with pytest.raises(InputError, match="table public/far: is on another server"):
+                        done(session, "DELETE FROM far", mode=mode)
+        finally:
+            connection.execute("DROP FOREIGN DATA WRAPPER away CASCADE")
+
+
 @pytest.mark.parametrize("value", ["a\0b", "\0"])
 def test_a_text_with_a_nul_is_refused_as_a_value(postgres_shop: Shop, value: str):
     with postgres_shop.session() as session, pytest.raises(InputError, match="a text has no NUL"):
@@ -332,48 +299,62 @@ def test_a_statement_of_any_depth_is_read_or_refused():
     assert ended.returncode == 0, ended.stderr
 
 
+def test_statements_are_read_in_any_number_of_threads_and_in_forks():
+    """In a process of its own: one that runs out of keys of thread-local storage is aborted by what needs the next."""
+    program = (
+        "import os, threading\n"
+        "from autoclave.runtime.databases.postgresql.parsing import parsed\n"
+        "for _ in range(1100):\n"
+        "    each = threading.Thread(target=parsed, args=('DELETE FROM note', 1))\n"
+        "    each.start(); each.join()\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    os._exit(7 if parsed('DELETE FROM note', 1).writes else 0)\n"
+        "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7\n"
+        "import psycopg, numpy, ssl, sqlite3, apsw, jsonschema_rs\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+
+
 # --- The role --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "SELECT * FROM hidden.secret",
-        "SELECT * FROM pg_temp.autoclave_images",
-        "DELETE FROM pg_temp.autoclave_images",
-        'DROP TRIGGER "!autoclave insert" ON note',
-        "ALTER TABLE item DISABLE TRIGGER ALL",
-        "SET session_replication_role = replica",
-        "CREATE DATABASE other",
-        "COPY item TO PROGRAM 'cat'",
-        "SELECT * FROM pg_authid",
-        "SELECT pg_read_file('/etc/passwd')",
-        "DROP TABLE item",
-        "CREATE TABLE hidden.more (a int)",
-        "RESET ROLE",
-        "SET ROLE owner",
-        "SELECT set_config('role', 'none', true)",
-        "SET SESSION AUTHORIZATION DEFAULT",
-        "DO $$ BEGIN SET LOCAL ROLE NONE; DELETE FROM hidden.secret; SET LOCAL ROLE agent; END $$",
-    ],
-)
+OF_ROLE = [
+    "SELECT * FROM hidden.secret",
+    "SELECT * FROM pg_temp.autoclave_images",
+    "DELETE FROM pg_temp.autoclave_images",
+    'DROP TRIGGER "!autoclave insert" ON note',
+    "ALTER TABLE item DISABLE TRIGGER ALL",
+    "SET session_replication_role = replica",
+    "COPY item TO PROGRAM 'cat'",
+    "SELECT pg_read_file('/etc/passwd')",
+    "CREATE TABLE hidden.more (a int)",
+    "RESET ROLE",
+    "SELECT set_config('role', 'none', true)",
+    "SET SESSION AUTHORIZATION DEFAULT",
+    "DO $$ BEGIN SET LOCAL ROLE NONE; DELETE FROM hidden.secret; SET LOCAL ROLE agent; END $$",
+]
+
+
 def test_the_role_cannot_reach_what_is_not_its_own_whatever_the_parser_lets_through(
-    postgres_shop: Shop, monkeypatch: pytest.MonkeyPatch, statement: str
+    postgres_shop: Shop, monkeypatch: pytest.MonkeyPatch
 ):
     """Here the statement is run in the middle of an action, without any look at it."""
-    whole = Role.run
+    whole, more = Role.run, list[str]()
 
-    def run(self: Role, text: str) -> str:
-        told = whole(self, text)
+    def run(self: Role, text: str) -> None:
+        whole(self, text)
         if text.startswith("EXECUTE "):
-            whole(self, statement)
-        return told
+            whole(self, more[-1])
 
     before = postgres_shop.content()
+    monkeypatch.setattr(Role, "run", run)
     with postgres_shop.session() as session:
-        monkeypatch.setattr(Role, "run", run)
-        with pytest.raises(InputError, match=r"42501|25001|42P01"):
-            done(session, "DELETE FROM note")
+        for statement in OF_ROLE:
+            more.append(statement)
+            with pytest.raises(InputError, match=r"42501|25001|42P01"):
+                done(session, "DELETE FROM note")
     assert postgres_shop.content() == before
 
 
@@ -388,6 +369,7 @@ def test_a_role_that_is_none_or_may_do_everything_is_refused(postgres_shop: Shop
 # --- Limits ----------------------------------------------------------------------------------------------------------
 
 
+@in_mariadb_too
 def test_more_rows_than_are_allowed_are_not_changed(shop: Shop):
     before = shop.content()
     with shop.session(max_rows=3) as session, pytest.raises(InputError, match="max_rows"):
@@ -405,6 +387,7 @@ def test_more_bytes_than_are_allowed_are_not_kept(postgres_shop: Shop):
     assert postgres_shop.content() == before
 
 
+@in_mariadb_too
 def test_cascades_count(shop: Shop):
     with shop.session(max_rows=4) as session, pytest.raises(InputError, match="max_rows"):
         done(session, "DELETE FROM kind WHERE name = 'book'")  # one kind, two items, two reviews
@@ -417,10 +400,11 @@ def test_a_larger_share_of_a_table_than_is_allowed_is_not_changed(shop: Shop):
         done(session, "UPDATE place SET item = 'x' WHERE shelf = 'B'")
 
 
-def test_what_the_planner_expects_to_be_far_too_much_is_not_even_run(postgres_shop: Shop):
-    postgres_shop.others("INSERT INTO note SELECT 'many', n FROM generate_series(1, 5000) n; ANALYZE note")
-    with postgres_shop.session(max_rows=100) as session, pytest.raises(InputError, match="was not run"):
-        done(session, "UPDATE note SET number = 1")
+def test_a_table_that_was_never_analysed_is_not_refused_for_a_guess_of_the_planner(postgres_shop: Shop):
+    postgres_shop.others("CREATE TABLE fresh (id int, other int); GRANT ALL ON fresh TO agent")
+    postgres_shop.others("INSERT INTO fresh VALUES (1, 0), (2, 0)")
+    with postgres_shop.session(max_rows=4) as session:
+        done(session, "UPDATE fresh SET other = a.id FROM fresh a, fresh b WHERE fresh.id = a.id AND b.id = 1")
 
 
 def test_what_the_planner_takes_for_little_is_stopped_while_it_runs(postgres_shop: Shop):
@@ -449,9 +433,9 @@ def test_a_million_rows_are_refused_before_and_changed_and_taken_back_where_they
     assert shop.content() == before
 
 
+@in_mariadb_too
 def test_a_statement_that_runs_too_long_is_ended(shop: Shop):
-    slow = "INSERT INTO log WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000000) "
-    slow += "SELECT 'x', max(i) FROM n"
+    slow = "INSERT INTO log SELECT 'x', count(*) FROM " + ", ".join(f"item i{number}" for number in range(14))
     with shop.session(statement_timeout_s=0.3) as session, pytest.raises(InputError, match="statement_timeout_s"):
         done(session, slow)
 
@@ -459,6 +443,7 @@ def test_a_statement_that_runs_too_long_is_ended(shop: Shop):
 # --- Permission ------------------------------------------------------------------------------------------------------
 
 
+@in_mariadb_too
 def test_nothing_is_done_that_is_not_granted_cascades_included(shop: Shop):
     place = f"databases/shop/{shop.schema}"
     before = shop.content()
@@ -489,9 +474,13 @@ CARELESS = [
     "UPDATE place SET row = item",
     "DELETE FROM item WHERE name = (SELECT name FROM item)",
     "UPDATE sum_of SET total = 5",
+    "INSERT INTO sum_of (a, b) SELECT 9, name FROM item WHERE id = 4",
+    "UPDATE item SET photo = EXP(710) WHERE id = 4",
+    "UPDATE mood SET mood = (SELECT text FROM review WHERE id = 3)",
 ]
 
 
+@in_mariadb_too
 def test_no_value_of_a_row_is_told_to_a_model(shop: Shop, opened: Session, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.DEBUG)
     shop.others(f"UPDATE kind SET note = '{CANARY}'")

@@ -26,7 +26,7 @@ CREATE FUNCTION sets() RETURNS int LANGUAGE plpgsql AS $$ BEGIN
 """
 
 
-@pytest.mark.parametrize("mode", ["images", "hold"])
+@pytest.mark.parametrize("mode", ["images", "transaction"])
 @pytest.mark.parametrize(
     "tries",
     [
@@ -77,7 +77,7 @@ def test_a_role_that_alters_how_it_is_run_ends_the_action(postgres_shop: Shop):
     )
     before = postgres_shop.content()
     with postgres_shop.session(functions=("public.alters",)) as session:
-        for mode in ("images", "hold"):
+        for mode in ("images", "transaction"):
             with pytest.raises(HostError, match="changed how they are run"):
                 done(session, "INSERT INTO log SELECT 'x', alters()", "DELETE FROM note", mode=mode)
     assert postgres_shop.content() == before
@@ -120,7 +120,8 @@ def test_a_role_that_may_switch_triggers_off_or_make_nothing_temporary_is_refuse
         "ALTER TABLE review DISABLE TRIGGER USER; DELETE FROM review; ALTER TABLE review ENABLE TRIGGER USER",
         'DROP TRIGGER "!autoclave delete" ON review; DELETE FROM review WHERE id = 1',
         "CREATE TEMPORARY TABLE mine (LIKE review); CREATE TRIGGER more AFTER INSERT ON mine REFERENCING NEW TABLE AS "
-        "autoclave_come EXECUTE FUNCTION pg_temp.autoclave_1(); INSERT INTO mine TABLE review; DROP TABLE mine",
+        "autoclave_come EXECUTE FUNCTION pg_temp.autoclave_hear('0', '', 'DELETE FROM item'); "
+        "INSERT INTO mine TABLE review; DROP TABLE mine",
     ],
 )
 def test_who_owns_a_table_does_not_switch_off_what_listens_to_it(postgres_shop: Shop, silences: str):

@@ -51,7 +51,7 @@ def test_a_file_that_may_be_read_only_is_told(tmp_path: Path):
 
 def test_a_held_transaction_says_who_must_end_it_to_others(sqlite_shop: Shop):
     with sqlite_shop.session() as session:
-        done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="hold")
+        done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="transaction")
         with pytest.raises(apsw.BusyError):
             sqlite_shop.others("UPDATE item SET price = 2 WHERE id = 2")
 
@@ -120,7 +120,7 @@ def test_a_file_that_is_replaced_under_the_session_is_told_and_nothing_is_done(t
         os.replace(copy, path)
         for act in (
             lambda: done(session, "DELETE FROM note"),
-            lambda: done(session, "DELETE FROM note", mode="hold"),
+            lambda: done(session, "DELETE FROM note", mode="transaction"),
             lambda: session.undo(action),
         ):
             with pytest.raises(HostError, match="was replaced while the session had it open"):

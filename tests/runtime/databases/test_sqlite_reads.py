@@ -53,6 +53,10 @@ BY_SYNTAX = [
 ALLOWED = [(name, ("create", "modify")) for name in ("note", "with_trigger")] + [("copy", ("define", "create"))]
 
 
+def mode_of(statement: str) -> str:
+    return "transaction" if statement.startswith("CREATE") else "images"
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Shop:
     path = tmp_path / "small.db"
@@ -75,13 +79,13 @@ def granting(shop: Shop, *readable: str):
 def test_a_table_that_is_read_needs_a_grant_by_whatever_syntax(small: Shop, statement: str, name: str):
     others = {"secret", "shown", "json_each", "sqlite_schema", "dbstat", "with_trigger"} - {name}
     with granting(small, *others) as session, pytest.raises(NotPermitted, match=f"read 'databases/shop/main/{name}'"):
-        done(session, statement)
+        done(session, statement, mode=mode_of(statement))
 
 
 @pytest.mark.parametrize(("statement", "name"), BY_SYNTAX)
 def test_what_is_read_is_told_where_it_is_granted(small: Shop, statement: str, name: str):
     with small.session() as session:
-        plan = session.plan({"do": "sql", "database": "shop", "statements": [statement]})
+        plan = session.plan({"do": "sql", "database": "shop", "statements": [statement], "mode": mode_of(statement)})
     assert ("read", f"databases/shop/main/{name}") in {(each.verb, each.resource) for each in plan.request.accesses}
 
 
@@ -109,7 +113,7 @@ def test_a_table_that_a_virtual_one_reads_while_it_runs_needs_a_grant(small: Sho
 )
 def test_what_is_not_read_needs_no_grant(small: Shop, statement: str):
     with granting(small) as session:
-        done(session, statement)
+        done(session, statement, mode=mode_of(statement))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +121,7 @@ def test_what_is_not_read_needs_no_grant(small: Shop, statement: str):
 )
 def test_a_definition_that_looks_at_the_schema_itself_reads_nothing(small: Shop, statement: str):
     with small.session() as session:
-        plan = session.plan({"do": "sql", "database": "shop", "statements": [statement], "mode": "hold"})
+        plan = session.plan({"do": "sql", "database": "shop", "statements": [statement], "mode": "transaction"})
     assert not [each.resource for each in plan.request.accesses if "sqlite_" in each.resource]
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from autoclave.core import InputError
 from autoclave.runtime.databases.settings import DatabaseConnection
+from autoclave.runtime.interface import NotUndone
 from tests.runtime.databases.shops import Shop, done, sqlite_content
 from tests.runtime.databases.test_images import check_both_ways
 
@@ -83,15 +84,10 @@ def test_odd_rows_come_back_and_go_again(tmp_path: Path, case: str):
     check_both_ways(shop_of(tmp_path, made), statements)
 
 
-@pytest.mark.parametrize("view", ['CREATE VIEW v AS SELECT * FROM "T!"', "CREATE VIEW v AS SELECT * FROM[t!]"])
-def test_a_table_that_others_use_stays_however_they_quote_it(tmp_path: Path, view: str):
-    shop = shop_of(tmp_path, "CREATE TABLE x (a)")
-    with shop.session() as session:
-        action = done(session, 'CREATE TABLE "t!" (a)')
-        shop.others(view)
-        with pytest.raises(Exception, match="changed"):
-            session.undo(action)
-        assert shop.others("SELECT * FROM v") == []
+def test_keys_that_are_null_are_brought_and_taken(tmp_path: Path):
+    check_both_ways(
+        shop_of(tmp_path, "CREATE TABLE odd (k TEXT PRIMARY KEY, v)"), ["INSERT INTO odd VALUES (NULL, 1), (NULL, 2)"]
+    )
 
 
 def test_a_name_cannot_begin_a_line_of_what_is_told(tmp_path: Path):
@@ -127,3 +123,16 @@ def test_keys_that_are_written_alike_are_keys_of_their_own(sqlite_shop: Shop):
         assert len(sqlite_shop.others("SELECT v FROM keyed WHERE v >= 100")) == len(keys)
         session.undo(action)
     assert sqlite_shop.content() == before
+
+
+@pytest.mark.parametrize("clause", ["REPLACE", "IGNORE"])
+@pytest.mark.parametrize("key", ["id INTEGER PRIMARY KEY", "id TEXT PRIMARY KEY", "id"])
+def test_a_constraint_that_settles_conflicts_takes_no_row_of_others(tmp_path: Path, key: str, clause: str):
+    shop = shop_of(tmp_path, f"CREATE TABLE t ({key}, u UNIQUE ON CONFLICT {clause}); INSERT INTO t VALUES (1, 'a')")
+    with shop.session() as session:
+        action = done(session, "DELETE FROM t")
+        shop.others("INSERT INTO t VALUES (9, 'a')")
+        there = shop.content()
+        with pytest.raises(NotUndone):
+            session.undo(action)
+    assert shop.content() == there

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import struct
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,8 @@ from hypothesis import strategies as st
 
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Effect
-from autoclave.runtime.databases.engine import Contested, Engine, open_engine
+from autoclave.runtime.databases.engine import Engine, RowConflict, open_engine
+from autoclave.runtime.databases.kept import effect_of
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 
@@ -83,7 +83,7 @@ def performed(engine: Engine, *statements: str) -> Effect:
     found: list[Effect] = []
     engine.perform(Sql(database="t", statements=statements), lambda effect, _: found.append(effect))
     (effect,) = found
-    return Effect.from_json(json.loads(effect.to_text()))
+    return effect_of(effect.to_bytes())
 
 
 @pytest.mark.parametrize("made", TABLES.values(), ids=TABLES)
@@ -100,7 +100,7 @@ def test_any_value_comes_back_and_goes_again(
         effect = performed(engine, statement)
         after = content(connection)
         for each, there in ((effect.inverse(), before), (effect, after), (effect.inverse(), before)):
-            assert engine.contested(each) == {}
+            assert engine.conflicting(each) == {}
             engine.write(each, lambda *_: None)
             assert content(connection) == there
 
@@ -120,9 +120,9 @@ def test_a_value_that_others_change_is_noticed_if_and_only_if_a_bit_is_another(
         with contextlib.suppress(apsw.ConstraintError):
             connection.execute(f"UPDATE t SET e = {mark} WHERE a = 1", (value,))
         is_changed = content(connection) != before
-        assert len(engine.contested(effect.inverse())) == int(is_changed)
+        assert len(engine.conflicting(effect.inverse())) == int(is_changed)
         if is_changed:
-            with pytest.raises(Contested, match="t/main/t/"):
+            with pytest.raises(RowConflict, match="t/main/t/"):
                 engine.write(effect.inverse(), lambda *_: None)
 
 
@@ -137,6 +137,30 @@ def test_keys_that_are_no_utf8_come_back(tmp_path: Path):
         assert len(effect.tables[0].keys) == 4
         engine.write(effect.inverse(), lambda *_: None)
         assert content(connection) == before
+
+
+def test_texts_that_are_no_utf16_come_back(tmp_path: Path):
+    made = f"PRAGMA encoding = 'UTF-16le'; {TABLES['any key']}"
+    rows = [(1, 1, ("text", odd), 1, 1, 1) for odd in (b"\x00\xd8", b"\x00\xd8\x41\x00")] + [
+        (2, "\U00010041", 1, 1, 1, 1)
+    ]
+    with filled(tmp_path, made, [(number, *row[1:]) for number, row in enumerate(rows)]) as (connection, engine):
+        before = [*connection.execute("SELECT rowid, a, hex(b) FROM t")]
+        effect = performed(engine, "DELETE FROM t")
+        engine.write(effect.inverse(), lambda *_: None)
+        assert [*connection.execute("SELECT rowid, a, hex(b) FROM t")] == before
+
+
+def test_rows_without_keys_tell_whether_they_were_committed(tmp_path: Path):
+    with filled(tmp_path, TABLES["no key"], []) as (_, engine):
+        effect = performed(engine, "INSERT INTO t (a) VALUES (1), (1)")
+        for _ in range(2):
+            assert engine.was_committed({}, effect)
+            assert not engine.was_committed({}, effect.inverse())
+            engine.write(effect.inverse(), lambda *_: None)
+            assert not engine.was_committed({}, effect)
+            assert engine.was_committed({}, effect.inverse())
+            engine.write(effect, lambda *_: None)
 
 
 def test_texts_that_are_no_utf8_are_refused_in_tables_without_rowids(tmp_path: Path):
@@ -167,8 +191,8 @@ def test_what_is_too_much_is_not_done(tmp_path: Path, limit: dict[str, int], rul
         settings = DatabaseConnection(engine="sqlite", path=f"{tmp_path / 't.db'}", **limit)
         with contextlib.closing(open_engine("t", settings, "")) as limited:
             for act in (
-                lambda: limited.rehearse(Sql(database="t", statements=(statement,)), Mode.IMAGES),
-                lambda: performed(limited, statement),
+                lambda: limited.rehearse(Sql(database="t", statements=(statement,)), Mode.TRANSACTION),
+                lambda: limited.open_transaction("a", Sql(database="t", statements=(statement,)), lambda *_: None),
             ):
                 with pytest.raises(InputError, match=rule):
                     act()

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from autoclave.runtime.oauth import Authorizing, Granted, Provider, Wish, discovered
-from autoclave.runtime.vault import Passphrase, Vault
+from autoclave.runtime.vault import KeyFile, Vault
 from tests.runtime.oauth.servers import (
     HERE,
     NODE_MODULES,
@@ -25,7 +25,6 @@ from tests.runtime.oauth.servers import (
     started,
 )
 
-KEY = Passphrase("open sesame", memory_kib=64, iterations=1, lanes=1)
 CALM = {
     "slow_down": 0,
     "lose_answers": 0,
@@ -76,7 +75,7 @@ def told() -> list[tuple[str, str, Any]]:
 
 @pytest.fixture
 def vault(tmp_path: Path, told: list[tuple[str, str, Any]]) -> Vault:
-    return Vault(tmp_path / "vault", KEY, lambda *words: told.append(words))
+    return Vault(tmp_path / "vault", KeyFile.beside(tmp_path / "vault"), lambda *words: told.append(words))
 
 
 @pytest.fixture

@@ -16,9 +16,8 @@ from pydantic import ValidationError
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.oauth import Provider, discovered
-from autoclave.runtime.oauth.answers import answer_of, scopes_in
 from autoclave.runtime.oauth.device import begun
-from autoclave.runtime.oauth.endpoints import Endpoints, Refused, Unreachable, published
+from autoclave.runtime.oauth.endpoints import Endpoints, Refused, Unreachable, answer_of, published, scopes_in
 from autoclave.runtime.vault import Secret
 from autoclave.runtime.vault.authority import Authority
 from autoclave.runtime.vault.authorization import Authorization

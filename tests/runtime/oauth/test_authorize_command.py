@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from autoclave.cli.act import act
 from autoclave.runtime.oauth import shipped, shipped_names
-from autoclave.runtime.vault import KeyFile, Vault
+from autoclave.runtime.vault import KeyFile, Passphrase, Vault
 from autoclave.runtime.vault.traces import found_in
 from tests.runtime.oauth.conftest import status_at
 from tests.runtime.oauth.servers import Browser, Server
@@ -183,9 +183,7 @@ def test_what_is_missing_is_named(tmp_path: Path, words: list[str], told: str):
 
 
 def test_what_cannot_be_made_void_is_kept_unless_that_is_said(server: Server, somebody: Any, wish: Any, tmp_path: Path):
-    from tests.runtime.oauth.conftest import KEY
-
-    passphrase = tmp_path / "passphrase"
+    path, passphrase = tmp_path / "vault", tmp_path / "passphrase"
     passphrase.write_text("open sesame\n")
 
     def remove(*words: str) -> Any:
@@ -196,14 +194,15 @@ def test_what_cannot_be_made_void_is_kept_unless_that_is_said(server: Server, so
         )
 
     somebody.authorises(wish)
+    Vault(path, KeyFile.beside(path)).rekey(Passphrase("open sesame"))
     server.control(is_down=True)
     refused = remove("--trust", str(server.certificates))
     assert re.search(
         r"service api: .*It is kept; to forget it all the same: vault remove --unrevoked", str(refused.exception)
     )
-    assert Vault(tmp_path / "vault", KEY).names() == ["api"]
+    assert Vault(path, Passphrase("open sesame")).names() == ["api"]
     assert remove("--unrevoked").exit_code == 0
-    assert Vault(tmp_path / "vault", KEY).names() == []
+    assert Vault(path, Passphrase("open sesame")).names() == []
 
 
 # --- Settings that are shipped ---------------------------------------------------------------------------------------
@@ -231,7 +230,7 @@ def test_shipped_settings_are_whole_and_minimal(service: str):
 def test_the_address_of_a_shipped_provider_is_as_it_wants_it():
     from urllib.parse import parse_qs, urlsplit
 
-    from autoclave.runtime.oauth.attempt import Attempt, authorization_url
+    from autoclave.runtime.oauth.authorizing import Attempt, authorization_url
 
     slack, gmail = shipped("slack"), shipped("gmail")
     assert slack

@@ -9,10 +9,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from autoclave.core import InputError
 from autoclave.runtime.oauth import Provider, TokenSource, Wish, discovered
-from autoclave.runtime.oauth.attempt import Attempt, authorization_url, code_of
-from autoclave.runtime.oauth.endpoints import Endpoints, Refused
 from autoclave.runtime.vault import Vault
 from tests.runtime.oauth.conftest import Somebody
 from tests.runtime.oauth.servers import (
@@ -23,7 +20,6 @@ from tests.runtime.oauth.servers import (
     Server,
     ended,
     started,
-    with_parameters,
 )
 
 PYTHON = REPOSITORY / ".oauth-server" / "canaille" / "bin" / "python"
@@ -109,59 +105,3 @@ def test_a_client_without_a_password_is_told_that_this_provider_makes_nothing_vo
     assert status_of(server, source.renew("api").value) == 200
     assert wish.provider.revocation_url == ""  # by its published settings, only clients with a password may
     assert source.give_up("api") is False
-
-
-def test_who_is_denied_gets_nothing(vault: Vault, somebody: Somebody, wish: Wish):
-    asking = wish.provider.model_copy(update={"parameters": {"prompt": "consent"}})
-    with pytest.raises(InputError, match=r"it was denied \(access_denied\)"):
-        somebody.authorises(dataclasses.replace(wish, provider=asking), denies=True)
-    assert vault.names() == []
-
-
-def test_a_redirect_to_another_port_is_refused_by_the_provider(browser: Browser, wish: Wish):
-    with pytest.raises(AssertionError):
-        browser.sent_back(
-            authorization_url(wish.provider, "public", wish.scopes, Attempt("http://127.0.0.1:9/callback"))
-        )
-
-
-def test_a_code_can_be_used_once_and_is_worth_nothing_without_the_verifier(
-    server: Server, browser: Browser, wish: Wish, redirect_port: int
-):
-    """For a client of its own: the memory of this server takes codes that were not used up for later ones."""
-    endpoints = Endpoints(wish.provider, "robbed", verify=server.verify)
-
-    def fields() -> dict[str, str]:
-        attempt = Attempt(f"http://127.0.0.1:{redirect_port}/callback")
-        back = browser.sent_back(authorization_url(wish.provider, "robbed", wish.scopes, attempt))
-        code = code_of(back.partition("?")[2], wish.provider, attempt)
-        return {"code": code, "redirect_uri": attempt.redirect_uri, "code_verifier": attempt.verifier}
-
-    given = fields()
-    assert endpoints.tokens("authorization_code", **given)["access_token"]
-    with pytest.raises(Refused, match="invalid_grant"):
-        endpoints.tokens("authorization_code", **given)
-    given = fields()
-    for stolen in ({**given, "code_verifier": ""}, {**given, "code_verifier": "a" * 64}):
-        with pytest.raises(Refused, match=r"invalid_(request|grant)"):
-            endpoints.tokens("authorization_code", **stolen)
-
-
-def test_a_question_that_is_stripped_of_pkce_on_the_way_gives_no_token(
-    vault: Vault, somebody: Somebody, confidential: Wish
-):
-    with pytest.raises(InputError):
-        somebody.authorises(
-            confidential, change=lambda url: with_parameters(url, code_challenge=None, code_challenge_method=None)
-        )
-    assert vault.names() == []
-
-
-def test_a_refresh_token_that_was_used_is_void(server: Server, vault: Vault, somebody: Somebody, wish: Wish):
-    somebody.authorises(wish)
-    before = vault.secret("api", "a test")
-    source = TokenSource(vault, server.verify)
-    source.renew("api")
-    vault.put(before, "a test")
-    with pytest.raises(InputError, match=r"its authorisation has ended \(invalid_grant\)"):
-        source.renew("api")

@@ -17,12 +17,12 @@ from autoclave.runtime.connections import VaultPlace
 from autoclave.runtime.oauth import TokenSource, Wish
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.session import Session
-from autoclave.runtime.vault import Secret, Vault
+from autoclave.runtime.vault import KeyFile, Secret, Vault
 from autoclave.runtime.vault.dummies import dummy_of
 from autoclave.runtime.vault.injection import may_send_again
 from autoclave.runtime.vault.traces import found_in
 from autoclave.workspaces import SealedCommand, run_command
-from tests.runtime.oauth.conftest import KEY, Somebody
+from tests.runtime.oauth.conftest import Somebody
 from tests.runtime.oauth.servers import Server
 from tests.runtime.trees import connect_vault, granted
 
@@ -52,7 +52,7 @@ def _host(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def opened_vault(place: VaultPlace, record: Any) -> Vault:
-    return Vault(Path(place.path), KEY, record)
+    return Vault(Path(place.path), KeyFile.beside(Path(place.path)), record)
 
 
 @pytest.fixture

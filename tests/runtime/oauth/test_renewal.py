@@ -116,8 +116,8 @@ _PROCESS = """
 import ssl, sys, hashlib
 from pathlib import Path
 from autoclave.runtime.oauth import TokenSource
-from autoclave.runtime.vault import Passphrase, Vault
-vault = Vault(Path(sys.argv[1]), Passphrase("open sesame", memory_kib=64, iterations=1, lanes=1))
+from autoclave.runtime.vault import KeyFile, Vault
+vault = Vault(Path(sys.argv[1]), KeyFile(Path(sys.argv[1] + ".key")))
 source = TokenSource(vault, ssl.create_default_context(cafile=sys.argv[2]))
 rejected = vault.secret("api", "").value
 print("ready", flush=True)

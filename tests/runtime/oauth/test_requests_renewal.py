@@ -17,7 +17,7 @@ from autoclave.runtime.session import Session
 from autoclave.runtime.vault import Secret, Vault
 from autoclave.runtime.vault.authority import Authority
 from autoclave.runtime.vault.traces import found_in
-from tests.runtime.oauth.conftest import KEY, Somebody
+from tests.runtime.oauth.conftest import Somebody
 from tests.runtime.oauth.servers import Server
 
 
@@ -28,17 +28,15 @@ def session(tmp_path: Path, server: Server, somebody: Somebody, wish, monkeypatc
     (tmp_path / "tree").mkdir()
     (tmp_path / "state").mkdir(mode=0o700)
     service = ServiceConnection(
-        base_url=f"https://{server.place}", secret="api", allows_free=True, allows_private=True, hold_s=0.0
+        base_url=f"https://{server.place}", secret="api", allows_free=True, allows_private=True, queue_s=0.0
     )
     connections = Connections(
-        vault=VaultPlace(path=str(tmp_path / "vault"), key="passphrase"),
+        vault=VaultPlace(path=str(tmp_path / "vault")),
         trust=str(server.certificates),
         services={"api": service},
     )
     save_connections(tmp_path / "state", connections)
-    opening = open_session(
-        tmp_path / "tree", tmp_path / "state", open_vault=lambda place, record: Vault(Path(place.path), KEY, record)
-    )
+    opening = open_session(tmp_path / "tree", tmp_path / "state")
     with opening as session:
         session.permissions.grant(Grant(resources=("services/**",), verbs=("*",), minimum_guarantee=Guarantee.NONE))
         yield session
@@ -77,9 +75,7 @@ def test_a_service_that_the_certificates_do_not_vouch_for_gets_nothing(
     found.write_text(found.read_text().replace(str(server.certificates), str(tmp_path / "other.pem")))
     before = server.control()
     with (
-        open_session(
-            tmp_path / "tree", tmp_path / "state", open_vault=lambda place, record: Vault(Path(place.path), KEY, record)
-        ) as again,
+        open_session(tmp_path / "tree", tmp_path / "state") as again,
         pytest.raises(HostError, match=r"no connection .*nothing was sent"),
     ):
         asked(again, server, "POST", "/api/a")

@@ -95,8 +95,8 @@ class Reader:
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], Any]:
         link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         with contextlib.closing(link):
-            pair = base64.b64encode(f"us:{KEY}".encode()).decode()
-            given = {"Authorization": f"Basic {pair}", "Content-Type": "application/json"}
+            credentials = base64.b64encode(f"us:{KEY}".encode()).decode()
+            given = {"Authorization": f"Basic {credentials}", "Content-Type": "application/json"}
             given |= {name.replace("_", "-"): value for name, value in headers.items()}
             link.request(method, path, None if body is None else json.dumps(body), given)
             answer = link.getresponse()

@@ -11,8 +11,22 @@ from typing import Literal
 
 from autoclave.core.closing import Closing
 
-Fault = Literal["none", "cut_before", "cut_after", "half", "delay", "gateway_before", "gateway_after", "twice", "late"]
-FAULTS: tuple[Fault, ...] = ("cut_before", "cut_after", "half", "delay", "gateway_before", "gateway_after", "twice")
+Fault = Literal[
+    "none",
+    "cut_before",
+    "cut_after",
+    "half",
+    "delay",
+    "gateway_before",
+    "gateway_after",
+    "twice",
+    "late",
+    "resent",
+    "empty",
+]
+FAULTS: tuple[Fault, ...] = (
+    *("cut_before", "cut_after", "half", "delay", "gateway_before", "gateway_after", "twice", "resent", "empty"),
+)
 _BAD_GATEWAY = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
@@ -21,6 +35,7 @@ class FaultyProxy(Closing):
 
     cut_before: it does not reach the server. cut_after: its answer does not come back. half: half of the answer does.
     delay: it comes late. gateway_*: the answer is 502, before or after it was done. twice: it reaches the server twice.
+    resent: it reaches the server twice, and the second answer comes back. empty: the answer is 200 without a body.
     late: the client is cut off at once, and it reaches the server only then.
     """
 
@@ -85,6 +100,8 @@ class FaultyProxy(Closing):
         answer = self._asked(request)
         if fault == "twice":
             self._asked(request)
+        if fault == "resent":
+            answer = self._asked(request)
         match fault:
             case "cut_after" | "late":
                 return
@@ -92,6 +109,8 @@ class FaultyProxy(Closing):
                 client.sendall(answer[: len(answer) // 2])
             case "gateway_after":
                 client.sendall(_BAD_GATEWAY)
+            case "empty":
+                client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
             case _:
                 client.sendall(answer)
 

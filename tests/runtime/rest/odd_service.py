@@ -7,14 +7,22 @@ import json
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from autoclave.core.closing import Closing
+from autoclave.runtime.rest import ServiceConnection
+from autoclave.runtime.session import Session
+from autoclave.runtime.vault import Secret
+from tests.runtime.rest.acting import connection, opened
+from tests.runtime.rest.catalogues import written
 
+PINNED = {"status": "pinned"}
+"""We answer for these compensating requests: this module is the service."""
 CATALOGUE: dict[str, Any] = {
     "service": "odd",
     "refusals": {"/ok": False},
-    "looks": {
+    "read_backs": {
         "lamp": {
             "path": "/rpc/show",
             "method": "POST",
@@ -35,10 +43,16 @@ CATALOGUE: dict[str, Any] = {
             "method": "PUT",
             "path": "/items/{id}",
             "body": {},
-            "look": "item",
+            "read_back": "item",
             "spend": "$request.body#/cost",
             "undo": [
-                {"operation": "delete", "arguments": {"id": "$request.path.id"}, "when": "absent", "grade": "exact"},
+                {
+                    "operation": "delete",
+                    "arguments": {"id": "$request.path.id"},
+                    "when": "absent",
+                    "grade": "exact",
+                    **PINNED,
+                },
                 {
                     "operation": "put",
                     "arguments": {
@@ -46,13 +60,14 @@ CATALOGUE: dict[str, Any] = {
                         "body": {"of": "$before.body", "without": ["/at", "/echo"]},
                     },
                     "when": "existed",
+                    **PINNED,
                 },
             ],
         },
         "delete": {
             "method": "DELETE",
             "path": "/items/{id}",
-            "look": "item",
+            "read_back": "item",
             "undo": [
                 {
                     "operation": "put",
@@ -60,6 +75,7 @@ CATALOGUE: dict[str, Any] = {
                         "id": "$request.path.id",
                         "body": {"of": "$before.body", "without": ["/at", "/echo"]},
                     },
+                    **PINNED,
                 }
             ],
         },
@@ -67,52 +83,47 @@ CATALOGUE: dict[str, Any] = {
             "method": "PUT",
             "path": "/files/{id}",
             "body": {"content_type": "application/octet-stream"},
-            "look": "file",
+            "read_back": "file",
             "undo": [
-                {"operation": "delete_file", "arguments": {"id": "$request.path.id"}, "when": "absent"},
-                {"operation": "put_file", "arguments": {"id": "$request.path.id", "body": "$before.body"}},
+                {"operation": "delete_file", "arguments": {"id": "$request.path.id"}, "when": "absent", **PINNED},
+                {"operation": "put_file", "arguments": {"id": "$request.path.id", "body": "$before.body"}, **PINNED},
             ],
         },
         "delete_file": {
             "method": "DELETE",
             "path": "/files/{id}",
-            "look": "file",
-            "undo": [{"operation": "put_file", "arguments": {"id": "$request.path.id", "body": "$before.body"}}],
-        },
-        "many": {
-            "method": "POST",
-            "path": "/many",
-            "body": {},
-            "batch": {
-                "requests": "/parts",
-                "responses": "/results",
-                "request": {"method": "/verb", "path": "/href", "body": "/content"},
-                "response": {"status": "/code", "body": "/content"},
-            },
+            "read_back": "file",
+            "undo": [
+                {"operation": "put_file", "arguments": {"id": "$request.path.id", "body": "$before.body"}, **PINNED}
+            ],
         },
         "on": {
             "method": "POST",
             "path": "/rpc/on",
             "verb": "modify",
             "body": {"form": {"type": "object", "required": ["id"]}},
-            "look": "lamp",
+            "read_back": "lamp",
             "subject": {"id": "$request.body#/id"},
-            "undo": [{"operation": "off", "arguments": {"body": {"id": "$request.body#/id"}}, "when": "existed"}],
+            "undo": [
+                {"operation": "off", "arguments": {"body": {"id": "$request.body#/id"}}, "when": "existed", **PINNED}
+            ],
         },
         "off": {
             "method": "POST",
             "path": "/rpc/off",
             "verb": "modify",
             "body": {},
-            "look": "lamp",
+            "read_back": "lamp",
             "subject": {"id": "$request.body#/id"},
-            "undo": [{"operation": "on", "arguments": {"body": {"id": "$request.body#/id"}}, "when": "existed"}],
+            "undo": [
+                {"operation": "on", "arguments": {"body": {"id": "$request.body#/id"}}, "when": "existed", **PINNED}
+            ],
         },
         "vote": {
             "method": "POST",
             "path": "/rpc/vote/{id}",
             "touches": {"adds": ["/votes/{id}"]},
-            "undo": [{"operation": "unvote", "arguments": {"id": "$request.path.id"}}],
+            "undo": [{"operation": "unvote", "arguments": {"id": "$request.path.id"}, **PINNED}],
         },
         "unvote": {"method": "POST", "path": "/rpc/unvote/{id}"},
         "send": {"method": "POST", "path": "/mails", "body": {}, "summary": "Send a mail"},
@@ -132,11 +143,9 @@ class OddService(Closing):
     retry_after: str = "0"
     limits_methods: tuple[str, ...] = ("PUT", "DELETE")
     num_late: int = 0
-    """So many of the next looks show what there was before."""
-    num_refused_looks: int = 0
-    """So many of the next looks at lamps it refuses with a good status."""
-    refuses_in_many: str = ""
-    """A path that is refused within `many`."""
+    """So many of the next read-backs show what there was before."""
+    num_refused_read_backs: int = 0
+    """So many of the next read-backs of lamps it refuses with a good status."""
     items: dict[str, Any] = field(default_factory=dict[str, Any])
     lamps: dict[str, bool] = field(default_factory=dict[str, bool])
     votes: int = 0
@@ -184,8 +193,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._file(path.removeprefix("/files/"), body)
         elif path.startswith("/rpc/"):
             self._say(200, self._called(path.removeprefix("/rpc/"), json.loads(body or b"{}")))
-        elif path == "/many":
-            self._say(207, {"results": [self._part(each) for each in json.loads(body)["parts"]]})
         elif path.startswith("/go/"):
             self._go(path.removeprefix("/go/"))
         else:
@@ -196,21 +203,14 @@ class _Handler(BaseHTTPRequestHandler):
         if "vote" in name:
             service.votes += -1 if name.startswith("un") else 1
             return {"ok": True}
-        if name == "show" and service.num_refused_looks > 0:
-            service.num_refused_looks -= 1
+        if name == "show" and service.num_refused_read_backs > 0:
+            service.num_refused_read_backs -= 1
             return {"ok": False, "error": "ratelimited"}
         if lamp not in service.lamps:
             return {"ok": False, "error": "no such lamp"}
         if name in ("on", "off"):
             service.lamps[lamp] = name == "on"
         return {"ok": True, "is_on": service.lamps[lamp]}
-
-    def _part(self, part: Any) -> Any:
-        if part["href"] == self.service.refuses_in_many:
-            return {"code": 423, "content": {"error": "locked"}}
-        content = json.dumps(part.get("content")).encode()
-        status, told = self._item(part["verb"], part["href"].removeprefix("/items/"), content)
-        return {"code": status, "content": told}
 
     def _item(self, verb: str, name: str, body: bytes) -> tuple[int, Any]:
         service = self.service
@@ -279,3 +279,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
+
+
+def opened_on(
+    service: Any, folder: Path, catalogue: Any = CATALOGUE, key: Secret | None = None, **others: Any
+) -> Session:
+    """A session on a service of this machine; `others` are settings of the connection, or arguments of the manager."""
+    settings = {name: others.pop(name) for name in list(others) if name in ServiceConnection.model_fields}
+    given = {"catalogue": written(folder, catalogue), "secret": "odd" if key else "", "queue_s": 0.0, **settings}
+    return opened(folder, {"odd": connection(service.port, **given)}, key, **others)

@@ -26,7 +26,7 @@ class ScriptedService(AnsweringService):
         super().__init__()
 
     def changes(self) -> list[str]:
-        """The methods of what was asked, but looks."""
+        """The methods of what was asked, but read-backs."""
         return [method for method, _ in self.asked if method != "GET"]
 
     def answer_on(self, link: socket.socket, method: str, path: str, body: bytes) -> None:

@@ -25,7 +25,7 @@ multiauth.policies = basicauth
 use = egg:waitress
 host = 127.0.0.1
 port = PORT
-threads = 8
+threads = 1
 [loggers]
 keys = root
 [handlers]
@@ -47,7 +47,11 @@ def installed(program: str) -> list[str]:
 
 @contextlib.contextmanager
 def kinto_running(folder: Path) -> Generator[int]:
-    """Kinto with its memory back end and its history; any user and password will do."""
+    """Kinto with its memory back end and its history; any user and password will do.
+
+    It answers one request at a time: in memory, a precondition and its write are not one step. With 8 threads, 9 of
+    1,200 writes with If-Match were lost.
+    """
     with local_servers.held_port() as port:
         (folder / "kinto.ini").write_text(_KINTO.replace("PORT", f"{port}"))
         words = [*installed("kinto"), "start", "--ini", "kinto.ini"]

@@ -17,13 +17,10 @@ from hypothesis import strategies as st
 
 from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.runtime.guarantee import Guarantee
-from autoclave.runtime.rest import ServiceConnection
-from autoclave.runtime.rest.forms import decoded, encoded
-from autoclave.runtime.rest.marks import has_mark
+from autoclave.runtime.rest.forms import decoded, encoded, has_mark
 from autoclave.runtime.session import Session
-from tests.runtime.rest.acting import KEY, asked, connection, done, opened, secret
-from tests.runtime.rest.catalogues import written
-from tests.runtime.rest.odd_service import CATALOGUE
+from tests.runtime.rest.acting import KEY, asked, done, secret
+from tests.runtime.rest.odd_service import opened_on
 from tests.runtime.rest.raw_service import RawService, answer
 
 JSON = "application/json"
@@ -33,12 +30,6 @@ JSON = "application/json"
 def service() -> Iterator[RawService]:
     with RawService() as service:
         yield service
-
-
-def opened_on(service: RawService, folder: Path, **others: Any) -> Session:
-    settings = {name: others.pop(name) for name in list(others) if name in ServiceConnection.model_fields}
-    settings = {"catalogue": written(folder, CATALOGUE), "secret": "", **settings}
-    return opened(folder, {"odd": connection(service.port, **settings)}, **others)
 
 
 @pytest.fixture
@@ -55,7 +46,7 @@ def test_a_record_with_the_key_in_it_cannot_be_put_back_and_that_is_said_before(
     key = secret(service.port, place="header", name="Authorization")
 
     def again() -> Session:
-        return opened_on(service, tmp_path, key=key, secret="kinto", hold_s=0.0)
+        return opened_on(service, tmp_path, key=key, secret="kinto")
 
     with again() as session:
         plan = session.plan(asked("delete", "odd", id="hook"))
@@ -122,7 +113,7 @@ def test_what_data_here_cannot_hold_is_not_put_back_as_something_else(service: R
         (b'{"a":1}', "text/plain"),
         (b'{"base64":"/w=="}', JSON),
     ],
-    ids=["numbers", "half a pair", "letters", "as text", "like bytes"],
+    ids=["numbers", "half a surrogate", "letters", "as text", "like bytes"],
 )
 def test_json_is_put_back_as_it_was(service: RawService, odd: Session, kept: bytes, content_type: str):
     service.kept["/items/x"] = kept

@@ -1,4 +1,4 @@
-"""Services as `connections.yaml` has them: keys out of the vault, a model that is asked, one's own catalogue, pairs."""
+"""Services as `connections.yaml` has them: keys out of the vault, a model that is asked, proofs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from autoclave.cli.act import act
 from autoclave.core import InputError
 from autoclave.runtime.connections import Connections, ModelPlace, VaultPlace, save_connections
 from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import Plan
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy import Grant
 from autoclave.runtime.session import Session
 from autoclave.runtime.vault import KeyFile, Secret, Vault
 from tests.evaluation.chat_server import ChatServer
 from tests.runtime.rest.acting import Reader, connection, done, secret
-from tests.runtime.rest.test_pairs import RIGHT, change, with_undo
+from tests.runtime.rest.test_compensations import RIGHT, change, with_undo
 from tests.runtime.test_proposals import calling
 
 
@@ -33,7 +34,7 @@ def model() -> Iterator[ChatServer]:
 
 @pytest.fixture
 def place(kinto: int, reader: Reader, model: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """`project`, and what is connected: Kinto without an inverse of a change, and a model."""
+    """`project`, and what is connected: Kinto without a compensating request of a change, and a model."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "leases"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     (tmp_path / "project").mkdir()
@@ -42,7 +43,7 @@ def place(kinto: int, reader: Reader, model: ChatServer, tmp_path: Path, monkeyp
     vault.add(Secret(service="model", value="k-of-the-model-0123456789", hosts=("127.0.0.1",)))
     connect(
         tmp_path,
-        services={"kinto": connection(kinto, catalogue=with_undo(tmp_path, "patch_record"), hold_s=0.0)},
+        services={"kinto": connection(kinto, catalogue=with_undo(tmp_path, "patch_record"), queue_s=0.0)},
         model=ModelPlace(endpoint=model.url, name="m", secret="model"),
     )
     reader.put("one", title="first")
@@ -66,11 +67,13 @@ def commanded(folder: Path, *words: str) -> Result:
     return CliRunner().invoke(act, [*words, "--root", str(folder / "project")])
 
 
-def proposing(inverse: Mapping[str, Any]) -> dict[str, Any]:
-    return calling(("take_back", dict(inverse)))
+def proposing(compensation: Mapping[str, Any]) -> dict[str, Any]:
+    return calling(("take_back", dict(compensation)))
 
 
-def test_a_connected_model_is_asked_for_an_inverse_that_nobody_knows(place: Path, reader: Reader, model: ChatServer):
+def test_a_connected_model_is_asked_for_a_compensation_that_nobody_knows(
+    place: Path, reader: Reader, model: ChatServer
+):
     model.trouble = [proposing(RIGHT)]
     with opened(place) as session:
         session.undo(done(session, "patch_record", **change(reader, title="ours")))
@@ -89,8 +92,11 @@ def test_a_connected_model_is_asked_for_an_inverse_that_nobody_knows(place: Path
     [
         ("empty", "the model cannot be asked"),
         (401, "401"),
-        ({"message": {"role": "assistant", "content": "hm"}, "finish_reason": "stop"}, "proposes no inverse"),
-        (calling(("something_else", {})), "proposes no inverse"),
+        (
+            {"message": {"role": "assistant", "content": "hm"}, "finish_reason": "stop"},
+            "proposes no compensating request",
+        ),
+        (calling(("something_else", {})), "proposes no compensating request"),
         (calling(("take_back", {"arguments": {}})), "no operation"),
     ],
     ids=["no answer", "no key", "words", "another function", "no operation"],
@@ -107,27 +113,98 @@ def test_without_an_answer_that_is_one_the_action_stands(
     assert reader.records() == {"one": {"title": "ours"}}
 
 
-def test_pairs_are_shown_judged_and_pinned(place: Path, reader: Reader, model: ChatServer):
+@pytest.fixture
+def without_catalogue(place: Path, kinto: int, model: ChatServer) -> Path:
+    services = {"kinto": connection(kinto, catalogue="", allows_free=True, queue_s=0.0)}
+    connect(place, services=services, model=ModelPlace(endpoint=model.url, name="m", secret="model"))
+    return place
+
+
+def free(session: Session, method: str, path: str, **data: Any) -> tuple[str, Plan]:
+    """Request what no catalogue has; the action, and its plan."""
+    given = {"do": "request", "service": "kinto", "method": method, "path": path, "body": {"data": data}}
+    proposal = session.propose(given)
+    session.run(proposal.action, proposal.plan.digest)
+    return proposal.action, proposal.plan
+
+
+def test_without_a_catalogue_the_model_is_asked_for_the_compensating_request(
+    without_catalogue: Path, reader: Reader, model: ChatServer
+):
+    path = f"/v1/buckets/{reader.bucket}/collections/notes/records"
+    with opened(without_catalogue) as session:
+        model.trouble = [proposing({"method": "DELETE", "path": f"{path}/{{$response.body#/data/id}}"})]
+        action, plan = free(session, "POST", path, title="ours")
+        assert plan.guarantee is Guarantee.NONE
+        assert "a model has to propose it, unproven" in plan.changes[0]
+        assert len(reader.records()) == 2
+        session.undo(action)
+        assert set(reader.records()) == {"one"}
+        model.trouble = [proposing({"method": "PUT", "path": f"{path}/one", "body": {"data": {"title": "first"}}})]
+        action, _ = free(session, "PUT", f"{path}/one", title="ours")
+        session.undo(action)
+        assert reader.records() == {"one": {"title": "first"}}
+
+
+@pytest.mark.parametrize(
+    ("method", "compensation", "complaint"),
+    [
+        ("POST", {"method": "DELETE", "path": "{records}"}, "targets .*, not this resource"),
+        ("POST", {"method": "DELETE", "path": "/v1/buckets/{bucket}"}, "targets .*, not this resource"),
+        ("PUT", {"method": "DELETE", "path": "{records}/two"}, "targets .*, not this resource"),
+        ("PUT", {"method": "DELETE", "path": "records/one"}, "must begin with /"),
+        ("PUT", {"method": "DELETE"}, "should be a valid string|must be"),
+        ("PUT", {"method": "DELETE", "path": "{records}/{$response.body#/nothing}"}, "nothing"),
+    ],
+)
+def test_a_compensating_request_of_a_model_is_about_what_the_action_wrote(
+    without_catalogue: Path,
+    reader: Reader,
+    model: ChatServer,
+    method: str,
+    compensation: dict[str, str],
+    complaint: str,
+):
+    records = f"/v1/buckets/{reader.bucket}/collections/notes/records"
+    for name, value in {"{records}": records, "{bucket}": reader.bucket}.items():
+        compensation = {key: each.replace(name, value) for key, each in compensation.items()}
+    reader.put("two", title="theirs")
+    with opened(without_catalogue) as session:
+        model.trouble = [proposing(compensation)] * 8
+        action, _ = free(session, method, records if method == "POST" else f"{records}/one", title="ours")
+        before = reader.records()
+        with pytest.raises(InputError, match=complaint):
+            session.undo(action)
+        assert session.journal.standing(action).state == "executed"
+    assert reader.records() == before
+
+
+def test_compensations_are_shown_judged_and_pinned(place: Path, reader: Reader, model: ChatServer):
     model.trouble = [proposing(RIGHT)]
     with opened(place) as session:
         session.undo(done(session, "patch_record", **change(reader, title="ours")))
-    listed = commanded(place, "pairs", "list").output
+    listed = commanded(place, "compensations", "list").output
     assert "put_record -> " in listed
     assert "(pinned)" in listed
     [learnt] = [line for line in listed.splitlines() if "patch_record" in line]
-    pair = learnt.split()[0]
+    compensation = learnt.split()[0]
     assert learnt.endswith("proven, proven 1 times")
-    assert commanded(place, "pairs", "judge", pair, "--broken", "--reason", "mails went out").exit_code == 0
-    assert "quarantined, proven 1 times: mails went out" in commanded(place, "pairs", "list").output
+    assert (
+        commanded(place, "compensations", "judge", compensation, "--broken", "--reason", "mails went out").exit_code
+        == 0
+    )
+    assert "quarantined, proven 1 times: mails went out" in commanded(place, "compensations", "list").output
     with opened(place) as session:
         action = done(session, "patch_record", **change(reader, title="ours"))
-        with pytest.raises(InputError, match="proposes no inverse"):
+        with pytest.raises(InputError, match="proposes no compensating request"):
             session.undo(action)
-    assert commanded(place, "pairs", "pin", pair, "--reason", "we looked").exit_code == 0
-    assert "pinned" in next(line for line in commanded(place, "pairs", "list").output.splitlines() if pair in line)
-    unknown = commanded(place, "pairs", "pin", "kinto/x/0", "--reason", "we looked")
+    assert commanded(place, "compensations", "pin", compensation, "--reason", "we looked").exit_code == 0
+    assert "pinned" in next(
+        line for line in commanded(place, "compensations", "list").output.splitlines() if compensation in line
+    )
+    unknown = commanded(place, "compensations", "pin", "kinto/x/0", "--reason", "we looked")
     assert isinstance(unknown.exception, InputError)
-    assert "there is no such pair" in str(unknown.exception)
+    assert "does not exist" in str(unknown.exception)
 
 
 OPENAPI = {
@@ -137,7 +214,7 @@ OPENAPI = {
             "parameters": [
                 {"name": n, "in": "path", "required": True, "schema": {"type": "string"}} for n in ("bucket", "id")
             ],
-            "get": {"operationId": "look"},
+            "get": {"operationId": "show"},
             "put": {
                 "operationId": "keep",
                 "requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}},
@@ -150,7 +227,7 @@ OPENAPI = {
 
 def test_a_description_by_openapi_is_a_catalogue(place: Path, kinto: int, reader: Reader):
     (place / "notes.json").write_text(json.dumps(OPENAPI))
-    words = ("base_url=http://localhost:" + str(kinto), "allows_private=true", "secret=kinto", "hold_s=0")
+    words = ("base_url=http://localhost:" + str(kinto), "allows_private=true", "secret=kinto", "queue_s=0")
     told = commanded(place, "connect", "service", "kinto", *words, f"catalogue={place}/notes.json")
     assert told.exit_code == 0, told.exception
     with opened(place) as session:

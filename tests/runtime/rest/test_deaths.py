@@ -151,56 +151,5 @@ def test_killed_at_every_event_of_undo_and_redo_these_come_to_their_end(
         assert deadly > 15
 
 
-@pytest.mark.soak
-def test_killed_at_every_event_of_a_batch_and_its_undo_it_is_whole_or_not_at_all(
-    kinto: int, reader: Reader, tmp_path: Path
-):
-    services = {"kinto": connection(kinto, patience_s=0.1)}
-    records = f"{reader.place}/records"
-    requests = [
-        {"method": "POST", "path": records, "body": {"data": {"n": 1}}},
-        {"method": "PATCH", "path": f"{records}/one", "body": {"data": {"n": 2}}},
-        {"method": "DELETE", "path": f"{records}/two"},
-    ]
-    reader.put("one", title="first")
-    reader.put("two", title="second")
-    before = reader.records()
-
-    def act() -> None:
-        with opened(tmp_path, services) as session:
-            done(session, "batch", body={"requests": requests})
-
-    for deadly in itertools.count(1):
-        was_killed = dies_at(deadly, act)
-        with opened(tmp_path, services) as session:
-            for each in session.journal.standings((S.IN_DOUBT,)):  # of the deletion nothing proves by whom it was
-                session.resolve(each.action, S.EXECUTED, "by the service's own account")
-            stands = [each for each in session.journal.standings() if each.state is S.EXECUTED]
-            assert len(stands) == (reader.records() != before), deadly
-            if stands and was_killed:
-                session.undo(stands[0].action)
-                assert reader.records() == before, deadly
-        if not was_killed:
-            break
-    after = reader.records()
-    action = stands[0].action
-
-    def undo() -> None:
-        with opened(tmp_path, services) as session:
-            session.undo(action)
-
-    for deadly in itertools.count(1):
-        was_killed = dies_at(deadly, undo)
-        with opened(tmp_path, services) as session:
-            state = session.journal.standing(action).state
-            assert reader.records() == (before if state is S.UNDONE else after), (deadly, state)
-            if state is S.UNDONE and was_killed:
-                session.redo(action)
-                assert reader.records() == after, deadly
-        if not was_killed:
-            break
-    assert deadly > 30
-
-
 def _turned(session: Session, action: str, what: str) -> None:
     session.redo(action) if what == "redo" else session.undo(action)

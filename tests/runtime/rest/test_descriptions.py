@@ -42,7 +42,7 @@ def service() -> Iterator[ScriptedService]:
 
 def opened_by(service: ScriptedService, folder: Path, document: Any) -> Session:
     (path := folder / "service.json").write_text(json.dumps(document))
-    return opened(folder, {"odd": connection(service.port, catalogue=str(path), secret="", hold_s=0.0)})
+    return opened(folder, {"odd": connection(service.port, catalogue=str(path), secret="", queue_s=0.0)})
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def opened_by(service: ScriptedService, folder: Path, document: Any) -> Session:
     ],
     ids=["a name of its own", "the same name", "link"],
 )
-def test_an_inverse_about_something_else_is_never_sent_and_that_is_said_before(
+def test_a_compensation_about_something_else_is_never_sent_and_that_is_said_before(
     service: ScriptedService, tmp_path: Path, said: Any
 ):
     with opened_by(service, tmp_path, described(**said)) as session:
@@ -66,18 +66,20 @@ def test_an_inverse_about_something_else_is_never_sent_and_that_is_said_before(
     assert {path for _, path in service.asked} == {"/items/boss"}
 
 
-def test_an_inverse_with_another_name_for_the_thing_is_not_sent(service: ScriptedService, tmp_path: Path):
+def test_a_compensation_with_another_name_for_the_thing_is_not_sent(service: ScriptedService, tmp_path: Path):
     undo = [{"operation": "put", "arguments": {"id": "other", "body": {"a": 0}}}]
     with opened_by(service, tmp_path, described(**{"x-undo": undo})) as session:
         action = done(session, "put", "odd", id="x", body={"a": 1})
-        with pytest.raises(InputError, match="is about services/odd/items/other, not about it"):
+        with pytest.raises(InputError, match="targets services/odd/items/other, not this resource"):
             session.undo(action)
     assert "/items/other" not in {path for _, path in service.asked}
 
 
-def test_a_look_at_something_else_is_refused():
-    with pytest.raises(InputError, match=r"x-undo.look: /accounts/\{id\} is about something else than /items/\{id\}"):
-        catalogue_of_openapi(described(**{"x-undo": {"look": "account", "subject": {"id": "boss"}}}), "odd")
+def test_a_read_back_of_something_else_is_refused():
+    with pytest.raises(
+        InputError, match=r"x-undo.read_back: /accounts/\{id\} is about something else than /items/\{id\}"
+    ):
+        catalogue_of_openapi(described(**{"x-undo": {"read_back": "account", "subject": {"id": "boss"}}}), "odd")
 
 
 def test_a_description_of_thousands_of_operations_is_read_in_time_of_its_length():

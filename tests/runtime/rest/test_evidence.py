@@ -95,7 +95,7 @@ def test_a_record_that_was_there_is_not_taken_over_by_one_of_the_same_id(
         somebody_else("POST")
     body = {"data": {"id": "shared", "title": "ours"}}
     given = asked("create_record", bucket=reader.bucket, collection="notes", body=body)
-    with opened(tmp_path, {"kinto": connection(proxy.port, hold_s=0.0)}, secret(proxy.port)) as session:
+    with opened(tmp_path, {"kinto": connection(proxy.port, queue_s=0.0)}, secret(proxy.port)) as session:
         assert done_or_said(session, given)[1] is S.FAILED
     assert reader.records() == {"shared": {"title": "theirs"}}
 

@@ -12,11 +12,11 @@ import pytest
 from autoclave.core import InputError
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import Choice, NotUndone
-from autoclave.runtime.rest.undoing import Inverses
+from autoclave.runtime.rest.undoing import Compensator
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
 from tests.runtime.rest.acting import Reader, asked, connection, done, manager_of, opened, secret
-from tests.runtime.rest.faulty_proxy import Fault, FaultyProxy
+from tests.runtime.rest.faulty_proxy import FaultyProxy
 
 S = ActionState
 CHANGES: list[dict[str, Any]] = [
@@ -76,7 +76,7 @@ def test_what_somebody_else_changed_is_not_overwritten_without_a_choice(session:
 def test_a_choice_says_what_becomes_of_theirs(session: Session, reader: Reader, change: Any, theirs: Any):
     reader.put("one", title="first")
     before = reader.records()
-    for choice in (Choice.SKIP, Choice.FORCE, Choice.SAVE_ASIDE):
+    for choice in (Choice.SKIP, Choice.FORCE):
         action = done(session, bucket=reader.bucket, collection="notes", **change)
         for name, data in theirs.items():
             reader.delete(name) if data is None else reader.put(name, **data)
@@ -89,16 +89,16 @@ def test_a_choice_says_what_becomes_of_theirs(session: Session, reader: Reader, 
             if "new" in now:
                 reader.delete("new")
             continue
-        asides = {name: data for name, data in now.items() if name not in ("one", "new")}
-        assert {name: data for name, data in now.items() if name in ("one", "new")} == before
-        kept = [data for data in theirs.values() if data and choice is Choice.SAVE_ASIDE]
-        assert list(asides.values()) == kept
+        assert now == before
         session.redo(action)  # theirs comes again
         assert reader.records() == with_theirs
         session.undo(action)
-        assert {name: data for name, data in reader.records().items() if name in ("one", "new")} == before
-        for name in asides.keys() & reader.records().keys():
-            reader.delete(name)
+        assert reader.records() == before
+    action = done(session, bucket=reader.bucket, collection="notes", **change)
+    for name, data in theirs.items():
+        reader.delete(name) if data is None else reader.put(name, **data)
+    with pytest.raises(InputError, match="services have no save_aside; choose skip or force"):
+        session.undo(action, on_conflict=Choice.SAVE_ASIDE)
 
 
 def test_a_change_in_the_last_moment_is_found_by_the_entity_tag(shaky: Session, reader: Reader, proxy: FaultyProxy):
@@ -166,7 +166,7 @@ def test_later_actions_on_the_same_are_named_and_taken_back_with_it(session: Ses
 def test_independent_creations_commute_and_are_one_group(session: Session, reader: Reader):
     place = {"bucket": reader.bucket, "collection": "notes"}
     actions = [done(session, "create_record", **place, body={"data": {"n": n}}) for n in range(3)]
-    assert session.groups() == [actions]
+    assert session.actions.groups() == [actions]
     session.undo(actions[1])
     assert sorted(data["n"] for data in reader.records().values()) == [0, 2]
 
@@ -196,7 +196,7 @@ def test_what_is_in_a_collection_is_counted_again_before_it_is_deleted(
     if is_killed:
         child = os.fork()
         if child == 0:
-            Inverses.done = lambda *given: os._exit(9)  # what it is to do is recorded, and nothing is sent
+            Compensator.done = lambda *given: os._exit(9)  # what it is to do is recorded, and nothing is sent
             with opened(tmp_path, services) as session:
                 session.undo(action)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
@@ -220,7 +220,7 @@ def test_only_an_empty_collection_can_come_back(session: Session, reader: Reader
 
 def test_a_plan_for_a_collection_is_none_for_one_with_more_in_it(kinto: int, reader: Reader, tmp_path: Path):
     given = asked("delete_collection", bucket=reader.bucket, collection="notes")
-    with opened(tmp_path, {"kinto": connection(kinto, hold_s=0.0)}) as session:
+    with opened(tmp_path, {"kinto": connection(kinto, queue_s=0.0)}) as session:
         for name in ("one", "two"):
             proposal = session.propose(given)
             reader.put(name, title="somebody needs this")
@@ -231,10 +231,10 @@ def test_a_plan_for_a_collection_is_none_for_one_with_more_in_it(kinto: int, rea
 
 def test_a_plan_whose_undo_was_found_wrong_since_is_not_run(session: Session, reader: Reader):
     given = asked("put_record", bucket=reader.bucket, collection="notes", id="one", body={"data": {}})
-    proposal, pairs = session.propose(given), manager_of(session).pairs
-    for pair, (_, operation, _) in manager_of(session).inverses().items():
+    proposal, compensations = session.propose(given), manager_of(session).compensations
+    for compensation, (_, operation, _) in manager_of(session).declared_compensations().items():
         if operation == "put_record":
-            pairs.judge(pair, "it did not come back", is_good=False)
+            compensations.judge(compensation, "it did not come back", is_good=False)
     with pytest.raises(InputError, match="has changed since it was planned"):
         session.run(proposal.action, proposal.plan.digest)
     assert reader.records() == {}
@@ -252,69 +252,6 @@ def test_an_undo_that_the_key_is_not_for_is_told_before_anything_is_done(kinto: 
         assert plan.guarantee is guarantee
         told = "cannot be taken back: delete_record could, but DELETE /v1/"
         assert (told in plan.changes[0]) == (guarantee is Guarantee.NONE)
-
-
-def test_a_batch_is_one_action_and_is_taken_back_whole(session: Session, reader: Reader):
-    reader.put("one", title="first")
-    reader.put("two", title="second")
-    before, records = reader.records(), f"{reader.place}/records"
-    requests = [
-        {"path": records, "body": {"data": {"n": 1}}},
-        {"method": "PATCH", "path": f"{records}/one", "body": {"data": {"n": 2}}},
-        {"method": "DELETE", "path": f"{records}/two"},
-    ]
-    action = done(session, "batch", body={"defaults": {"method": "POST"}, "requests": requests})
-    assert sorted(data.get("n", 0) for data in reader.records().values()) == [1, 2]
-    session.undo(action)
-    assert reader.records() == before
-    session.redo(action)
-    assert sorted(data.get("n", 0) for data in reader.records().values()) == [1, 2]
-    session.undo(action)
-    assert reader.records() == before
-
-
-def test_of_a_batch_that_was_done_in_part_that_part_is_taken_back(shaky: Session, reader: Reader, proxy: FaultyProxy):
-    reader.put("one", title="first")
-    records = f"{reader.place}/records"
-    requests = [
-        {"method": "POST", "path": records, "body": {"data": {"n": 1}}},
-        {"method": "PATCH", "path": f"{records}/one", "body": {"data": {"n": 2}}},
-    ]
-    proxy.before_forwarding = lambda method: reader.put("one", title="theirs") if method == "POST" else None
-    proposal = shaky.propose(asked("batch", body={"requests": requests}))
-    with pytest.raises(InputError, match="1 of 2 requests were done, and taken back"):
-        shaky.run(proposal.action, proposal.plan.digest)
-    assert shaky.journal.standing(proposal.action).state is S.FAILED
-    assert reader.records() == {"one": {"title": "theirs"}}
-
-
-@pytest.mark.parametrize("last", ["PATCH", "DELETE"])
-@pytest.mark.parametrize("fault", ["cut_before", "cut_after", "half", "gateway_before", "gateway_after"])
-def test_a_batch_whose_answer_was_lost_is_looked_up_part_by_part(
-    shaky: Session, reader: Reader, proxy: FaultyProxy, fault: Fault, last: str
-):
-    reader.put("one", title="first")
-    before, records = reader.records(), f"{reader.place}/records"
-    requests = [
-        {"method": "POST", "path": records, "body": {"data": {"n": 1}}},
-        {"method": last, "path": f"{records}/one", **({"body": {"data": {"n": 2}}} if last == "PATCH" else {})},
-    ]
-    proxy.faults(fault)
-    proposal = shaky.propose(asked("batch", body={"requests": requests}))
-    if "before" in fault:
-        with pytest.raises(InputError, match="it was not done"):
-            shaky.run(proposal.action, proposal.plan.digest)
-        assert reader.records() == before
-        return
-    if last == "DELETE":  # whoever deletes it leaves the same
-        with pytest.raises(InputError, match="it is not there any more, and nothing proves by whom"):
-            shaky.run(proposal.action, proposal.plan.digest)
-        shaky.resolve(proposal.action, S.EXECUTED, "I looked")
-    else:
-        shaky.run(proposal.action, proposal.plan.digest)
-    assert {"n": 1} in reader.records().values()
-    shaky.undo(proposal.action)
-    assert reader.records() == before
 
 
 # --- Reading ---------------------------------------------------------------------------------------------------------

@@ -39,8 +39,8 @@ class Calendar:
     def ask(self, method: str, path: str, body: str | None = None) -> tuple[int, str, str]:
         link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         with contextlib.closing(link):
-            pair = base64.b64encode(f"us:{KEY}".encode()).decode()
-            headers = {"Authorization": f"Basic {pair}", "Content-Type": "text/calendar"}
+            credentials = base64.b64encode(f"us:{KEY}".encode()).decode()
+            headers = {"Authorization": f"Basic {credentials}", "Content-Type": "text/calendar"}
             link.request(method, f"/us/{self.name}/{path}", body, headers)
             answer = link.getresponse()
             return answer.status, answer.getheader("ETag") or "", answer.read().decode()

@@ -52,7 +52,7 @@ def test_a_message_is_redacted_which_is_told_before(session: Session, chat: Chat
     assert plan.guarantee is Guarantee.COMPENSATING
     assert plan.changes[0].endswith("undo: redact_event, compensating (pinned)")
     first, second = send(session, chat, "lunch?"), send(session, chat, "at noon")
-    assert session.groups() == [[first, second]]
+    assert session.actions.groups() == [[first, second]]
     session.undo(first)
     assert chat.messages() == ["", "at noon"]
     session.redo(first)  # another message: the one that was redacted stays empty

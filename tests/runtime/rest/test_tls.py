@@ -44,7 +44,7 @@ def opened_on(service: WebService, folder: Path, **others: Any) -> Session:
         secret="web",
         allows_private=True,
         patience_s=0.0,
-        hold_s=0.0,
+        queue_s=0.0,
     )
     key = Secret(service="web", value=KEY, hosts=(service.place,), allows_private=True)
     return opened(folder, {"web": connection}, key, **{"verify": service.verify, **others})
@@ -79,7 +79,7 @@ def test_no_redirect_takes_a_key_elsewhere(service: WebService, tmp_path: Path):
         proposal = session.propose(asked("post_away", "web"))
         with pytest.raises(
             InputError, match="nothing shows whether it was done; it answered 302"
-        ):  # it may have been done: a person has to look
+        ):  # it may have been done: a user has to check
             session.run(proposal.action, proposal.plan.digest)
     assert [each.path for each in service.asked] == ["/away"] * 2
 

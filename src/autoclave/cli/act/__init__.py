@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import click
 
-from autoclave.cli.act.audit import audit
+from autoclave.cli.act.audit import audit, export_history
 from autoclave.cli.act.authorize import authorize
+from autoclave.cli.act.compensations import compensations
 from autoclave.cli.act.connect import connect
 from autoclave.cli.act.doing import plan, propose, run
 from autoclave.cli.act.host import doctor
 from autoclave.cli.act.looking import diff, list_actions, show
-from autoclave.cli.act.pairs import pairs
-from autoclave.cli.act.permission import grant, revoke
-from autoclave.cli.act.settling import commit, mark, redo, release, resolve, undo, withdraw
+from autoclave.cli.act.permission import grant, revoke, stop
+from autoclave.cli.act.settling import commit, discard, flush, redo, resolve, savepoint, undo
 from autoclave.cli.act.vault import vault
+from autoclave.config.renamed import RENAMED_COMMANDS
+from autoclave.core import InputError
 
 
-@click.group(no_args_is_help=True)
+class _Commands(click.Group):
+    """Group that refuses the command names of earlier releases, and says the new ones."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in RENAMED_COMMANDS:
+            raise InputError(f"act {cmd_name}: is now called `autoclave act {RENAMED_COMMANDS[cmd_name]}`")
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_Commands, no_args_is_help=True)
 def act() -> None:
-    """Do what was proposed to the files of a folder, and take it back.
+    """Perform proposed actions on files, databases and services, and undo them.
 
-    Nothing is permitted until it is granted. Every action is in a journal before it happens. What it takes out of the
-    folder is moved aside, not copied, so that an undo restores content, owner, modes, times, extended attributes and
-    hard links exactly. Commands run in a sealed cell on a layer of their own.
+    Nothing is permitted without a grant. Every action is written to a journal before it happens. Files that an action
+    replaces or deletes are moved to a stash, not copied, so an undo restores content, owner, mode, times, extended
+    attributes and hard links exactly. Commands run in a sandbox on an overlay of the folder.
 
     \b
     Example: autoclave act run changes.jsonl --root project
@@ -31,10 +42,10 @@ def act() -> None:
 
 vault.add_command(authorize)
 for commands in (
-    (plan, propose, run, release, withdraw),
+    (plan, propose, run, flush, discard),
     (list_actions, show, diff),
-    (undo, redo, commit, mark, resolve),
-    (grant, revoke, audit, vault, connect, pairs, doctor),
+    (undo, redo, commit, savepoint, resolve),
+    (grant, revoke, stop, audit, export_history, vault, connect, compensations, doctor),
 ):
     for command in commands:
         act.add_command(command)

@@ -1,4 +1,4 @@
-"""`autoclave act audit`: is the journal as it was written, and what does it say."""
+"""`autoclave act audit`: verify, checkpoint and export the journal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from autoclave.cli.act.common import FILE, on_folder, opened
+from autoclave.cli.act.common import FILE, on_folder, on_state, opened
 from autoclave.core import InputError
 
 _DAMAGED = 1
@@ -15,7 +15,7 @@ _DAMAGED = 1
 
 @click.group(no_args_is_help=True)
 def audit() -> None:
-    """Look at the journal itself.
+    """Verify, checkpoint and export the journal.
 
     \b
     Example: autoclave act audit verify --root project
@@ -23,12 +23,13 @@ def audit() -> None:
 
 
 @audit.command()
-@click.option("--known", metavar="COUNT:DIGEST", help="What `audit checkpoint` said, kept elsewhere.")
+@click.option("--known", metavar="COUNT:DIGEST", help="Output of `audit checkpoint`, kept elsewhere.")
 @on_folder
 def verify(known: str | None, root: Path, state: Path | None, name: str) -> None:
-    """Look whether the journal is as it was written: altered, inserted, removed, truncated, rewritten, forged ...
+    """Verify that no record of the journal was altered, inserted, removed or forged.
 
-    Exit code 1 when it is not. Without --known, who can write to the journal and its checkpoints can cut both off.
+    The exit code is 1 if one was. Whoever can write to the journal and its checkpoints can truncate both; --known
+    detects that.
 
     \b
     Example: autoclave act audit verify --root project
@@ -47,7 +48,7 @@ def verify(known: str | None, root: Path, state: Path | None, name: str) -> None
 @audit.command()
 @on_folder
 def checkpoint(root: Path, state: Path | None, name: str) -> None:
-    """Sign the journal as it is, and say how many records there are and the digest of the last, to be kept elsewhere.
+    """Sign the journal, and print its number of records and last digest, to be kept elsewhere.
 
     \b
     Example: autoclave act audit checkpoint --root project
@@ -76,19 +77,38 @@ def _checkpoint(known: str) -> tuple[int, bytes]:
     type=click.Choice(("jsonl", "otlp")),
     default="jsonl",
     show_default=True,
-    help="How it is written.",
+    help="Format of OUT.",
 )
-@on_folder
-def export(out: Path, form: str, root: Path, state: Path | None, name: str) -> None:
+@on_state
+def export(out: Path, form: str, root: Path, state: Path | None) -> None:
     """Write the journal to OUT: a line of JSON per record, or the actions as OpenTelemetry spans (OTLP as JSON).
+
+    Works beside a running session, and on a journal of another release.
 
     \b
     Example: autoclave act audit export journal.jsonl --root project
     """
     from autoclave.core.files import write_atomically
     from autoclave.runtime.export import as_json_lines, as_otlp
+    from autoclave.runtime.journal import read_records
+    from autoclave.runtime.opening import default_state
 
-    with opened(root, state, name) as session:
-        records = session.journal.records()
+    records = read_records((state or default_state(root)) / "journal.sqlite")
     write_atomically(out, as_json_lines(records) if form == "jsonl" else as_otlp(records))
     click.echo(f"{len(records)} records in {out}")
+
+
+@click.command(name="export")
+@click.option("--git", "out", type=FILE, required=True, help="A new folder, for a bare repository.")
+@on_folder
+def export_history(out: Path, root: Path, state: Path | None, name: str) -> None:
+    """Export the changes of the folder as a Git repository: a commit for each action that is not undone.
+
+    \b
+    Example: autoclave act export --git history.git --root project
+    """
+    from autoclave.runtime.git_export import export_git
+
+    with opened(root, state, name) as session:
+        count = export_git(session, out)
+    click.echo(f"{count} actions in {out}; git --git-dir {out} log --patch shows them")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from autoclave.cli.act.common import say
 from autoclave.cli.act.opened_vault import in_vault, opened_vault, trusting, value_given
 from autoclave.core import HostError, InputError
 from autoclave.core.install import install_command
@@ -33,38 +34,44 @@ _ENDPOINTS: Mapping[str, str] = {
 def _with_endpoints(command: Callable[..., Any]) -> Callable[..., Any]:
     for name, told in reversed(list(_ENDPOINTS.items())):
         command = click.option(f"--{name.replace('_', '-')}", metavar="URL", help=told)(command)
-    return click.option("--issuer", metavar="URL", help="Whose published settings name the endpoints.")(command)
+    return click.option("--issuer", metavar="URL", help="Issuer, whose metadata names the endpoints.")(command)
 
 
 def _with_limits(command: Callable[..., Any]) -> Callable[..., Any]:
-    command = click.option("--allow-private", is_flag=True, help="The hosts may be on a private network.")(command)
-    command = click.option("--path", "paths", multiple=True, help="To which paths, as patterns.  [default: /**]")(
-        command
-    )
-    command = click.option("--method", "methods", multiple=True, help="By which methods.  [default: all]")(command)
-    return click.option("--host", "hosts", multiple=True, help="Where the token may go; may be given again.")(command)
+    command = click.option("--allow-private", is_flag=True, help="Allow hosts on a private network.")(command)
+    command = click.option(
+        "--path", "paths", multiple=True, help="Pattern of paths that may receive the token.  [default: /**]"
+    )(command)
+    command = click.option(
+        "--method", "methods", multiple=True, help="HTTP method that may use the token.  [default: all]"
+    )(command)
+    return click.option(
+        "--host", "hosts", multiple=True, help="Host that may receive the token; may be given several times."
+    )(command)
 
 
 @click.command()
 @click.argument("service")
 @_with_endpoints
-@click.option("--client-id", help="What this program is registered as with the provider.")
+@click.option("--client-id", help="Client id of this program at the provider.")
 @click.option("--with-client-secret", is_flag=True, help="Read the client's secret from standard input, or ask for it.")
-@click.option("--scope", "scopes", multiple=True, help="What to ask for; may be given again.")
-@click.option("--resource", metavar="URL", help="What the token is for, where the provider wants to know.")
-@click.option("--device/--browser", "device", default=None, help="By a code for another device, or by a browser here.")
+@click.option("--scope", "scopes", multiple=True, help="Scope to request; may be given several times.")
+@click.option("--resource", metavar="URL", help="Resource indicator of the token, where the provider needs one.")
+@click.option(
+    "--device/--browser", "device", default=None, help="Authorise by a code on another device, or in a browser here."
+)
 @click.option("--no-browser", is_flag=True, help="Only show the address; do not open it.")
-@click.option("--port", type=click.IntRange(0, 65_535), help="That the browser comes back to.  [default: any free one]")
+@click.option("--port", type=click.IntRange(0, 65_535), help="Port of the redirect.  [default: any free one]")
 @click.option("--wait", "wait_s", type=click.FloatRange(1), default=300.0, show_default=True, help="Seconds to wait.")
-@click.option("--again", is_flag=True, help="Ask even if all of it is granted already.")
+@click.option("--again", is_flag=True, help="Authorise again, even if all scopes are granted already.")
 @_with_limits
 @trusting
 @in_vault
 def authorize(service: str, path: Path | None, key: str, trust: Path | None, **given: Any) -> None:
-    """Have SERVICE authorised by OAuth 2: a person agrees in a browser or on another device, and the vault has a token.
+    """Authorise SERVICE by OAuth 2, in a browser or on another device, and store the token in the vault.
 
-    Of gmail, slack, spotify, dropbox, github and discord all is known but --client-id. What was authorised before
-    needs nothing; then only what is missing is asked for.
+    gmail, slack, spotify, dropbox, github and discord need only --client-id. A service that was authorised before
+    needs no option; only missing scopes are requested.
 
     \b
     Example: autoclave act vault authorize github --client-id 0123456789abcdef0123
@@ -141,7 +148,8 @@ def _provider(
 
 
 def _show(url: str, *, opens: bool) -> None:
-    click.echo(f"Open this address, and agree there:\n\n    {url}\n")
+    say("Open this address, and agree there:")
+    say(f"    {url}")
     if opens:
         import webbrowser
 
@@ -149,23 +157,24 @@ def _show(url: str, *, opens: bool) -> None:
 
 
 def _show_device(device: Device) -> None:
-    click.echo(f"Open {device.page} on any device, and type in:\n\n    {device.user_code}\n")
+    say(f"Open {device.page} on any device, and type in:")
+    say(f"    {device.user_code}")
 
 
 def _say(service: str, granted: Granted) -> None:
     if not granted.asked:
-        click.echo(f"{service}: all of it was granted before ({' '.join(granted.scopes) or 'no scopes'})")
+        say(f"{service}: all of it was granted before ({' '.join(granted.scopes) or 'no scopes'})")
         return
-    click.echo(f"{service}: granted ({' '.join(granted.scopes) or 'no scopes'})")
+    say(f"{service}: granted ({' '.join(granted.scopes) or 'no scopes'})")
     if granted.not_granted:
-        click.echo(f"{service}: not granted: {' '.join(granted.not_granted)}", err=True)
+        say(f"{service}: not granted: {' '.join(granted.not_granted)}", err=True)
 
 
 # --- What the vault says of tokens -----------------------------------------------------------------------------------
 
 
 def standing(authorization: Mapping[str, Any] | None) -> Iterator[str]:
-    """Words on what was granted, and until when."""
+    """Yield descriptions of the granted scopes and their expiry."""
     if authorization is None:
         return
     yield f"oauth {','.join(authorization['scopes']) or '-'}"
@@ -186,7 +195,7 @@ def _duration(seconds: float) -> str:
 
 
 def given_up(kept: Vault, service: str, trust: Path | None) -> None:
-    """Have a token made void and forget it, or say where a person can."""
+    """Revoke a token and remove it, or print where a person can revoke it."""
     page = kept.about(service)["authorization"]["provider"]["settings_page"]
     try:
         is_void = _source(kept, trust).give_up(service)
@@ -194,9 +203,7 @@ def given_up(kept: Vault, service: str, trust: Path | None) -> None:
         raise type(error)(f"{error}. It is kept; to forget it all the same: vault remove --unrevoked") from None
     if not is_void:
         where = f" ({page})" if page else ""
-        click.echo(
-            f"{service}: forgotten here, but its provider has no way to make it void; do so there{where}", err=True
-        )
+        say(f"{service}: forgotten here, but its provider has no way to make it void; do so there{where}", err=True)
 
 
 def renewed(kept: Vault, service: str, trust: Path | None) -> None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from autoclave.cli.act.opened_vault import PASSPHRASE_FILE, default_vault, opened_vault
-from autoclave.core import InputError
+from autoclave.cli.main import printable
+from autoclave.core import DataError, IncompleteError, InputError, UsageError
 from autoclave.core.json import parse_object
 
 if TYPE_CHECKING:
+    from autoclave.runtime.actions import Actions
     from autoclave.runtime.connections import VaultPlace
     from autoclave.runtime.journal import Standing
+    from autoclave.runtime.permissions import Permissions
     from autoclave.runtime.session import Session
     from autoclave.runtime.vault import Vault
 
@@ -26,7 +31,7 @@ FOLDER = FILE = click.Path(path_type=Path)
 def on_folder(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options `--root`, `--state` and `--session`."""
     command = click.option(
-        "--session", "name", default="main", show_default=True, help="What its actions and grants are recorded under."
+        "--session", "name", default="main", show_default=True, help="Name under which actions and grants are recorded."
     )(command)
     return on_state(command)
 
@@ -36,10 +41,27 @@ def on_state(command: Callable[..., Any]) -> Callable[..., Any]:
     command = click.option(
         "--state",
         type=FOLDER,
-        help="Folder of the journal, and of what was moved aside; on the same file system.  "
+        help="Folder of the journal and the stash, on the same file system.  "
         "[default: .autoclave-NAME beside the folder]",
     )(command)
     return click.option("--root", type=FOLDER, required=True, help="The folder that actions are confined to.")(command)
+
+
+@contextlib.contextmanager
+def acting(root: Path, state: Path | None, name: str, **others: Any) -> Generator[Session]:
+    """A session as `opened` gives it, in which work that fails or is denied ends with exit code 1.
+
+    Raises:
+        UsageError, InputError: what was given is wrong (exit code 2).
+        IncompleteError: it could not be done.
+    """
+    with opened(root, state, name, **others) as session:
+        try:
+            yield session
+        except (UsageError, DataError):
+            raise
+        except InputError as error:
+            raise IncompleteError(f"{error}") from None
 
 
 def opened(root: Path, state: Path | None, name: str = "main", **others: Any) -> Session:
@@ -52,11 +74,22 @@ def opened(root: Path, state: Path | None, name: str = "main", **others: Any) ->
     usual = default_vault()
     outside = [path for path in (usual, usual.with_name(f"{usual.name}.key")) if path.exists()]
     outside += [Path(os.environ[PASSPHRASE_FILE])] if os.environ.get(PASSPHRASE_FILE) else []
-    session = open_session(root, state, name=name, open_vault=open_vault, kept_outside=outside, **others)
+    session = open_session(
+        root, state, name=name, open_vault=open_vault, kept_outside=outside, lives_on=False, **others
+    )
     for action in session.recovered:
         standing = session.journal.standing(action)
-        click.echo(f"action {action} was unfinished when a process died; it is {standing.state} now", err=True)
+        click.echo(f"action {action} was unfinished or in doubt; it is {standing.state} now", err=True)
     return session
+
+
+@contextlib.contextmanager
+def recorded(root: Path, state: Path | None, name: str = "main") -> Generator[tuple[Actions, Permissions]]:
+    """Yield the actions and permissions of a folder, also beside a session that works on it; see `open_records`."""
+    from autoclave.runtime.opening import open_records
+
+    with open_records(root, state, name=name) as found:
+        yield found
 
 
 def operations(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -72,9 +105,29 @@ def operations(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield where, parse_object(line, where, is_exact=True)
 
 
-def printable(line: str) -> str:
-    """A line that does nothing to a terminal but show."""
-    return "".join(char if char.isprintable() or char == "\t" else repr(char)[1:-1] for char in line)
+def say(line: str, *, err: bool = False) -> None:
+    """Print a line, so that it does nothing to a terminal but show."""
+    click.echo(printable(line), err=err)
+
+
+def say_json(told: Mapping[str, Any]) -> None:
+    """Print a line of JSON without control characters."""
+    click.echo(json.dumps(told).replace("\x7f", "\\u007f"))
+
+
+def say_output(output: Mapping[str, Any]) -> None:
+    """Print how a command ended, what it changed (if that is part of its output), and the last of what it printed."""
+    for change in output.get("changes", ()):
+        say(f"    not done: {change}")
+    if "exit_code" in output:
+        say(f"    {output['ended']} {output['exit_code']}" if output["ended"] == "exited" else f"    {output['ended']}")
+    for name, mark in (("stdout", "|"), ("stderr", "!")):
+        for line in str(output.get(name, "")).splitlines()[-20:]:
+            say(f"    {mark} {line}")
+    for name in ("content", "entries", "matches"):
+        found = output.get(name, ())
+        for line in found.splitlines() if isinstance(found, str) else found:
+            say(f"    {line}")
 
 
 def words(given: Mapping[str, Any]) -> str:
@@ -90,21 +143,20 @@ def words(given: Mapping[str, Any]) -> str:
         return f"run {' '.join(given['command'])[:100]!r}"
     if given["do"] == "python":
         return f"python {given['source'].strip().splitlines()[0][:80] if given['source'].strip() else ''!r}"
+    if given["do"] == "search":
+        return f"search {given['text'][:80]!r} in {given.get('path', '')!r}"
     other = given.get("to") or given.get("target")
-    return f"{given['do']} {given['path']!r}" + (f" -> {other!r}" if other else "")
+    return f"{given['do']} {given.get('path', '')!r}" + (f" -> {other!r}" if other else "")
 
 
 def tell_of_hold(standing: Standing) -> None:
-    """Say of an action that is held how to have it done, or not."""
-    if standing.state == "approved" and (held_s := standing.body["hold_s"]):
-        click.echo(
-            f"    held for {held_s:g} s: `act release` does it then, `act withdraw {standing.action}` gives it up"
-        )
+    """Print how to execute or discard a queued action."""
+    if standing.state == "approved" and (delay_s := standing.body["delay_s"]):
+        say(f"    queued for {delay_s:g} s: `act flush` executes it then, `act discard {standing.action}` drops it")
 
 
 def named(where: str, error: InputError) -> InputError:
     """The error with the place where the operation was given, and for the person at the terminal what would help."""
-    told = type(error)(f"{where}: {str(error).removeprefix('operation: ')}")
-    if hint := getattr(error, "hint", ""):
-        told = InputError(f"{told}. What would permit it: {hint}")
-    return told
+    told = f"{where}: {str(error).removeprefix('operation: ')}"
+    hint = getattr(error, "hint", "")
+    return type(error)(f"{told}. What would permit it: {hint}" if hint else told)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @click.group(no_args_is_help=True)
 def connect() -> None:
-    """Say which databases and services actions may be about, besides the folder; grants still have to permit each.
+    """Connect databases and services for actions, besides the folder. Each action still needs a grant.
 
-    Settings stand in `connections.yaml` of the state. A key never does: it is in the vault, by the name of a secret.
+    Settings are in `connections.yaml` of the state folder. Keys are not: settings name a secret of the vault.
 
     \b
     Example: autoclave act connect list --root project
@@ -46,7 +46,7 @@ def database(database: str, settings: tuple[str, ...], root: Path, state: Path |
 @click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
 @on_state
 def service(service: str, settings: tuple[str, ...], root: Path, state: Path | None) -> None:
-    """Connect SERVICE, or change its settings: base_url, catalogue, secret, is_strict, holds, hold_s ...
+    """Connect SERVICE, or change its settings: base_url, catalogue, secret, is_strict, queue_up_to, queue_s ...
 
     \b
     Example: autoclave act connect service notes base_url=https://notes.example catalogue=kinto --root project
@@ -55,18 +55,40 @@ def service(service: str, settings: tuple[str, ...], root: Path, state: Path | N
 
 
 @connect.command()
+@click.argument("manager")
+@click.argument("settings", nargs=-1, metavar="KEY=VALUE...")
+@on_state
+def manager(manager: str, settings: tuple[str, ...], root: Path, state: Path | None) -> None:
+    """Connect MANAGER, the entry point of an installed package in `autoclave.managers`, or change its settings.
+
+    \b
+    Example: autoclave act connect manager json_values path=values.json --root project
+    """
+    from autoclave.config import parse_override
+    from autoclave.core.plugins import find_plugin
+    from autoclave.runtime.connections import load_connections
+    from autoclave.runtime.opening import alone_on
+
+    find_plugin("autoclave.managers", manager, "act connect manager")
+    given = {each.path: each.value for each in map(parse_override, settings)}
+    given |= {"path": str(Path(str(given["path"])).resolve())} if "path" in given else {}
+    with alone_on(root, state) as place:
+        known = {name: dict(each) for name, each in load_connections(place).managers.items()}
+        _change(place, {"managers": {**known, manager: {**known.get(manager, {}), **given}}}, root)
+
+
+@connect.command()
 @click.argument("path", type=FILE, required=False)
 @click.option(
     "--key",
-    type=click.Choice(("passphrase", "file", "keyring")),
+    type=click.Choice(("passphrase", "file")),
     default="file",
     show_default=True,
-    help="What opens it.",
+    help="How the vault is unlocked.",
 )
 @on_state
 def vault(path: Path | None, key: str, root: Path, state: Path | None) -> None:
-    """Take keys out of the vault at PATH (by default that of `act vault`), which --key opens: for services, databases,
-    and commands that use `secrets`.
+    """Use the keys of the vault at PATH (by default that of `act vault`) for services, databases and commands.
 
     \b
     Example: autoclave act connect vault --root project
@@ -85,7 +107,7 @@ def vault(path: Path | None, key: str, root: Path, state: Path | None) -> None:
 @click.argument("file", type=FILE)
 @on_state
 def trust(file: Path, root: Path, state: Path | None) -> None:
-    """Verify services and providers of tokens by the certificates in FILE (PEM), in place of the system's.
+    """Verify services and token providers by the certificates in FILE (PEM), in place of the system's.
 
     \b
     Example: autoclave act connect trust company-ca.pem --root project
@@ -102,10 +124,10 @@ def trust(file: Path, root: Path, state: Path | None) -> None:
 @click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
 @on_state
 def model(settings: tuple[str, ...], root: Path, state: Path | None) -> None:
-    """Connect a model that is asked for an inverse where none is known: endpoint, name, secret.
+    """Connect a model that proposes compensating requests where none is known: endpoint, name, secret.
 
-    What it says is used for nothing but what the action itself made, is looked at afterwards, and is never used again
-    if it was wrong.
+    A proposal applies only to what the action itself made. Its result is read back, and a wrong one is never used
+    again.
 
     \b
     Example: autoclave act connect model endpoint=http://127.0.0.1:8000/v1 name=qwen --root project
@@ -123,7 +145,7 @@ def model(settings: tuple[str, ...], root: Path, state: Path | None) -> None:
 @connect.command(name="list")
 @on_state
 def list_connections(root: Path, state: Path | None) -> None:
-    """Show what is connected, as YAML.
+    """List connections, as YAML.
 
     \b
     Example: autoclave act connect list --root project
@@ -143,9 +165,9 @@ def list_connections(root: Path, state: Path | None) -> None:
 @click.argument("names", nargs=-1, required=True)
 @on_state
 def remove(names: tuple[str, ...], root: Path, state: Path | None) -> None:
-    """Disconnect databases and services by their names, or `vault`, `trust` or `model`.
+    """Disconnect databases, services and managers by their names, or `vault`, `trust` or `model`.
 
-    What was done to a database or service cannot be taken back until it is connected again.
+    Actions on a database or service cannot be undone until it is connected again.
 
     \b
     Example: autoclave act connect remove shop --root project
@@ -156,13 +178,14 @@ def remove(names: tuple[str, ...], root: Path, state: Path | None) -> None:
     with alone_on(root, state) as place:
         found = load_connections(place)
         single = {each for each in ("vault", "trust", "model") if getattr(found, each)}
-        known = {*found.databases, *found.services, *single}
+        known = {*found.databases, *found.services, *found.managers, *single}
         if unknown := [each for each in names if each not in known]:
             raise InputError(f"act connect remove {unknown[0]}: is not connected; connected are {sorted(known)}")
         left: dict[str, Any] = {
             **{each: "" if each == "trust" else None for each in single.intersection(names)},
             "databases": {each: kept for each, kept in _plain(found.databases).items() if each not in names},
             "services": {each: kept for each, kept in _plain(found.services).items() if each not in names},
+            "managers": {each: dict(kept) for each, kept in found.managers.items() if each not in names},
         }
         _change(place, left)
 
@@ -191,6 +214,7 @@ def _put(kind: str, key: str, settings: tuple[str, ...], root: Path, state: Path
 def _given(settings: Iterable[str], form: type[Config]) -> dict[str, Any]:
     """Settings of a form by their names. Files are named whole, since the folder is another the next time."""
     from autoclave.config import parse_override
+    from autoclave.config.renamed import RENAMED_IN_CONNECTIONS
     from autoclave.core.json import nearest
     from autoclave.runtime.rest.connection import is_file_name
 
@@ -198,7 +222,9 @@ def _given(settings: Iterable[str], form: type[Config]) -> dict[str, Any]:
     for setting in settings:
         name = setting.partition("=")[0]
         if name not in form.model_fields:
-            raise InputError(f"act connect: {name[:60]!r}: no such setting; {nearest(name, list(form.model_fields))}")
+            new = RENAMED_IN_CONNECTIONS.get(name)
+            rule = f"is now called {new}" if new else f"no such setting; {nearest(name, list(form.model_fields))}"
+            raise InputError(f"act connect: {name[:60]!r}: {rule}")
         override = parse_override(setting)
         is_text = form.model_fields[name].annotation is str  # `dbname=0` is the text as it stands there
         found[override.path] = setting.partition("=")[2].strip() if is_text else override.value

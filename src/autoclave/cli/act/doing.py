@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from autoclave.cli.act.common import FILE, named, on_folder, opened, operations, printable, tell_of_hold, words
-from autoclave.core import InputError
+from autoclave.cli.act.common import FILE, acting, named, on_folder, operations, say, say_output, tell_of_hold, words
+from autoclave.core import DataError, HostError, InputError, UsageError
 
 if TYPE_CHECKING:
     from autoclave.runtime.proposals import Chat
@@ -20,16 +22,12 @@ _BY = "command line"
 
 
 def _with_extras(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say what generated code may use beyond the folder, and how what it replaces is kept."""
-    told = "Of a tree with more content than so many bytes, Git keeps files as objects of Git LFS."
-    command = click.option("--lfs-above", type=click.IntRange(min=0), default=200 << 20, show_default=True, help=told)(
-        command
-    )
-    told = "What is replaced is kept as it is, or by content in a Git repository of its own."
+    """The options that say what generated code may use beyond the folder, and when an undo of its own is used."""
+    told = "What the undo that comes with a command must restore to be used. Pre-images are kept in any case."
     command = click.option(
-        "--versioning", type=click.Choice(("snapshot", "git")), default="snapshot", show_default=True, help=told
+        "--undo-compared", type=click.Choice(("exact", "names")), default="exact", show_default=True, help=told
     )(command)
-    told = "Requirements file with hashes: what generated code may import."
+    told = "Requirements file with hashes: the packages that generated code may import."
     return click.option("--packages", type=FILE, help=told)(command)
 
 
@@ -38,23 +36,23 @@ def _by_model(command: Callable[..., Any]) -> Callable[..., Any]:
     command = click.option("--narrow", type=click.Choice(("mentioned", "model")), help=told)(command)
     told = "Show the model placeholders in place of addresses, phone numbers, cards and accounts."
     command = click.option("--hide-personal-data", is_flag=True, help=told)(command)
-    told = "Service of the vault that the model's program may use; may be given again."
+    told = "Service of the vault that the model's program may use; may be given several times."
     command = click.option("--service", "services", multiple=True, help=told)(command)
-    told = "Whether it calls functions, or writes a program."
+    told = "Have the model call functions, or write a program."
     command = click.option(
         "--by", "way", type=click.Choice(("functions", "program")), default="functions", show_default=True, help=told
     )(command)
-    command = click.option("--record", type=FILE, help="Write what the model proposes to this file, to be run again.")(
+    command = click.option("--record", type=FILE, help="Write the proposed operations to this file, for another run.")(
         command
     )
     command = click.option(
         "--key-variable", default="OPENAI_API_KEY", show_default=True, help="Environment variable with the key."
     )(command)
-    command = click.option("--model", help="Its name at the endpoint.")(command)
-    command = click.option("--endpoint", help="Base URL of a server that speaks OpenAI's chat, such as .../v1.")(
-        command
-    )
-    return click.option("--prompt", help="What a model shall do, in place of FILE.")(command)
+    command = click.option("--model", help="Name of the model at the endpoint.")(command)
+    command = click.option(
+        "--endpoint", help="Base URL of a server with an OpenAI-compatible chat API, such as .../v1."
+    )(command)
+    return click.option("--prompt", help="Task for a model, in place of FILE.")(command)
 
 
 def _session(
@@ -63,16 +61,15 @@ def _session(
     name: str,
     *,
     packages: Path | None,
-    versioning: str,
-    lfs_above: int,
-) -> Session:
-    others: dict[str, Any] = {"versioning": versioning, "lfs_above": lfs_above}
+    undo_compared: str,
+) -> AbstractContextManager[Session]:
+    others: dict[str, Any] = {"undo_compared": undo_compared}
     if packages is not None:
         from autoclave.core.files import cache_folder
         from autoclave.runtime.packages import AllowedPackages
 
         others["packages"] = AllowedPackages(packages, cache_folder() / "packages")
-    return opened(root, state, name, **others)
+    return acting(root, state, name, **others)
 
 
 @click.command()
@@ -80,7 +77,7 @@ def _session(
 @_with_extras
 @on_folder
 def plan(file: Path, root: Path, state: Path | None, name: str, **extras: Any) -> None:
-    """Show what each operation of FILE would do to the folder as it is. Nothing is done, and only denials are recorded.
+    """Show what each operation of FILE would do in the current state. Nothing is executed; only denials are recorded.
 
     FILE has an operation per line; `-` is standard input.
 
@@ -92,10 +89,12 @@ def plan(file: Path, root: Path, state: Path | None, name: str, **extras: Any) -
             try:
                 found = session.plan(given)
             except InputError as error:
+                say_output(getattr(error, "output", {}))
                 raise named(where, error) from None
-            click.echo(f"{found.digest[:12]}  {words(given)}")
+            say(f"{found.digest[:12]}  {found.guarantee:<12}  {words(given)}")
             for change in found.changes:
-                click.echo(f"    {change}")
+                say(f"    {change}")
+            say_output(found.output)
 
 
 @click.command()
@@ -110,7 +109,7 @@ def propose(
     name: str,
     **others: Any,
 ) -> None:
-    """Plan each operation of FILE, or what a model proposes, and record it, for `run ACTION`. Nothing is done.
+    """Plan each operation of FILE, or what a model proposes, and record it, for `run ACTION`. Nothing is executed.
 
     \b
     Example: autoclave act propose changes.jsonl --root project
@@ -118,22 +117,28 @@ def propose(
     model, extras = _parted(others)
     with _session(root, state, name, **extras) as session:
         for proposal, given in _proposals(session, file, is_run=False, **model):
-            click.echo(f"{proposal.action}  {proposal.plan.digest[:12]}  {words(given)}")
+            say(f"{proposal.action}  {proposal.plan.digest[:12]}  {proposal.plan.guarantee:<12}  {words(given)}")
 
 
 @click.command()
 @click.argument("target", required=False)
+@click.option(
+    "--atomic",
+    is_flag=True,
+    help="Undo the earlier operations of the file if one fails or the process dies.",
+)
 @_by_model
 @_with_extras
 @on_folder
 def run(
     target: str | None,
+    atomic: bool,
     root: Path,
     state: Path | None,
     name: str,
     **others: Any,
 ) -> None:
-    """Do a proposed action, or propose and do each operation of a file in turn, up to the first that cannot be done.
+    """Execute a proposed action, or propose and execute the operations of a file in turn, up to the first that fails.
 
     TARGET is the name of an action or a file (`-`: standard input). With --prompt a model proposes, and is told what
     became of each.
@@ -145,20 +150,23 @@ def run(
     with _session(root, state, name, **extras) as session:
         if target and target != "-" and not Path(target).exists():
             if "." in target or "/" in target:
-                raise InputError(f"{target}: there is no such file")
+                raise UsageError(f"{target}: there is no such file")
             standing = session.journal.standing(target)
             try:
                 became = session.run(target, standing.proposed["plan"], approved_by=_BY)
             except InputError as error:
                 raise named(target, error) from None
-            click.echo(f"{target}  {words(standing.proposed['operation'])}")
+            say(f"{target}  {standing.proposed['guarantee']:<12}  {words(standing.proposed['operation'])}")
             tell_of_hold(became)
             return
-        for proposal, given in _proposals(session, Path(target) if target else None, is_run=True, **model):
-            click.echo(f"{proposal.action}  {words(given)}")
+        file = Path(target) if target else None
+        for proposal, given in _proposals(session, file, is_run=True, is_atomic=atomic, **model):
+            say(f"{proposal.action}  {proposal.plan.guarantee:<12}  {words(given)}")
             tell_of_hold(session.journal.standing(proposal.action))
-            if text := str(proposal.plan.output.get("stdout", "")):
-                click.echo("".join(f"    | {printable(line)}\n" for line in text.splitlines()[-20:]), nl=False)
+            if "exit_code" in proposal.plan.output:
+                for change in proposal.plan.changes:
+                    say(f"    {change}")
+            say_output(proposal.plan.output)
 
 
 def _parted(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -168,23 +176,41 @@ def _parted(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
 
 
 def _proposals(
-    session: Session, file: Path | None, *, is_run: bool, prompt: str | None, **model: Any
+    session: Session,
+    file: Path | None,
+    *,
+    is_run: bool,
+    is_atomic: bool = False,
+    prompt: str | None,
+    **model: Any,
 ) -> Iterator[tuple[Proposal, dict[str, Any]]]:
     if (file is None) == (prompt is None):
-        raise InputError("act: give a file of operations, or --prompt with --endpoint and --model")
+        raise UsageError("act: give a file of operations, or --prompt with --endpoint and --model")
     if prompt is not None:
         yield from _by_prompt(session, prompt, is_run=is_run, **model)
         return
     assert file is not None
-    for where, given in operations(file):
-        try:
-            yield _done(session, given, is_run), given
-        except InputError as error:
-            raise named(where, error) from None
+    done, lines = list[str](), operations(file)
+    where = ""
+    try:
+        with session.atomic() if is_atomic else contextlib.nullcontext():
+            for where, given in list(lines) if is_atomic else lines:  # noqa: B007 - named by an error
+                proposal = _done(session, given, is_run, is_atomic=is_atomic)
+                done += [] if proposal.plan.is_read else [proposal.action]
+                yield proposal, given
+    except DataError:
+        raise
+    except (InputError, HostError) as error:
+        say_output(getattr(error, "output", {}))
+        if undone := [each for each in reversed(done) if session.journal.standing(each).state == "undone"]:
+            say(f"undone: {' '.join(undone)}")
+        raise named(where, error) if isinstance(error, InputError) else error from None
 
 
-def _done(session: Session, given: dict[str, Any], is_run: bool, by: str = _BY) -> Proposal:
+def _done(session: Session, given: dict[str, Any], is_run: bool, by: str = _BY, *, is_atomic: bool = False) -> Proposal:
     proposal = session.propose(given, by=by)
+    if is_atomic and proposal.plan.guarantee == "none":
+        raise InputError("--atomic: it cannot be undone (guarantee none), so it is not done")
     if is_run:
         session.run(proposal.action, proposal.plan.digest, approved_by=_BY)
     return proposal
@@ -209,12 +235,20 @@ def _by_prompt(
 
     from autoclave.core.files import write_atomically
     from autoclave.runtime.personal_data import PersonalData
-    from autoclave.runtime.proposals import Refused, chat_at, converse, converse_by_program, with_placeholders
+    from autoclave.runtime.proposals import (
+        Refused,
+        chat_at,
+        converse,
+        converse_by_program,
+        refusal_of,
+        result_of,
+        with_placeholders,
+    )
 
     if not endpoint or not model:
-        raise InputError("act --prompt: needs --endpoint URL and --model NAME")
+        raise UsageError("act --prompt: needs --endpoint URL and --model NAME")
     if services and way != "program":
-        raise InputError("act --service: is for --by program; a function names the services that it uses")
+        raise UsageError("act --service: is for --by program; a function names the services that it uses")
     chat = chat_at(endpoint, model, os.environ.get(key_variable, ""))
     if hide_personal_data:
         chat = with_placeholders(chat, PersonalData())
@@ -232,15 +266,15 @@ def _by_prompt(
             given = turns.send(answer)
         except StopIteration as stop:
             if stop.value:
-                click.echo(f"model: {stop.value}", err=True)
+                say(f"model: {stop.value}", err=True)
             return
         try:
             proposal = _done(session, given, is_run, by=by)
         except InputError as error:
-            answer = Refused(str(error))
-            click.echo(f"refused: {named('operation', error)}", err=True)
+            answer = refusal_of(error)
+            say(f"refused: {named('operation', error)}", err=True)
             continue
-        answer = str(proposal.plan.output.get("stdout", "")) or "done"
+        answer = result_of(proposal.plan)
         lines.append(json.dumps(given))
         if record:
             write_atomically(record, "".join(f"{line}\n" for line in lines))

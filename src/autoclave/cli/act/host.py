@@ -1,4 +1,4 @@
-"""`autoclave act doctor`: what this host offers to actions."""
+"""`autoclave act doctor`: check this host for actions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _LACKS = 3
 
 
 @click.command()
-@click.option("--root", type=FOLDER, default=Path("."), show_default=True, help="The folder that actions would be on.")
+@click.option("--root", type=FOLDER, default=Path("."), show_default=True, help="Folder for the actions.")
 @click.option("--state", type=FOLDER, help="Folder of the journal.  [default: .autoclave-NAME beside the folder]")
 def doctor(root: Path, state: Path | None) -> None:
-    """Try what actions on a folder need of this host; exit code 3 when something is missing that they need.
+    """Check that this host has what actions on a folder need; exit code 3 if something is missing.
 
     \b
     Example: autoclave act doctor --root project

@@ -2,66 +2,73 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from autoclave.cli.act.common import on_folder, opened, printable, words
+from autoclave.cli.act.common import acting, on_folder, recorded, say, say_json, words
 
 
 @click.command(name="list")
 @on_folder
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON per action.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON per action.")
 def list_actions(root: Path, state: Path | None, name: str, as_json: bool) -> None:
-    """Show all actions and where they stand; in brackets the group that `undo --group` takes back.
+    """List all actions with their state; the number in brackets is the group for `undo --group`.
+
+    Works beside a running session, as does `show`.
 
     \b
     Example: autoclave act list --root project
     """
-    with opened(root, state, name) as session:
-        numbers = {action: number for number, group in enumerate(session.groups(), start=1) for action in group}
-        for each in session.journal.standings():
+    with recorded(root, state, name) as (actions, _):
+        numbers = {action: number for number, group in enumerate(actions.groups(), start=1) for action in group}
+        for each in actions.journal.standings():
             group = numbers.get(each.action)
             if as_json:
                 told = {"action": each.action, "state": each.state, "at": each.at, "group": group, **each.proposed}
-                click.echo(json.dumps(told))
+                say_json(told)
             else:
                 shown = f"[{group}]" if group else ""
-                click.echo(f"{each.action}  {each.state:<14}{shown:<6}{words(each.proposed['operation'])}")
+                guarantee = each.proposed["guarantee"]
+                say(f"{each.action}  {each.state:<14}{shown:<6}{guarantee:<14}{words(each.proposed['operation'])}")
 
 
 @click.command()
 @click.argument("action")
 @on_folder
 def show(action: str, root: Path, state: Path | None, name: str) -> None:
-    """Show all that is recorded of an action, as JSON lines.
+    """Show the records of an action, as JSON lines.
 
     \b
     Example: autoclave act show 3f2a9c01 --root project
     """
-    with opened(root, state, name) as session:
-        session.journal.standing(action)
-        for record in session.journal.records(action):
-            click.echo(json.dumps({"number": record.number, "at": record.at, "kind": record.kind, **record.body}))
+    with recorded(root, state, name) as (actions, _):
+        guarantee = actions.journal.standing(action).proposed["guarantee"]
+        for record in actions.journal.records(action):
+            told = {"number": record.number, "at": record.at, "kind": record.kind, "guarantee": guarantee}
+            say_json({**told, **record.body})
 
 
 @click.command()
 @click.argument("action")
-@click.option("--undo", "is_undo", is_flag=True, help="What an undo would find changed by others, in place of that.")
+@click.option(
+    "--undo", "is_undo", is_flag=True, help="Show what others have changed since, with which an undo would conflict."
+)
 @on_folder
 def diff(action: str, is_undo: bool, root: Path, state: Path | None, name: str) -> None:
-    """Show what an action would change, has changed, or had changed before it was undone.
+    """Show the changes of an action: proposed, executed or undone.
 
     \b
     Example: autoclave act diff 3f2a9c01 --root project
     """
-    with opened(root, state, name) as session:
+    with acting(root, state, name) as session:
+        proposed = session.journal.standing(action).proposed
+        say(f"{action}  {proposed['guarantee']}  {words(proposed['operation'])}")
         if not is_undo:
             for line in session.difference(action):
-                click.echo(printable(line))
+                say(line)
             return
         for each in session.dependents_of(action):
-            click.echo(f"depends on it: {each}  {words(session.journal.standing(each).proposed['operation'])}")
+            say(f"depends on it: {each}  {words(session.journal.standing(each).proposed['operation'])}")
         for path in session.conflicts_of(action):
-            click.echo(f"changed by somebody else: {path!r}")
+            say(f"changed by somebody else: {path!r}")

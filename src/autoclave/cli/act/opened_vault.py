@@ -24,11 +24,11 @@ def in_vault(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options `--vault` and `--key`."""
     command = click.option(
         "--key",
-        type=click.Choice(("passphrase", "file", "keyring")),
+        type=click.Choice(("passphrase", "file")),
         default="file",
         show_default=True,
-        help=f"How it is locked: a passphrase (from the file that {PASSPHRASE_FILE} names, or asked for), a key file "
-        "beside it, or the keyring of the desktop.",
+        help=f"How it is locked: a passphrase (from the file that {PASSPHRASE_FILE} names, or asked for) or a key file "
+        "beside it.",
     )(command)
     return click.option(
         "--vault", "path", type=FILE, help="The file.  [default: autoclave/vault in the user's folder of data]"
@@ -58,12 +58,10 @@ def default_vault() -> Path:
 
 def source_of(path: Path, key: str, *, is_fresh: bool = False) -> KeySource:
     """Return the source of a vault's key; `is_fresh`: a new one, if it is in a file."""
-    from autoclave.runtime.vault import KeyFile, Keyring, Passphrase
+    from autoclave.runtime.vault import KeyFile, Passphrase
 
     if key == "file":
         return KeyFile.beside(path, is_fresh=is_fresh)
-    if key == "keyring":
-        return Keyring(str(path.resolve()))
     if given := os.environ.get(PASSPHRASE_FILE):
         try:
             return Passphrase(Path(given).read_text(encoding="utf-8").rstrip("\n"))

@@ -1,4 +1,4 @@
-"""`autoclave act grant` and `revoke`."""
+"""`autoclave act grant`, `revoke` and `stop`."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Any
 
 import click
 
-from autoclave.cli.act.common import on_folder, opened
+from autoclave.cli.act.common import on_folder, recorded, say
 
 
 @click.command()
 @click.argument("resources", nargs=-1)
 @click.option("--verbs", default="*", show_default=True, help="read, create, modify, delete, rename, set_mode, run ...")
-@click.option("--forbid", is_flag=True, help="Forbid it; no permission overrides that.")
-@click.option("--except", "excluded", multiple=True, metavar="PATTERN", help="What it does not cover.")
-@click.option("--for", "duration", help="How long it holds, such as 30m or 8h.")
-@click.option("--narrows", "parent", default="", help="A grant that has to permit it as well.")
+@click.option("--forbid", is_flag=True, help="Forbid the resources; no grant overrides this.")
+@click.option("--except", "excluded", multiple=True, metavar="PATTERN", help="Resources that the grant does not cover.")
+@click.option("--for", "duration", help="Time until the grant expires, such as 30m or 8h.")
+@click.option("--narrows", "parent", default="", help="Another grant that must permit the action as well.")
 @click.option(
     "--guarantee",
     "minimum_guarantee",
     type=click.Choice(("exact", "equivalent", "compensating", "none")),
     default="compensating",
     show_default=True,
-    help="How good the undo of an action must be; what asks a service has none.",
+    help="Weakest undo that an action may have; reads from services have none.",
 )
-@click.option("--max-uses", type=int, help="Actions that may use it.")
-@click.option("--max-files", type=int, help="Of all uses together.")
-@click.option("--max-bytes-written", type=int, help="Of all uses together.")
-@click.option("--max-bytes-deleted", type=int, help="Of all uses together.")
-@click.option("--max-rows", type=int, help="Of databases, of all uses together.")
-@click.option("--max-spend", type=float, help="At services, in their unit, of all uses together.")
+@click.option("--max-uses", type=int, help="Most actions that may use the grant.")
+@click.option("--max-files", type=int, help="Most files, over all uses.")
+@click.option("--max-bytes-written", type=int, help="Most bytes written, over all uses.")
+@click.option("--max-bytes-deleted", type=int, help="Most bytes deleted, over all uses.")
+@click.option("--max-rows", type=int, help="Most rows of databases, over all uses.")
+@click.option("--max-spend", type=float, help="Most spending at services, in their unit, over all uses.")
 @on_folder
 def grant(
     resources: tuple[str, ...],
@@ -44,7 +44,7 @@ def grant(
     name: str,
     **limits: Any,
 ) -> None:
-    """Permit RESOURCES, or show what is permitted when none are given.
+    """Grant access to RESOURCES, or list the grants when none are given. A running session takes it over.
 
     Patterns: `files/src/**` (a folder with all below), `files/*.txt`, `programs/make`, `packages/*`, `services/slack`.
 
@@ -53,7 +53,7 @@ def grant(
     """
     from autoclave.runtime.policy.grants import grant_from, lint, seconds_of, shown_grant
 
-    with opened(root, state, name) as session:
+    with recorded(root, state, name) as (_, permissions):
         if resources:
             given: dict[str, Any] = {
                 "resources": resources,
@@ -64,24 +64,43 @@ def grant(
                 "expires_at": time.time() + seconds_of(duration) if duration else None,
             }
             found = grant_from(given | limits)
-            session.permissions.grant(found)
-            click.echo(shown_grant(found))
+            permissions.grant(found)
+            say(shown_grant(found))
         else:
-            for each in session.permissions.grants():
-                click.echo(shown_grant(each))
-        for line in lint(session.permissions.grants(), time.time()):
-            click.echo(f"note: {line}", err=True)
+            for each in permissions.grants():
+                say(shown_grant(each))
+        for line in lint(permissions.grants(), time.time()):
+            say(f"note: {line}", err=True)
 
 
 @click.command()
 @click.argument("grants", nargs=-1, required=True)
 @on_folder
 def revoke(grants: tuple[str, ...], root: Path, state: Path | None, name: str) -> None:
-    """Take grants back, with those that narrow them.
+    """Revoke grants, with those that narrow them. A running session takes it over.
 
     \b
     Example: autoclave act revoke 3f2a9c01 --root project
     """
-    with opened(root, state, name) as session:
+    with recorded(root, state, name) as (_, permissions):
         for each in grants:
-            session.permissions.revoke(each)
+            permissions.revoke(each)
+
+
+@click.command()
+@on_folder
+def stop(root: Path, state: Path | None, name: str) -> None:
+    """Deny all further actions, also those of a running session, until the printed grant is revoked.
+
+    An action that is being executed ends; it can be undone, and undo stays possible. With `--session` only the actions
+    of that session are denied.
+
+    \b
+    Example: autoclave act stop --root project
+    """
+    from autoclave.runtime.policy.grants import Grant, shown_grant
+
+    with recorded(root, state, name) as (_, permissions):
+        denial = Grant(effect="forbid", resources=("**",), verbs=("*",), session="" if name == "main" else name)
+        permissions.grant(denial)
+        say(shown_grant(denial))

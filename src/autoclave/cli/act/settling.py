@@ -1,4 +1,4 @@
-"""`autoclave act undo`, `redo`, `commit`, `mark`, `resolve`, `release` and `withdraw`."""
+"""`autoclave act undo`, `redo`, `commit`, `savepoint`, `resolve`, `flush` and `discard`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from autoclave.cli.act.common import on_folder, opened, words
+from autoclave.cli.act.common import acting, on_folder, say, words
 from autoclave.core import InputError
 
 _CHOICES = ("refuse", "skip", "force", "save_aside")
@@ -14,23 +14,29 @@ _SETTLED = ("executed", "failed", "undone", "undo_failed")
 
 
 @click.command()
-@click.argument("action", required=False)
-@click.option("--to", "mark_name", help="Take back all that was done since this mark.")
-@click.option("--group", type=int, help="Take back a group, by the number that `list` shows.")
-@click.option("--dependents", is_flag=True, help="Also later actions that depend on it.")
+@click.argument("actions", nargs=-1)
+@click.option("--last", type=click.IntRange(1), metavar="N", help="Undo the last N actions that stand.")
+@click.option("--all", "is_all", is_flag=True, help="Undo all actions that stand.")
+@click.option("--to", "savepoint_name", metavar="SAVEPOINT", help="Undo all actions since this savepoint.")
+@click.option("--group", type=int, help="Undo a group, by the number that `list` shows.")
+@click.option("--dependents", is_flag=True, help="Also undo later actions that depend on them.")
 @click.option(
     "--on-conflict",
     type=click.Choice(_CHOICES),
     default="refuse",
     show_default=True,
-    help="What becomes of what somebody else has changed since: nothing is undone; it stays; it is taken back all the "
-    "same (theirs is kept for a redo); theirs gets another name.",
+    help="If a path has been changed by others since: undo nothing; leave the path; undo it anyway, keeping "
+    "their version for a redo; or save their version under another name.",
 )
-@click.option("--choose", multiple=True, metavar="PATH=CHOICE", help="Likewise for one path; may be given again.")
+@click.option(
+    "--choose", multiple=True, metavar="PATH=CHOICE", help="The same for one path; may be given several times."
+)
 @on_folder
 def undo(
-    action: str | None,
-    mark_name: str | None,
+    actions: tuple[str, ...],
+    last: int | None,
+    is_all: bool,
+    savepoint_name: str | None,
     group: int | None,
     dependents: bool,
     on_conflict: str,
@@ -39,26 +45,31 @@ def undo(
     state: Path | None,
     name: str,
 ) -> None:
-    """Take back an action, a group, or all since a mark. What somebody else changed since is never lost.
+    """Undo actions, a group, or all since a savepoint: all of them or none. Later changes by others are never lost.
 
     \b
     Example: autoclave act undo 3f2a9c01 --root project
     """
     from autoclave.runtime.interface import Choice
 
-    if sum(each is not None for each in (action, mark_name, group)) != 1:
-        raise InputError("act undo: give the name of an action, or --to MARK, or --group NUMBER")
+    if sum((bool(actions), last is not None, is_all, savepoint_name is not None, group is not None)) != 1:
+        raise InputError("act undo: give ids of actions, or one of --last N, --all, --to SAVEPOINT and --group NUMBER")
     choices = {path: Choice(choice) for path, choice in map(_choice, choose)}
     settled = {"choices": choices, "on_conflict": Choice(on_conflict)}
-    with opened(root, state, name) as session:
-        if mark_name is not None:
-            names = session.undo_to(mark_name, **settled)
+    with acting(root, state, name) as session:
+        if savepoint_name is not None:
+            ids = session.undo_to(savepoint_name, **settled)
         elif group is not None:
-            names = session.undo_group(group, **settled)
+            ids = session.undo_group(group, **settled)
         else:
-            names = session.undo(action or "", dependents=dependents, **settled)
-        for each in names:
-            click.echo(f"undone: {each}  {words(session.journal.standing(each).proposed['operation'])}")
+            order = [each.action for each in session.actions.standing_order()]
+            chosen = actions or (order if is_all else order[-(last or 1) :])
+            ids = session.undo(*chosen, dependents=dependents, **settled)
+        for each in ids:
+            standing = session.journal.standing(each)
+            say(f"undone: {each}  {words(standing.proposed['operation'])}")
+            if ignored := standing.body.get("ignored"):
+                say(f"    the supplied undo was ignored: {ignored}; the pre-image was restored")
 
 
 def _choice(given: str) -> tuple[str, str]:
@@ -72,50 +83,50 @@ def _choice(given: str) -> tuple[str, str]:
 @click.argument("action")
 @on_folder
 def redo(action: str, root: Path, state: Path | None, name: str) -> None:
-    """Do again what was undone.
+    """Do an undone action again.
 
     \b
     Example: autoclave act redo 3f2a9c01 --root project
     """
-    with opened(root, state, name) as session:
-        session.redo(action)
+    with acting(root, state, name) as session:
+        standing = session.redo(action)
+        say(f"redone: {action}  {words(standing.proposed['operation'])}")
 
 
 @click.command()
 @click.argument("actions", nargs=-1, required=True)
 @on_folder
 def commit(actions: tuple[str, ...], root: Path, state: Path | None, name: str) -> None:
-    """Keep what actions did for good; what they moved aside is removed.
+    """Make actions permanent and remove their pre-images; they cannot be undone any more.
 
     \b
     Example: autoclave act commit 3f2a9c01 --root project
     """
-    with opened(root, state, name) as session:
+    with acting(root, state, name) as session:
         for action in actions:
             session.commit(action)
 
 
 @click.command()
-@click.argument("mark_name", metavar="NAME")
+@click.argument("savepoint_name", metavar="NAME")
 @on_folder
-def mark(mark_name: str, root: Path, state: Path | None, name: str) -> None:
-    """Give this moment a NAME, for `undo --to NAME`.
+def savepoint(savepoint_name: str, root: Path, state: Path | None, name: str) -> None:
+    """Record a savepoint, for `undo --to NAME`.
 
     \b
-    Example: autoclave act mark before-cleaning --root project
+    Example: autoclave act savepoint before-cleaning --root project
     """
-    with opened(root, state, name) as session:
-        session.mark(mark_name)
+    with acting(root, state, name) as session:
+        session.savepoint(savepoint_name)
 
 
 @click.command()
 @click.argument("action")
-@click.option("--as", "settled", type=click.Choice(_SETTLED), help="How it stands.  [default: it is looked at again]")
-@click.option("--reason", help="With --as: what was looked at; it is recorded.")
+@click.option("--as", "settled", type=click.Choice(_SETTLED), help="Its state.  [default: read from the resource]")
+@click.option("--reason", help="With --as: what you checked; recorded in the journal.")
 @on_folder
 def resolve(action: str, settled: str | None, reason: str | None, root: Path, state: Path | None, name: str) -> None:
-    """Find out how an action stands that is in doubt, or say it (--as) after somebody has looked; nothing is changed
-    then.
+    """Settle an action that is in doubt: by reading the resource again, or by --as, which changes nothing else.
 
     \b
     Example: autoclave act resolve 3f2a9c01 --as failed --reason "the file is the old one" --root project
@@ -123,37 +134,37 @@ def resolve(action: str, settled: str | None, reason: str | None, root: Path, st
     from autoclave.runtime.states import ActionState
 
     if (settled is None) != (reason is None):
-        raise InputError("act resolve: --as and --reason go together; without them it is looked at again")
-    with opened(root, state, name) as session:
+        raise InputError("act resolve: --as and --reason go together; without them the resource is read again")
+    with acting(root, state, name) as session:
         if settled is None or reason is None:
-            standing = session.look_again(action)
+            standing = session.check_again(action)
         else:
             standing = session.resolve(action, ActionState(settled), reason)
-        click.echo(f"{action}  {standing.state}")
+        say(f"{action}  {standing.state}")
 
 
 @click.command()
 @on_folder
-def release(root: Path, state: Path | None, name: str) -> None:
-    """Do what was run and held for a time, as far as that time is over.
+def flush(root: Path, state: Path | None, name: str) -> None:
+    """Execute the queued actions whose delay has passed.
 
     \b
-    Example: autoclave act release --root project
+    Example: autoclave act flush --root project
     """
-    with opened(root, state, name) as session:
-        for standing in session.release():
-            click.echo(f"{standing.action}  {words(standing.proposed['operation'])}")
+    with acting(root, state, name) as session:
+        for standing in session.run_queued():
+            say(f"{standing.action}  {words(standing.proposed['operation'])}")
 
 
 @click.command()
 @click.argument("actions", nargs=-1, required=True)
 @on_folder
-def withdraw(actions: tuple[str, ...], root: Path, state: Path | None, name: str) -> None:
-    """Give up actions that were proposed, or are held, before anything has happened.
+def discard(actions: tuple[str, ...], root: Path, state: Path | None, name: str) -> None:
+    """Discard actions that were proposed or are queued, before anything has happened.
 
     \b
-    Example: autoclave act withdraw 3f2a9c01 --root project
+    Example: autoclave act discard 3f2a9c01 --root project
     """
-    with opened(root, state, name) as session:
+    with acting(root, state, name) as session:
         for action in actions:
-            click.echo(f"{action}  {session.withdraw(action).state}")
+            say(f"{action}  {session.discard(action).state}")

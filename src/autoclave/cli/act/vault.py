@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @click.group(no_args_is_help=True)
 def vault() -> None:
-    """Keep the keys of services where neither a model nor generated code sees them.
+    """Store the keys of services, hidden from models and generated code.
 
-    Commands that may use a service find a dummy of the same form in SERVICE_TOKEN; a proxy puts the key in, on the way
-    to the hosts of that service alone.
+    A command that may use a service finds a dummy key of the same form in SERVICE_TOKEN. A proxy replaces it by the
+    key in requests to the hosts of that service only.
 
     \b
     Example: autoclave act vault list
@@ -29,19 +29,21 @@ def vault() -> None:
 
 @vault.command()
 @click.argument("service")
-@click.option("--host", "hosts", multiple=True, required=True, help="Where it may go; may be given again.")
-@click.option("--method", "methods", multiple=True, help="By which methods.  [default: all]")
-@click.option("--path", "paths", multiple=True, help="To which paths, as patterns.  [default: /**]")
+@click.option(
+    "--host", "hosts", multiple=True, required=True, help="Host that may receive the key; may be given several times."
+)
+@click.option("--method", "methods", multiple=True, help="HTTP method that may use the key.  [default: all]")
+@click.option("--path", "paths", multiple=True, help="Pattern of paths that may receive the key.  [default: /**]")
 @click.option(
     "--place",
     type=click.Choice(("header", "query", "basic")),
     default="header",
     show_default=True,
-    help="Where services of this kind expect a key.",
+    help="Place of the key in a request.",
 )
-@click.option("--name", default="Authorization", show_default=True, help="Of the header or parameter.")
-@click.option("--as-file", is_flag=True, help="Code finds the dummy in a file, named by SERVICE_TOKEN_FILE.")
-@click.option("--allow-private", is_flag=True, help="The hosts may be on a private network.")
+@click.option("--name", default="Authorization", show_default=True, help="Name of the header or parameter.")
+@click.option("--as-file", is_flag=True, help="Put the dummy key into a file, named by SERVICE_TOKEN_FILE.")
+@click.option("--allow-private", is_flag=True, help="Allow hosts on a private network.")
 @in_vault
 def add(
     service: str,
@@ -55,7 +57,7 @@ def add(
     path: Path | None,
     key: str,
 ) -> None:
-    """Add the key of SERVICE, read from standard input or asked for.
+    """Add the key of SERVICE, from standard input or a prompt.
 
     \b
     Example: printenv GITHUB_KEY | autoclave act vault add github --host api.github.com
@@ -79,7 +81,7 @@ def add(
 @vault.command(name="list")
 @in_vault
 def list_secrets(path: Path | None, key: str) -> None:
-    """Show the services that have a key, where it may go, what was granted and until when; never the key.
+    """List services with the hosts, scopes and expiry of their keys; never the keys.
 
     \b
     Example: autoclave act vault list
@@ -96,11 +98,11 @@ def list_secrets(path: Path | None, key: str) -> None:
 
 @vault.command()
 @click.argument("services", nargs=-1, required=True)
-@click.option("--unrevoked", is_flag=True, help="Do not have tokens made void at the provider.")
+@click.option("--unrevoked", is_flag=True, help="Do not revoke tokens at the provider.")
 @trusting
 @in_vault
 def remove(services: tuple[str, ...], unrevoked: bool, trust: Path | None, path: Path | None, key: str) -> None:
-    """Forget keys. Tokens got by OAuth 2 are made void at their provider first, where it has a way for that.
+    """Remove keys. OAuth 2 tokens are revoked at their provider first, where it can.
 
     \b
     Example: autoclave act vault remove github
@@ -115,13 +117,13 @@ def remove(services: tuple[str, ...], unrevoked: bool, trust: Path | None, path:
 
 @vault.command()
 @click.argument("service", required=False)
-@click.option("--lock", type=click.Choice(("passphrase", "file", "keyring")), help="Lock the vault itself anew.")
+@click.option("--lock", type=click.Choice(("passphrase", "file")), help="Change what locks the vault.")
 @trusting
 @in_vault
 def rotate(service: str | None, lock: str | None, trust: Path | None, path: Path | None, key: str) -> None:
-    """Give SERVICE another key, read from standard input or asked for; or lock the vault with another one (--lock).
+    """Replace the key of SERVICE, from standard input or a prompt, or the lock of the vault (--lock).
 
-    A token got by OAuth 2 is renewed at its provider, and nothing is read.
+    An OAuth 2 token is renewed at its provider; nothing is read.
 
     \b
     Example: printenv NEW_KEY | autoclave act vault rotate github

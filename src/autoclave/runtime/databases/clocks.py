@@ -1,4 +1,4 @@
-"""What is done when the time of something held is over, unless its engine was closed before."""
+"""What is done when the time of an open transaction is over, unless its engine was closed before."""
 
 from __future__ import annotations
 

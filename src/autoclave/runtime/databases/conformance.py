@@ -1,11 +1,11 @@
 """What every engine of databases must do, as tests that any engine can run. Needs pytest; nothing imports it.
 
-Subclass `EngineConformance` and override the fixture `ground`, which gives each test an empty database:
+Subclass `EngineConformance` and override the fixture `scratch`, which gives each test an empty database:
 
     class TestMine(EngineConformance):
         @pytest.fixture
-        def ground(self, server):
-            return Ground(settings, others=lambda statement: rows as tuples, schema="public")
+        def scratch(self, server):
+            return ScratchDatabase(settings, others=lambda statement: rows as tuples, schema="public")
 
 The statements are plain SQL on tables that `PLAIN_TABLES` makes; an engine that speaks another language gives its own
 `words`. Tests on what an engine cannot do are skipped by overriding `lacks`.
@@ -23,7 +23,8 @@ import pytest
 
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Effect
-from autoclave.runtime.databases.engine import Contested, Engine, Rejected, open_engine
+from autoclave.runtime.databases.engine import Engine, Rejected, RowConflict, open_engine
+from autoclave.runtime.databases.kept import effect_of
 from autoclave.runtime.databases.manager import DatabaseManager
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
@@ -72,7 +73,7 @@ PLAIN_CONTENT: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Ground:
+class ScratchDatabase:
     """An empty database. `others` does a statement as somebody else, and gives the rows."""
 
     settings: DatabaseConnection
@@ -96,25 +97,25 @@ class EngineConformance:
     """Tests of an engine, alone and under a session."""
 
     lacks: frozenset[str] = frozenset()
-    """What it cannot do: `cascade`, `rollback`, `limits`, `hold`."""
+    """What it cannot do: `cascade`, `rollback`, `limits`, `transaction`."""
 
     @pytest.fixture
-    def ground(self) -> Ground:
+    def scratch(self) -> ScratchDatabase:
         raise NotImplementedError("override this fixture")
 
     @pytest.fixture
-    def filled(self, ground: Ground) -> Ground:
-        for statement in ground.tables:
-            ground.others(statement)
-        return ground
+    def filled(self, scratch: ScratchDatabase) -> ScratchDatabase:
+        for statement in scratch.tables:
+            scratch.others(statement)
+        return scratch
 
     @pytest.fixture
-    def engine(self, filled: Ground) -> Iterator[Engine]:
+    def engine(self, filled: ScratchDatabase) -> Iterator[Engine]:
         with contextlib.closing(open_engine(filled.name, filled.settings, filled.password)) as engine:
             yield engine
 
     @pytest.fixture
-    def session(self, filled: Ground, tmp_path: Path) -> Iterator[Session]:
+    def session(self, filled: ScratchDatabase, tmp_path: Path) -> Iterator[Session]:
         with open_session(filled, tmp_path / "state") as session:
             yield session
 
@@ -124,15 +125,14 @@ class EngineConformance:
 
     # --- The engine alone -------------------------------------------------------------------------------------------
 
-    def test_it_tells_tables_and_no_rows(self, filled: Ground, engine: Engine):
+    def test_it_tells_tables_and_no_rows(self, filled: ScratchDatabase, engine: Engine):
         told = "\n".join(engine.schema().told())
         assert all(name in told for name in filled.content_by)
         assert SECRET not in told
 
-    @pytest.mark.parametrize("is_told", [False, True])
     @pytest.mark.parametrize("word", ["insert", "update", "delete", "cascade", "several"])
     def test_what_a_rehearsal_tells_is_done_and_its_inverse_takes_it_back(
-        self, filled: Ground, engine: Engine, word: str, is_told: bool
+        self, filled: ScratchDatabase, engine: Engine, word: str
     ):
         if word == "cascade":
             self.require("cascade")
@@ -140,32 +140,31 @@ class EngineConformance:
         rehearsed = engine.rehearse(filled.sql(word), Mode.IMAGES)
         assert filled.content() == before
         kept: list[tuple[Effect, Any]] = []
-        planned = rehearsed if is_told else None
-        engine.perform(filled.sql(word), lambda effect, mark: kept.append((effect, mark)), planned)
+        engine.perform(filled.sql(word), lambda effect, mark: kept.append((effect, mark)))
         ((effect, mark),) = kept
         after = filled.content()
         assert after != before
         assert effect.digest() == rehearsed.digest()
-        assert Effect.from_json(_plain(effect)).digest() == effect.digest()
+        assert effect_of(effect.to_bytes()).digest() == effect.digest()
         assert engine.was_committed(mark, effect)
-        assert engine.contested(effect.inverse()) == {}
+        assert engine.conflicting(effect.inverse()) == {}
         engine.write(effect.inverse(), lambda *_: None)
         assert filled.content() == before
         engine.write(effect, lambda *_: None)
         assert filled.content() == after
 
-    def test_a_rehearsal_is_not_believed_when_others_have_changed_its_rows(self, filled: Ground, engine: Engine):
+    def test_what_others_changed_since_a_rehearsal_is_in_the_effect(self, filled: ScratchDatabase, engine: Engine):
         rehearsed = engine.rehearse(filled.sql("update"), Mode.IMAGES)
         filled.others(*filled.words["theirs"])
         before = filled.content()
         kept: list[Effect] = []
-        engine.perform(filled.sql("update"), lambda effect, _: kept.append(effect), rehearsed)
+        engine.perform(filled.sql("update"), lambda effect, _: kept.append(effect))
         (effect,) = kept
         assert effect.digest() != rehearsed.digest()
         engine.write(effect.inverse(), lambda *_: None)
         assert filled.content() == before
 
-    def test_what_keeping_raises_leaves_all_as_it_was(self, filled: Ground, engine: Engine):
+    def test_what_keeping_raises_leaves_all_as_it_was(self, filled: ScratchDatabase, engine: Engine):
         self.require("rollback")
         before = filled.content()
         seen: list[tuple[Effect, Any]] = []
@@ -180,43 +179,43 @@ class EngineConformance:
         ((effect, mark),) = seen
         assert not engine.was_committed(mark, effect)
 
-    def test_rows_that_others_changed_are_told_and_not_written_over(self, filled: Ground, engine: Engine):
+    def test_rows_that_others_changed_are_told_and_not_written_over(self, filled: ScratchDatabase, engine: Engine):
         kept: list[Effect] = []
         engine.perform(filled.sql("update"), lambda effect, _: kept.append(effect))
         filled.others(*filled.words["theirs"])
         there = filled.content()
-        contested = engine.contested(kept[0].inverse())
-        assert [table for table, _ in contested] == [f"{filled.schema}/parent"]
-        with pytest.raises(Contested) as caught:
+        conflicting = engine.conflicting(kept[0].inverse())
+        assert [table for table, _ in conflicting] == [f"{filled.schema}/parent"]
+        with pytest.raises(RowConflict) as caught:
             engine.write(kept[0].inverse(), lambda *_: None)
         assert len(caught.value.names) == 1
         assert filled.content() == there
 
-    def test_rows_of_others_are_not_lost_by_what_is_written_back(self, filled: Ground, engine: Engine):
+    def test_rows_of_others_are_not_lost_by_what_is_written_back(self, filled: ScratchDatabase, engine: Engine):
         self.require("cascade")
         kept: list[Effect] = []
         engine.perform(filled.sql("insert"), lambda effect, _: kept.append(effect))
         filled.others(*filled.words["depends"])
         there = filled.content()
-        with pytest.raises((Rejected, Contested)):
+        with pytest.raises((Rejected, RowConflict)):
             engine.write(kept[0].inverse(), lambda *_: None)
         assert filled.content() == there
 
     @pytest.mark.parametrize("word", ["two in one", "looks", "ends"])
-    def test_what_is_no_single_action_is_refused(self, filled: Ground, engine: Engine, word: str):
+    def test_what_is_no_single_action_is_refused(self, filled: ScratchDatabase, engine: Engine, word: str):
         before = filled.content()
         if word in filled.words:
             with pytest.raises(InputError):
                 engine.read(filled.sql(word), Mode.IMAGES)
         assert filled.content() == before
 
-    def test_errors_hold_no_values(self, filled: Ground, engine: Engine):
+    def test_errors_hold_no_values(self, filled: ScratchDatabase, engine: Engine):
         with pytest.raises(InputError) as caught:
             engine.rehearse(filled.sql("twice"), Mode.IMAGES)
         assert SECRET not in f"{caught.value} {caught.value.__cause__}"
         assert "'two'" not in f"{caught.value}"
 
-    def test_no_more_rows_than_allowed(self, filled: Ground):
+    def test_no_more_rows_than_allowed(self, filled: ScratchDatabase):
         self.require("limits")
         before = filled.content()
         settings = filled.settings.model_copy(update={"max_rows": 5})
@@ -227,32 +226,36 @@ class EngineConformance:
             engine.rehearse(filled.sql("many"), Mode.IMAGES)
         assert filled.content() == before
 
-    def test_two_do_not_have_one_table(self, filled: Ground, engine: Engine):
+    def test_two_do_not_have_one_table(self, filled: ScratchDatabase, engine: Engine):
         engine.lease([f"{filled.schema}/parent"])
         with pytest.raises(InputError, match="another session"):  # noqa: SIM117 - it may be refused when it is opened
             with contextlib.closing(open_engine(filled.name, filled.settings, filled.password)) as other:
                 other.lease([f"{filled.schema}/parent"])
         engine.lease([f"{filled.schema}/parent"])
 
-    def test_what_is_held_is_seen_when_it_is_committed(self, filled: Ground, engine: Engine):
-        self.require("hold")
+    def test_what_is_held_is_seen_when_it_is_committed(self, filled: ScratchDatabase, engine: Engine):
+        self.require("transaction")
         before = filled.content()
         kept: list[tuple[Effect, Any]] = []
         for commit in (False, True):
-            engine.hold(f"action{commit}", filled.sql("update"), lambda effect, mark: kept.append((effect, mark)))
+            engine.open_transaction(
+                f"action{commit}", filled.sql("update"), lambda effect, mark: kept.append((effect, mark))
+            )
             _, mark = kept[-1]
-            assert engine.held(f"action{commit}", mark).is_open
+            assert engine.transaction_state(f"action{commit}", mark).is_open
             assert filled.content() == before
-            engine.end_hold(f"action{commit}", commit=commit)
-            engine.end_hold(f"action{commit}", commit=commit)
-            held = engine.held(f"action{commit}", mark)
-            assert (held.is_open, held.is_committed) == (False, commit)
+            engine.end_transaction(f"action{commit}", commit=commit)
+            engine.end_transaction(f"action{commit}", commit=commit)
+            state = engine.transaction_state(f"action{commit}", mark)
+            assert (state.is_open, state.is_committed) == (False, commit)
         assert filled.content() != before
 
     # --- Under a session --------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("word", ["insert", "update", "delete", "several"])
-    def test_a_session_does_it_takes_it_back_and_does_it_again(self, filled: Ground, session: Session, word: str):
+    def test_a_session_does_it_takes_it_back_and_does_it_again(
+        self, filled: ScratchDatabase, session: Session, word: str
+    ):
         before = filled.content()
         action = act(session, filled, word)
         after = filled.content()
@@ -264,28 +267,29 @@ class EngineConformance:
         assert filled.content() == before
         assert session.audit() == []
 
-    def test_all_is_done_or_nothing(self, filled: Ground, session: Session):
+    def test_all_is_done_or_nothing(self, filled: ScratchDatabase, session: Session):
         self.require("rollback")
         before = filled.content()
         with pytest.raises(InputError):
             act(session, filled, "fails")
         assert filled.content() == before
 
-    def test_what_changes_nothing_is_no_action(self, filled: Ground, session: Session):
-        with pytest.raises(InputError):
+    def test_what_changes_nothing_is_no_action(self, filled: ScratchDatabase, session: Session):
+        with pytest.raises(InputError, match="change nothing as it is now"):
             act(session, filled, "nothing")
 
-    def test_what_changed_since_it_was_planned_is_not_done(self, filled: Ground, session: Session):
+    def test_what_changed_since_it_was_planned_is_not_done(self, filled: ScratchDatabase, session: Session):
         proposal = session.propose(filled.sql("update").model_dump())
         filled.others(*filled.words["theirs"])
         there = filled.content()
-        with pytest.raises(InputError):
+        with pytest.raises(InputError, match="has changed since it was planned"):
             session.run(proposal.action, proposal.plan.digest)
         assert filled.content() == there
+        assert session.journal.standing(proposal.action).state is ActionState.PROPOSED
 
     @pytest.mark.parametrize("choice", [Choice.REFUSE, Choice.SKIP, Choice.FORCE])
     def test_a_person_says_what_becomes_of_rows_that_others_changed(
-        self, filled: Ground, session: Session, choice: Choice
+        self, filled: ScratchDatabase, session: Session, choice: Choice
     ):
         before = filled.content()
         action = act(session, filled, "update")
@@ -303,7 +307,7 @@ class EngineConformance:
         session.redo(action)
         assert filled.content() == there
 
-    def test_one_of_three_is_taken_back(self, filled: Ground, session: Session):
+    def test_one_of_three_is_taken_back(self, filled: ScratchDatabase, session: Session):
         first, second = act(session, filled, "update 2"), act(session, filled, "update 3")
         act(session, filled, "insert")
         whole = filled.content()["parent"]
@@ -312,27 +316,21 @@ class EngineConformance:
         assert session.journal.standing(second).state is ActionState.EXECUTED
 
 
-def act(session: Session, ground: Ground, word: str) -> str:
+def act(session: Session, scratch: ScratchDatabase, word: str) -> str:
     """Do what a word says as an action; its name."""
-    proposal = session.propose(ground.sql(word).model_dump())
+    proposal = session.propose(scratch.sql(word).model_dump())
     session.run(proposal.action, proposal.plan.digest)
     return proposal.action
 
 
-def open_session(ground: Ground, state: Path) -> Session:
-    """A session that may do everything on a ground."""
+def open_session(scratch: ScratchDatabase, state: Path) -> Session:
+    """A session that may do everything on a scratch database."""
     with contextlib.ExitStack() as opening:
         journal = opening.enter_context(Journal(state / "journal.sqlite", state / "checkpoints" / "signed"))
-        connections = {ground.name: ground.settings}
-        manager = DatabaseManager(connections, state / "rows", lambda _: ground.password)
+        connections = {scratch.name: scratch.settings}
+        manager = DatabaseManager(connections, state / "rows", lambda _: scratch.password)
         opening.callback(manager.close)
         session = Session(journal, [manager], Permissions(journal, "main", 1e9), opening.pop_all())
     if not session.permissions.grants():
         session.permissions.grant(Grant(resources=("databases/**",), verbs=("*",), minimum_guarantee=Guarantee.NONE))
     return session
-
-
-def _plain(effect: Effect) -> Any:
-    import json
-
-    return json.loads(effect.to_text())

@@ -8,11 +8,9 @@ inverse.
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import hashlib
 import json
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
@@ -20,9 +18,11 @@ from typing import Any
 from urllib.parse import quote
 
 from autoclave.core.json import canonical_json
-from autoclave.runtime.databases.images import Image, is_same, keys_in, text_of
 from autoclave.runtime.databases.places import table_of
 from autoclave.runtime.policy.request import Access
+
+Image = tuple[str, Any]
+"""A row: its key in words (empty if it has none), and JSON data in the engine's own form that say all of it."""
 
 
 @dataclass(frozen=True)
@@ -44,38 +44,23 @@ class TableEffect:
     @property
     def keys(self) -> dict[str, None]:
         """The keys of rows that it changes, each once, in order."""
-        return dict.fromkeys(key for key in (*keys_in(self.removed), *keys_in(self.added)) if key)
+        return dict.fromkeys(key for key, _ in (*self.removed, *self.added) if key)
 
     @property
     def has_keys(self) -> bool:
         """Whether each of its rows has a key."""
-        return all((*keys_in(self.removed), *keys_in(self.added)))
-
-    @cached_property
-    def texts(self) -> tuple[str, str]:
-        """What went and what came, as JSON."""
-        return text_of(self.removed), text_of(self.added)
+        return all(key for key, _ in (*self.removed, *self.added))
 
     @cached_property
     def counts(self) -> dict[str, int]:
         """How many rows were created, modified and deleted, by these verbs."""
-        went, came = set(keys_in(self.removed)), set(keys_in(self.added))
+        went, came = {key for key, _ in self.removed}, {key for key, _ in self.added}
         both = len((went & came) - {""})
         counts = {"create": len(self.added) - both, "modify": both, "delete": len(self.removed) - both}
         return {verb: number for verb, number in counts.items() if number}
 
     def inverse(self) -> TableEffect:
-        inverse = replace(self, removed=self.added, added=self.removed)
-        if "texts" in self.__dict__:  # they are long, and the same
-            inverse.__dict__["texts"] = self.texts[::-1]
-        if "counts" in self.__dict__:
-            inverse.with_counts({_OPPOSITE[verb]: rows for verb, rows in self.counts.items()})
-        return inverse
-
-    def with_counts(self, counts: dict[str, int]) -> TableEffect:
-        """The same, of which `counts` is known already."""
-        self.__dict__["counts"] = counts
-        return self
+        return replace(self, removed=self.added, added=self.removed)
 
     def without(self, keys: Collection[str]) -> TableEffect:
         """The same, but for rows with these keys."""
@@ -92,55 +77,33 @@ class TableEffect:
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
-    """A table, an index or a view that was created: what makes it, and what it was found to be."""
-
-    kind: str
-    name: str
-    statement: str
-    layout: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Effect:
     """What an action did to a database.
 
     Attributes:
         tables: rows that went and came.
-        created: what was defined, in this order.
-        dropped: what was taken away, in this order.
-        counters: where counters (of AUTOINCREMENT, restarted sequences) stood before and after, by name; JSON data.
+        counters: where counters of AUTOINCREMENT stood before and after, by name; JSON data.
         reads: what it depended on: `SCHEMA/TABLE` or `SCHEMA/TABLE/KEY`.
         counted: table, verb and how many rows changed of which there are no images.
-        leaks: why an undo is not exact: what it did that no rollback takes back.
-        is_settled: whether doing it again on the same rows would bring the same rows; not so with random numbers.
-        evidence: by what the engine that rehearsed it tells, without reading the rows, that it was done. Not kept.
+        side_effects: irreversible ones, in words: an undo is not exact for them.
+        is_deterministic: whether doing it again on the same rows would bring the same rows; not so with random numbers.
     """
 
     tables: tuple[TableEffect, ...] = ()
-    created: tuple[Definition, ...] = ()
-    dropped: tuple[Definition, ...] = ()
-    counters: Mapping[str, tuple[Any, Any]] = None  # type: ignore[assignment]
+    counters: Mapping[str, tuple[Any, Any]] = field(default_factory=dict[str, tuple[Any, Any]])
     reads: frozenset[str] = frozenset()
-    leaks: tuple[str, ...] = ()
-    is_settled: bool = True
+    side_effects: tuple[str, ...] = ()
+    is_deterministic: bool = True
     counted: tuple[tuple[str, str, int], ...] = ()
-    evidence: Any = field(default=None, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.counters is None:
-            object.__setattr__(self, "counters", {})
 
     @property
     def is_nothing(self) -> bool:
-        defines = self.created or self.dropped
-        return not (defines or self.counted or any(each.removed or each.added for each in self.tables))
+        return not (self.counted or any(each.removed or each.added for each in self.tables))
 
     @property
     def places(self) -> set[tuple[str, str]]:
-        """What it changes: rows by table and key, and what it defines by name, with the key ""."""
-        rows = {(each.table, key) for each in self.tables for key in (*keys_in(each.removed), *keys_in(each.added))}
-        return rows | {(each.name, "") for each in (*self.created, *self.dropped)}
+        """The rows that it changes, by table and key."""
+        return {(each.table, key) for each in self.tables for key, _ in (*each.removed, *each.added)}
 
     def has_come_true(
         self, not_before: Collection[tuple[str, str]], not_after: Collection[tuple[str, str]]
@@ -172,25 +135,27 @@ class Effect:
         return replace(
             self,
             tables=tuple(table.inverse() for table in self.tables),
-            created=self.dropped[::-1],
-            dropped=self.created[::-1],
             counters={name: (after, before) for name, (before, after) in self.counters.items()},
-            evidence=None,
         )
 
-    def to_text(self) -> str:
-        """As JSON."""
-        tables = (f"[{_text(each.table)},{_text(each.layout)},{','.join(each.texts)}]" for each in self.tables)
-        rest = {
-            "created": [[each.kind, each.name, each.statement, each.layout] for each in self.created],
-            "dropped": [[each.kind, each.name, each.statement, each.layout] for each in self.dropped],
+    def plain(self) -> Effect:
+        """The same, with images of its rows that can be taken apart."""
+        return self
+
+    def to_bytes(self) -> bytes:
+        """Return what `KeptRows` keeps of it: a line of JSON, and rows after a line break if the JSON has none."""
+        return json.dumps(self.to_json(), separators=(",", ":"), ensure_ascii=False).encode()
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {
+            "tables": [[each.table, each.layout, each.removed, each.added] for each in self.tables],
             "counters": self.counters,
             "reads": sorted(self.reads),
-            "leaks": self.leaks,
-            "is_settled": self.is_settled,
+            "side_effects": self.side_effects,
+            "is_deterministic": self.is_deterministic,
             "counted": self.counted,
         }
-        return f'{{"tables":[{",".join(tables)}],{_text(rest)[1:]}'
 
     @staticmethod
     def from_json(given: Mapping[str, Any]) -> Effect:
@@ -201,27 +166,24 @@ class Effect:
             tuple(
                 TableEffect(name, layout, images(went), images(came)) for name, layout, went, came in given["tables"]
             ),
-            tuple(Definition(*each) for each in given["created"]),
-            tuple(Definition(*each) for each in given["dropped"]),
             {name: (before, after) for name, (before, after) in given["counters"].items()},
             frozenset(given["reads"]),
-            tuple(given["leaks"]),
-            given["is_settled"],
+            tuple(given["side_effects"]),
+            given["is_deterministic"],
             tuple((table, verb, rows) for table, verb, rows in given["counted"]),
         )
 
     def digest(self) -> str:
-        """Of what went, and of what came as far as that is settled; of the rest, how much."""
-        told: list[Any] = [[each.kind, each.name, each.statement] for each in (*self.created, *self.dropped)]
+        """Of what went, and of what came if that is deterministic; else how much."""
+        told: list[Any] = []
         for table in sorted(self.tables, key=lambda each: each.table):
-            went, came = table.texts
-            rows = [went, came if self.is_settled else f"{len(table.added)}"]
-            told.append([table.table, table.layout, *(hashlib.sha256(text.encode()).hexdigest() for text in rows)])
+            came = table.added if self.is_deterministic else len(table.added)
+            text = json.dumps([table.removed, came]).encode()
+            told.append([table.table, table.layout, hashlib.sha256(text).hexdigest()])
         told += self.counted
         return hashlib.sha256(canonical_json(told)).hexdigest()
 
 
-_OPPOSITE = {"create": "delete", "modify": "modify", "delete": "create"}
 NUM_KEYS = 300
 """Rows of one table that a footprint names; when there are more, it names the table."""
 
@@ -241,29 +203,16 @@ def as_name(text: str | bytes) -> str:
 
 
 def accesses_of(effect: Effect, database: str) -> Iterator[Access]:
-    """What the policy decides about: rows by table and verb, definitions, and tables that were read."""
+    """What the policy decides about: rows by table and verb, and tables that were read."""
     for table, verb, rows in effect.row_counts():
         yield Access(verb, f"databases/{database}/{table}", rows=rows)
-    for each in (*effect.created, *effect.dropped):
-        yield Access("define", f"databases/{database}/{each.name}")
     for table in sorted({table_of(key) for key in effect.reads}):
         yield Access("read", f"databases/{database}/{table}")
 
 
-@contextlib.contextmanager
-def without_collection() -> Generator[None]:
-    """Many rows are made in the block: the collector would walk them over and over, and none of them has a cycle."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-def _text(plain: Any) -> str:
-    return json.dumps(plain, separators=(",", ":"))
+def is_same(one: Image | None, other: Image | None) -> bool:
+    """Whether two rows are the same to the last bit; 1 and 1.0 are not."""
+    return one == other and repr(one) == repr(other)
 
 
 def net(events: Iterable[tuple[str, Image | None, Image | None]]) -> tuple[list[Image], list[Image]]:

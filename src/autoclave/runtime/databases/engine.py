@@ -34,16 +34,16 @@ Keep = Callable[[Effect, Json], None]
 is given is durable when it returns; what it raises, rolls back."""
 
 
-class Contested(InputError):
+class RowConflict(InputError):
     """Rows are not as they are to be before something is written over them; nothing was written. `names`: which."""
 
     names: tuple[str, ...] = ()
 
     @staticmethod
-    def over(database: str, places: Iterable[tuple[str, str]]) -> Contested:
+    def over(database: str, places: Iterable[tuple[str, str]]) -> RowConflict:
         """`places`: tables and keys, in the database of this name."""
         names = tuple(f"{database}/{table}/{as_name(key)}".rstrip("/") for table, key in places)
-        error = Contested(f"somebody else has changed {', '.join(names[:20])}")
+        error = RowConflict(f"somebody else has changed {', '.join(names[:20])}")
         error.names = names
         return error
 
@@ -60,17 +60,15 @@ class Reading:
         writes: tables (`SCHEMA/NAME`) and the verbs that the statements use on them; cascades and triggers not.
         reads: what they depend on: `SCHEMA/NAME`, or `SCHEMA/NAME/KEY` where they name a row by its key.
         defines: objects (`SCHEMA/NAME`) that they create, alter or drop.
-        is_settled: whether they do the same to the same rows whenever, and on whatever connection, they are run.
     """
 
     writes: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     reads: frozenset[str] = frozenset()
     defines: frozenset[str] = frozenset()
-    is_settled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class TransactionState:
     """A transaction that is open.
 
     Attributes:
@@ -114,11 +112,8 @@ class Engine(Protocol):
         """
         ...
 
-    def rehearse(self, operation: Sql, mode: Mode, planned: Effect | None = None) -> Effect:
-        """What statements would do: they are run, and rolled back.
-
-        `planned`: what an earlier rehearsal gave. If it has evidence, and by that they would do the same, it is this
-        very object that is returned: its rows are not read again.
+    def rehearse(self, operation: Sql, mode: Mode) -> Effect:
+        """Return what statements would do: they are run, and rolled back.
 
         Raises:
             InputError: they fail, or do more than they may.
@@ -126,10 +121,8 @@ class Engine(Protocol):
         """
         ...
 
-    def perform(self, operation: Sql, keep: Keep, planned: Effect | None = None) -> None:
+    def perform(self, operation: Sql, keep: Keep) -> None:
         """Run statements, call `keep`, and commit.
-
-        `planned`: as for `rehearse`; `keep` is called with it.
 
         Raises:
             InputError, HostError: as `rehearse`; nothing was done.
@@ -145,26 +138,25 @@ class Engine(Protocol):
         """
         ...
 
-    def contested(self, effect: Effect) -> dict[tuple[str, str], Image | None]:
+    def conflicting(self, effect: Effect) -> dict[tuple[str, str], Image | None]:
         """Rows that an effect would take away or bring, and that are not as they were when it was recorded.
 
-        By table and key, as they are now; None: there is none. Rows without key have the key "". What was defined is
-        named with the key "" as well.
+        By table and key, as they are now; None: there is none. Rows without key have the key "".
         """
         ...
 
     def write(self, effect: Effect, keep: Keep) -> None:
-        """Take the rows away that an effect removes, bring those that it adds, and its definitions; all or nothing.
+        """Take the rows away that an effect removes, and bring those that it adds; all or nothing.
 
         Raises:
-            Contested: something is not as it is to be before.
+            RowConflict: something is not as it is to be before.
             Rejected: the database refuses it.
             HostError: the database is busy, or away.
             InDoubt: the connection was lost while it was committed.
         """
         ...
 
-    def hold(self, action: str, operation: Sql, keep: Keep) -> None:
+    def open_transaction(self, action: str, operation: Sql, keep: Keep) -> None:
         """Run statements, call `keep`, and leave the transaction open under the name of the action.
 
         Raises:
@@ -172,12 +164,16 @@ class Engine(Protocol):
         """
         ...
 
-    def held(self, action: str, mark: Json) -> Held:
-        """How a held transaction stands, as far as the engine itself knows."""
+    def is_durable(self) -> bool:
+        """Return whether an open transaction outlives the process that opened it."""
         ...
 
-    def end_hold(self, action: str, *, commit: bool) -> None:
-        """Commit a held transaction, or roll it back. Nothing if there is none.
+    def transaction_state(self, action: str, mark: Json) -> TransactionState:
+        """How an open transaction stands, as far as the engine itself knows."""
+        ...
+
+    def end_transaction(self, action: str, *, commit: bool) -> None:
+        """Commit an open transaction, or roll it back. Nothing if there is none.
 
         Raises:
             HostError: the database is away.
@@ -186,7 +182,7 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of all connections and leases. What is held without surviving that is rolled back."""
+        """Let go of all connections and leases. Transactions that cannot survive that are rolled back."""
         ...
 
 

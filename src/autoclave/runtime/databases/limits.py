@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from autoclave.core import InputError
@@ -22,9 +23,10 @@ def require_limits(where: str, effect: Effect, settings: DatabaseConnection, num
     """
     if effect.num_rows > settings.max_rows:
         raise InputError(f"{where}: {too_many(settings.max_rows)}")
-    for each in effect.tables if settings.max_share < 1 else ():
-        counts = each.counts
-        changed = counts.get("modify", 0) + counts.get("delete", 0)
-        before = num_left(each.table) + len(each.removed) - len(each.added)
-        if changed > settings.max_share * max(before, 1):
-            raise InputError(f"{where}: table {each.table}: changes a larger share of its rows than max_share")
+    counts: dict[str, Counter[str]] = {}
+    for table, verb, rows in effect.row_counts() if settings.max_share < 1 else ():
+        counts.setdefault(table, Counter())[verb] += rows
+    for table, found in counts.items():
+        before = num_left(table) + found["delete"] - found["create"]
+        if found["modify"] + found["delete"] > settings.max_share * max(before, 1):
+            raise InputError(f"{where}: table {table}: changes a larger share of its rows than max_share")

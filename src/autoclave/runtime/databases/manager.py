@@ -3,14 +3,10 @@
 Theory of operation. An engine runs the statements of an action in one transaction and tells which rows went and which
 came (an `Effect`). What is kept of it, how it is told after a crash whether it was done, and how it is taken back, is
 the business of a mode (`modes`): the manager only finds the mode of an action, which its receipt names.
-
-Rows are read and written down when an action is planned. When it is done soon after, in the same process, the engine
-tells by less that exactly this came about (`Effect.evidence`), and what was written down gets a second name.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -18,12 +14,11 @@ from typing import cast
 from autoclave.config import Config
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Effect
-from autoclave.runtime.databases.engine import Contested, Reading, Rejected
+from autoclave.runtime.databases.engine import Reading, Rejected, RowConflict, open_engine
 from autoclave.runtime.databases.kept import KeptRows
-from autoclave.runtime.databases.modes.base import ActionMode, Rehearsed
-from autoclave.runtime.databases.modes.hold import HoldMode
-from autoclave.runtime.databases.modes.images import ImagesMode
-from autoclave.runtime.databases.modes.reversal import ReversalMode
+from autoclave.runtime.databases.modes.base import Rehearsed
+from autoclave.runtime.databases.modes.images import ImagesMode, NotWritten
+from autoclave.runtime.databases.modes.transaction import TransactionMode
 from autoclave.runtime.databases.opened import Databases
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.plans import accesses, accesses_of_reading, changes, digest, footprint
@@ -31,38 +26,39 @@ from autoclave.runtime.databases.rows import row_lines, row_names
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 from autoclave.runtime.footprints import meet
 from autoclave.runtime.guarantee import Guarantee
-from autoclave.runtime.interface import Choice, InDoubt, Json, Plan, UndoneWith
+from autoclave.runtime.interface import Choice, Json, Manager, NotRedone, Plan, UndoneWith
 from autoclave.runtime.policy.request import Request
 
-_REMEMBERED = 4
-"""Plans that are held in memory, with the rows that they are about."""
 
-
-class DatabaseManager:
+class DatabaseManager(Manager):
     """Actions on the databases of `connections`, by the names that statements use for them.
 
     `state` is a folder that nobody else touches: rows are kept in it. `key_of` gives the password that a secret holds.
-    A database is opened when it is first needed.
+    A database is opened when it is first needed. `lives_on`: whether this process goes on after an action, so that it
+    can keep a transaction open.
     """
 
     operations: Mapping[str, type[Config]] = {"sql": Sql}
 
     def __init__(
-        self, connections: Mapping[str, DatabaseConnection], state: Path, key_of: Callable[[str], str]
+        self,
+        connections: Mapping[str, DatabaseConnection],
+        state: Path,
+        key_of: Callable[[str], str],
+        *,
+        lives_on: bool = True,
     ) -> None:
-        self._databases, self._kept = Databases(connections, key_of), KeptRows(state)
-        self._holding = HoldMode(self._databases, self._kept)
-        images = ImagesMode(self._databases, self._kept)
-        self._modes: Mapping[Mode, ActionMode] = {
-            Mode.IMAGES: images,
-            Mode.CLONE: images,
-            Mode.HOLD: self._holding,
-            Mode.REVERSAL: ReversalMode(self._databases, self._kept),
+        self._lives_on = lives_on
+        self._databases, self._kept = Databases(connections, key_of, open_engine), KeptRows(state)
+        self._transactions = TransactionMode(self._databases, self._kept)
+        self._images = ImagesMode(self._databases, self._kept)
+        self._modes: Mapping[Mode, ImagesMode | TransactionMode] = {
+            Mode.IMAGES: self._images,
+            Mode.TRANSACTION: self._transactions,
         }
-        self._planned: dict[str, tuple[Plan, Effect]] = {}
 
     def close(self) -> None:
-        """Let go of all databases. What is held, and cannot survive that, is rolled back."""
+        """Let go of all databases. Transactions that cannot survive that are rolled back."""
         self._databases.close()
 
     # --- Planning ---------------------------------------------------------------------------------------------------
@@ -83,38 +79,27 @@ class DatabaseManager:
     def plan(self, action: str, operation: Config) -> Plan:
         sql = cast("Sql", operation)
         reading, name = self._read(sql), self._mode_of(sql)
-        self._holding.require_free(sql.database, reading)
+        self._transactions.require_free(sql.database, reading)
         self._databases.engine(sql.database).lease({*reading.writes, *reading.reads})
         mode = self._modes[name]
         rehearsed = mode.rehearse(sql, name, reading)
         if rehearsed.effect.is_nothing and not reading.defines:
             raise InputError(f"database {sql.database}: the statements change nothing as it is now")
-        self._kept.put(action, "plan", rehearsed.shown)
-        plan = _plan_of(sql, name, rehearsed, is_left_open=mode.is_left_open)
-        if rehearsed.has_evidence:
-            self._planned[action] = plan, rehearsed.effect
-            while len(self._planned) > _REMEMBERED:
-                del self._planned[next(iter(self._planned))]
-        return plan
-
-    def plan_again(self, action: str, operation: Config, kept: Json) -> Plan:
-        """See `Manager`. A plan that is remembered needs no more than a look whether it is still true."""
-        sql = cast("Sql", operation)
-        plan, planned = self._planned.get(action, (None, None))
-        if plan is not None:
-            self._holding.require_free(sql.database, self._read(sql))
-            if self._databases.engine(sql.database).rehearse(sql, self._mode_of(sql), planned) is planned:
-                return plan
-        return self.plan(action, operation)
+        return _plan_of(sql, name, rehearsed, is_left_open=mode.is_left_open)
 
     def _read(self, sql: Sql) -> Reading:
         mode = self._mode_of(sql)
         return self._modes[mode].read(sql, mode)
 
     def _mode_of(self, sql: Sql) -> Mode:
-        mode = Mode.REVERSAL if sql.undo else sql.mode or self._databases.settings(sql.database).mode
-        if mode is not Mode.REVERSAL and mode not in self._databases.engine(sql.database).modes:
+        mode = sql.mode or self._databases.settings(sql.database).mode
+        if mode not in self._databases.engine(sql.database).modes:
             raise InputError(f'database {sql.database}: its engine has no mode "{mode}"')
+        if mode is Mode.TRANSACTION and not self._lives_on and not self._databases.engine(sql.database).is_durable():
+            raise InputError(
+                f'database {sql.database}: mode "transaction": the open transaction would be rolled back when this '
+                'command ends. Fix: mode "images" commits and can be undone; or keep the transaction open from Python'
+            )
         return mode
 
     # --- Doing ------------------------------------------------------------------------------------------------------
@@ -128,6 +113,7 @@ class DatabaseManager:
             "mode": self._mode_of(sql),
             "plan": plan.digest,
             "defined": plan.kept["defined"],
+            "uses_undo": plan.kept["uses_undo"],
             "images": "done",
             "guarantee": plan.guarantee,
             "reads": sorted(plan.footprint.reads),
@@ -137,25 +123,18 @@ class DatabaseManager:
     def execute(self, action: str, started: Json) -> Json:
         sql, name = Sql.model_validate(started["operation"]), Mode(started["mode"])
         defined = frozenset(started["defined"])
-        plan, planned = self._planned.pop(action, (None, None))
-        if plan is not None and plan.digest != started["plan"]:
-            planned = None
 
         def keep(effect: Effect, mark: Json) -> None:
-            if effect is planned:
-                self._kept.put_same(action, "done", "plan", effect)
-            elif digest(sql, name, effect, defined) == started["plan"]:
-                self._kept.put(action, "done", effect)
-            else:
+            if digest(sql, name, effect, defined) != started["plan"]:
                 raise InputError(
                     f"action {action}: what it is about has changed since it was planned; propose it again"
                 )
-            self._kept.put_mark(action, "done", mark)
+            self._kept.put(action, "done", effect, mark)
 
-        self._mode(started).execute(action, sql, started, keep, planned)
+        self._mode(started).execute(action, sql, started, keep)
         return self._receipt(action, started)
 
-    def _mode(self, told: Json) -> ActionMode:
+    def _mode(self, told: Json) -> ImagesMode | TransactionMode:
         return self._modes[Mode(told["mode"])]
 
     def _receipt(self, action: str, started: Json) -> Json:
@@ -170,6 +149,10 @@ class DatabaseManager:
             return None
         return self._receipt(action, started)
 
+    def answers(self, action: str, begun: Json) -> bool:
+        """See `Manager`: connecting is limited in time."""
+        return True
+
     def observed(self, action: str, receipt: Json) -> Request:
         effect = self._kept.get(action, receipt["images"])
         found = accesses(receipt["database"], effect, frozenset(receipt["defined"]))
@@ -183,12 +166,6 @@ class DatabaseManager:
     def put_back(self, action: str, started: Json) -> bool:
         return self._mode(started).put_back(action, started)
 
-    def keep(self, action: str, receipt: Json) -> None:
-        self._mode(receipt).keep(action, receipt)
-
-    def kept_bytes(self, receipt: Json) -> int:
-        return int(receipt["kept_bytes"])
-
     def commit(self, action: str, receipt: Json) -> None:
         self._mode(receipt).commit(action, receipt)
 
@@ -196,8 +173,7 @@ class DatabaseManager:
         return self._mode(receipt).lapsed(action, receipt)
 
     def discard(self, action: str) -> None:
-        self._holding.forget(action)
-        self._planned.pop(action, None)
+        self._transactions.forget(action)
         self._kept.discard(action)
 
     # --- Taking back ------------------------------------------------------------------------------------------------
@@ -209,7 +185,7 @@ class DatabaseManager:
         found: dict[str, list[str]] = {}
         seen: set[str] = set()
         for action, receipt in done:
-            names = row_names(receipt["database"], self._mode(receipt).contested(action, receipt))
+            names = row_names(receipt["database"], self._mode(receipt).conflicting(action, receipt))
             found[action] = [each for each in names if not meet({f"databases/{each}"}, seen)]
             seen |= set(receipt["writes"])
         return {action: names for action, names in found.items() if names}
@@ -225,22 +201,16 @@ class DatabaseManager:
         return dict(undoing)
 
     def plan_redo(self, action: str, undone: Json) -> Json:
-        images = f"redo-{secrets.token_hex(4)}"
-        self._mode(undone).plan_redo(action, undone, images)
-        return {"database": undone["database"], "images": images, "past": undone["images"]}
-
-    def request_of_redo(self, action: str, receipt: Json, redoing: Json) -> Request:
-        """See `Manager`: as it was the first time."""
-        return self.observed(action, receipt)
+        return {"database": undone["database"], "images": self._mode(undone).plan_redo(action, undone)}
 
     def redo(self, action: str, receipt: Json, redoing: Json, *, is_late: bool) -> Json:
         images, database = redoing["images"], redoing["database"]
         effect = self._kept.get(action, images)
         try:
-            self._mode(receipt).write(action, images, effect, database, is_late=is_late)
-        except (Contested, Rejected) as error:
-            raise InDoubt(f"it was not done again: {error}") from None
-        return self._receipt(action, {**receipt, "images": images, "past": redoing["past"]})
+            self._images.write(action, images, effect, database, is_late=is_late)
+        except (RowConflict, Rejected, NotWritten) as error:
+            raise NotRedone(f"{error}") from None
+        return self._receipt(action, {**receipt, "images": images})
 
     def difference(self, action: str, operation: Config, receipt: Json | None, *, is_done: bool) -> list[str]:
         """See `Manager`: the rows that went and came, and what else the mode tells."""
@@ -248,7 +218,6 @@ class DatabaseManager:
             return []
         effect = self._kept.get(action, receipt["images"] or "done")
         lines = [line for table in effect.tables for line in row_lines(table.table, table.removed, table.added)]
-        lines += [f"+ {each.statement}" for each in effect.created]
         return [*lines, *(self._mode(receipt).differences(action, receipt) if is_done else ())]
 
 
@@ -260,6 +229,6 @@ def _plan_of(sql: Sql, mode: Mode, rehearsed: Rehearsed, *, is_left_open: bool) 
         request=Request(accesses(database, effect, defined), rehearsed.guarantee),
         footprint=footprint(database, effect, defined),
         guarantee=rehearsed.guarantee,
-        kept={"images": "plan", "defined": sorted(defined)},
+        kept={"defined": sorted(defined), "uses_undo": rehearsed.uses_undo},
         is_left_open=is_left_open,
     )

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Generic, Protocol, TypeVar
 
 from autoclave.core import InputError
-from autoclave.runtime.databases.engine import Engine, open_engine
-from autoclave.runtime.databases.reversal.statements import ReverseStatements
 from autoclave.runtime.databases.settings import DatabaseConnection
 
 
-class Databases:
-    """Engines by the names that statements use. `key_of` gives the password that a secret holds."""
+class _Closable(Protocol):
+    def close(self) -> None: ...
 
-    def __init__(self, connections: Mapping[str, DatabaseConnection], key_of: Callable[[str], str]) -> None:
-        self._connections, self._key_of = connections, key_of
-        self._engines: dict[str, Engine] = {}
+
+Opened = TypeVar("Opened", bound=_Closable)
+
+
+class Databases(Generic[Opened]):
+    """What is opened by the names that operations use. `key_of` gives the password that a secret holds."""
+
+    def __init__(
+        self,
+        connections: Mapping[str, DatabaseConnection],
+        key_of: Callable[[str], str],
+        open_one: Callable[[str, DatabaseConnection, str], Opened],
+    ) -> None:
+        self._connections, self._key_of, self._open_one = connections, key_of, open_one
+        self._engines: dict[str, Opened] = {}
 
     def __iter__(self):
         return iter(self._connections)
@@ -34,27 +45,20 @@ class Databases:
             raise InputError(f"database {name!r}: there is no such database; there are {known}")
         return self._connections[name]
 
-    def engine(self, name: str) -> Engine:
+    def engine(self, name: str) -> Opened:
         """The engine of a database.
 
         Raises:
-            InputError, HostError: there is none, or as `open_engine`.
+            InputError, HostError: there is none, or as `Open`.
         """
         settings = self.settings(name)
         if name not in self._engines:
-            self._engines[name] = open_engine(name, settings, self._password(settings))
+            password = self._key_of(settings.password_secret) if settings.password_secret else ""
+            self._engines[name] = self._open_one(name, settings, password)
         return self._engines[name]
 
-    def reverse(self, name: str) -> ReverseStatements:
-        """Undo by statements in a database. Raises as `engine`."""
-        engine, settings = self.engine(name), self.settings(name)
-        return ReverseStatements(name, settings, self._password(settings), engine)
-
     def close(self) -> None:
-        """Let go of all. What is held, and cannot survive that, is rolled back."""
+        """Let go of all. Transactions that cannot survive that are rolled back."""
         for engine in self._engines.values():
             engine.close()
         self._engines.clear()
-
-    def _password(self, settings: DatabaseConnection) -> str:
-        return self._key_of(settings.password_secret) if settings.password_secret else ""

@@ -27,7 +27,8 @@ class Sql(Config):
     parameters: tuple[_Values, ...] = Field(default=(), strict=False)
     """Values for each statement, in the engine's own way of naming them: `?` of SQLite, `$1` of PostgreSQL."""
     undo: tuple[str, ...] = Field(default=(), strict=False, max_length=100)
-    """Statements that take it back, one in each text, so that no rows need to be kept. They are tested before."""
+    """Statements that undo it, one in each string. The pre-images are kept all the same; an undo uses these statements
+    only where they were proved to restore exactly the pre-images, and they are ignored with a warning otherwise."""
     mode: Mode | None = Field(default=None, strict=False)
     """How it can be taken back; nothing: as the settings of the database say."""
 
@@ -35,9 +36,12 @@ class Sql(Config):
     def _fits(self) -> Sql:
         if self.parameters and len(self.parameters) != len(self.statements):
             raise ValueError(f"parameters: {len(self.parameters)} lists for {len(self.statements)} statements")
-        if bool(self.undo) != (self.mode is Mode.REVERSAL) and (self.mode is not None or not self.undo):
-            raise ValueError(f'mode "{self.mode}": with an undo it is "reversal", and with none it is another')
         return self
+
+    def then_undone(self) -> Sql:
+        """Return its statements followed by those of its undo, as one operation."""
+        values = (*self.parameters, *(() for _ in self.undo)) if self.parameters else ()
+        return self.model_copy(update={"statements": self.statements + self.undo, "parameters": values, "undo": ()})
 
     def values_of(self, number: int) -> tuple[Parameter, ...]:
         """The values for a statement, by its place."""

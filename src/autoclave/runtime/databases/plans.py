@@ -30,10 +30,8 @@ def accesses_of_reading(database: str, reading: Reading) -> Iterator[Access]:
 
 def accesses(database: str, effect: Effect, defined: frozenset[str]) -> tuple[Access, ...]:
     """What statements did, or would do."""
-    found = list(accesses_of(effect, database))
-    known = {access.resource for access in found}
-    resources = [f"{_ROOT}/{database}/{name}" for name in sorted(defined)]
-    return (*found, *(Access("define", resource) for resource in resources if resource not in known))
+    defining = (Access("define", f"{_ROOT}/{database}/{name}") for name in sorted(defined))
+    return (*accesses_of(effect, database), *defining)
 
 
 def digest(sql: Sql, mode: Mode, effect: Effect, defined: frozenset[str]) -> str:
@@ -46,18 +44,15 @@ def changes(database: str, effect: Effect, defined: frozenset[str]) -> Iterator[
     """What statements would do, a line each."""
     for table, verb, rows in effect.row_counts():
         yield f"{verb} {rows} row{'' if rows == 1 else 's'} of {database}/{table}"
-    for each in effect.created:
-        yield f"define {each.kind} {database}/{each.name}"
-    for name in sorted(defined - {each.name for each in effect.created}):
+    for name in sorted(defined):
         yield f"define {database}/{name}"
-    yield from effect.leaks
+    yield from effect.side_effects
 
 
 def footprint(database: str, effect: Effect, defined: frozenset[str]) -> Footprint:
     """What it depends on, and what it changes: rows, or tables."""
-    names = [*(each.name for each in (*effect.created, *effect.dropped)), *defined]
     writes = {key for table in effect.tables for key in keys_of(table)} | {each[0] for each in effect.counted}
-    writes |= set(names)
+    writes |= defined
     return Footprint(
         frozenset(f"{_ROOT}/{database}/{key}" for key in effect.reads),
         frozenset(f"{_ROOT}/{database}/{key}" for key in writes),

@@ -6,6 +6,7 @@ A hint for footprints alone, by sqlglot: where it cannot tell, a statement depen
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from autoclave.runtime.databases.operations import Parameter
@@ -21,6 +22,11 @@ def named_rows(statement: str, values: Sequence[Parameter], dialect: str, key: S
     So are `INSERT ... VALUES` (no rows) and `UPDATE` or `DELETE` of one table `WHERE key = 7` or `IN (7, 8)`, maybe
     with further conditions by AND.
     """
+    return _named_rows(statement, tuple(values), dialect, tuple(key))
+
+
+@lru_cache(maxsize=64)  # an action is planned again when it is run, and run then
+def _named_rows(statement: str, values: tuple[Parameter, ...], dialect: str, key: tuple[str, ...]) -> list[str] | None:
     import sqlglot
     from sqlglot import expressions as exp
     from sqlglot.errors import SqlglotError

@@ -8,7 +8,6 @@ from dataclasses import replace
 from autoclave.core import InputError
 from autoclave.core.json import canonical_json
 from autoclave.runtime.databases.effects import Effect, Image, as_name
-from autoclave.runtime.databases.reversal.outlines import is_digest
 from autoclave.runtime.interface import Choice
 
 _SHOWN_ROWS = 200
@@ -26,19 +25,18 @@ def row_names(database: str, places: Collection[tuple[str, str]]) -> list[str]:
 
 def chosen(
     effect: Effect,
-    contested: Mapping[tuple[str, str], Image | None],
+    conflicting: Mapping[tuple[str, str], Image | None],
     database: str,
     choices: Mapping[str, Choice],
     default: Choice,
 ) -> Effect:
-    """An effect, with what is chosen for rows that others have changed: `contested`, as they are now.
+    """An effect, with what is chosen for rows that others have changed: `conflicting`, as they are now.
 
     Raises:
         InputError: what is chosen cannot be done with rows.
     """
-    if not contested:
-        return effect
-    said = {(table, key): choices.get(row_name(database, table, key), default) for table, key in contested}
+    effect = effect.plain()
+    said = {(table, key): choices.get(row_name(database, table, key), default) for table, key in conflicting}
     for (table, key), choice in said.items():
         _require_possible(row_name(database, table, key), choice, has_key=bool(key))
     skipped = {place for place, choice in said.items() if choice is Choice.SKIP}
@@ -48,18 +46,12 @@ def chosen(
         if each.table in whole:
             continue
         forced = {
-            key: contested[table, key]
+            key: conflicting[table, key]
             for (table, key), choice in said.items()
             if choice is Choice.FORCE and table == each.table
         }
         tables.append(each.without({key for table, key in skipped if table == each.table}).over(forced))
-    named = {table for table, _ in skipped}
-    return replace(
-        effect,
-        tables=tuple(tables),
-        created=tuple(each for each in effect.created if each.name not in named),
-        dropped=tuple(each for each in effect.dropped if each.name not in named),
-    )
+    return replace(effect, tables=tuple(tables))
 
 
 def _require_possible(row: str, choice: Choice, *, has_key: bool) -> None:
@@ -75,8 +67,5 @@ def row_lines(table: str, removed: Sequence[Image], added: Sequence[Image]) -> I
         yield f"{table}: {len(removed)} rows go, {len(added)} rows come; too many to show"
         return
     for sign, images in (("-", removed), ("+", added)):
-        for key, data in images:
-            if is_digest(data):
-                yield f"{sign} {table}: {key or 'a row'}; what it holds is not kept"
-                continue
+        for _, data in images:
             yield f"{sign} {table}: {data if isinstance(data, str) else canonical_json(data).decode()}"

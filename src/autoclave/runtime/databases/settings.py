@@ -14,13 +14,9 @@ class Mode(StrEnum):
 
     IMAGES = "images"
     """It is committed at once; rows before and after are kept, and written back where nobody changed them since."""
-    HOLD = "hold"
-    """Its transaction stays open until it is committed or taken back, with its locks, for `hold_s` at most."""
-    REVERSAL = "reversal"
-    """Nothing is kept but digests: the action brings statements that take it back (`undo`), which are tested before."""
-    CLONE = "clone"
-    """As `images`, but planned on a copy of the database (`max_clone_bytes`): planning lets others go on, and moves no
-    sequence."""
+    TRANSACTION = "transaction"
+    """Its transaction stays open, with its locks, until it is committed or rolled back, for `transaction_timeout_s` at
+    most. Refused on the command line where such a transaction ends with the command (SQLite, most PostgreSQL)."""
 
 
 class DatabaseConnection(Config):
@@ -50,20 +46,18 @@ class DatabaseConnection(Config):
     max_rows: int = Field(default=10_000, gt=0)
     """Rows that one action may change, in all tables together."""
     max_bytes: int = Field(default=1 << 29, gt=0)
-    """Bytes of rows, as text, that are kept of one action. Of PostgreSQL and SQLite so far."""
+    """Bytes of rows that are kept of one action. Of PostgreSQL (as text) and SQLite so far."""
     max_share: float = Field(default=1.0, gt=0, le=1)
     """Part of the rows of one table that one action may change or delete."""
-    max_clone_bytes: int = Field(default=1 << 30, gt=0)
-    """In the mode `clone`: a larger database is not copied."""
     statement_timeout_s: float = Field(default=60.0, gt=0)
     """For one statement."""
     lock_timeout_s: float = Field(default=5.0, gt=0)
     """How long to wait for what others have locked."""
-    hold_s: float = Field(default=300.0, gt=0)
-    """After so long a held transaction is rolled back."""
+    transaction_timeout_s: float = Field(default=300.0, gt=0)
+    """After so long an open transaction is rolled back."""
     allows_code: bool = False
     """Whether functions, triggers, rules and policies may be made, altered, dropped and switched on or off, in the mode
-    `hold`: they run in the actions of others."""
+    `transaction`: they run in the actions of others."""
     enforces_foreign_keys: bool = True
     """Of SQLite, which does not by itself."""
 
@@ -71,8 +65,6 @@ class DatabaseConnection(Config):
     def _names_one_place(self) -> DatabaseConnection:
         if bool(self.path) == bool(self.dbname):
             raise ValueError("path, dbname: give one of both: the path of a file, or the name of a database")
-        if self.mode is Mode.REVERSAL:
-            raise ValueError('mode "reversal": is for actions that bring an undo, and cannot be the usual one')
         if len(set(self.schemas)) < len(self.schemas):
             raise ValueError(f"schemas {self.schemas}: each once")
         return self

@@ -1,1 +1,1 @@
-"""Files of one folder as a world that actions change; see `manager.py`."""
+"""Files of one folder as a resource that actions change; see `manager.py`."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from autoclave.config import Config
-from autoclave.runtime.files.operations import Command, Python
-from autoclave.runtime.files.planning import Survey
+from autoclave.runtime.files.operations import Command, List, Python, Read, Search
 from autoclave.runtime.files.scope import Scope
 from autoclave.runtime.files.steps import Step
+from autoclave.runtime.files.tree_digest import Survey
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.packages import normalised_name
 from autoclave.runtime.policy.request import Access, Request
@@ -24,6 +25,10 @@ def key_of(path: str) -> str:
 
 def asked_by(operation: Config) -> Request:
     """What an operation asks for before it is planned: a command is run to see what it would do."""
+    if isinstance(operation, Read):
+        return Request((Access("read", key_of(operation.path)),))
+    if isinstance(operation, List | Search):
+        return Request((Access("read", f"{key_of(operation.path)}/**"),))
     if not isinstance(operation, Command):
         return Request(())
     packages = operation.packages if isinstance(operation, Python) else ()
@@ -38,15 +43,18 @@ def asked_by(operation: Config) -> Request:
     )
 
 
-def guarantee_of(operation: Config) -> Guarantee:
-    """What becomes of the folder can be taken back; what a command asked of a service cannot, as far as we know."""
+def guarantee_of(operation: Config, output: Mapping[str, Any] | None = None) -> Guarantee:
+    """How well an operation can be undone; with the `output` of a command, by what its test of an undo said.
+
+    What becomes of the folder is restored exactly; what a command requested of a service cannot be undone, as far as we
+    know. An undo of its own that restores names alone is used only if the user has set that.
+    """
     if not isinstance(operation, Command):
         return Guarantee.EXACT
     if operation.secrets:
         return Guarantee.NONE
-    if operation.undo:
-        return Guarantee.EQUIVALENT if operation.undo_compared == "content" else Guarantee.COMPENSATING
-    return Guarantee.EXACT
+    is_exact = (output or {}).get("undo", {}).get("is_exact", True)
+    return Guarantee.EXACT if is_exact else Guarantee.COMPENSATING
 
 
 def accesses_of(step: Step, old: Survey, new: Survey, scope: Scope) -> Iterator[Access]:

@@ -18,13 +18,11 @@ from typing import Any
 from autoclave.core import InputError
 from autoclave.runtime.files.scope import Entry, Scope, entry_at
 from autoclave.runtime.files.steps import Step, facts_at, sync_file_system
+from autoclave.runtime.files.tree_digest import OVERLAY, without_marks
 
-_OVERLAY = "user.overlay."
-_ORIGIN = f"{_OVERLAY}origin"
+_ORIGIN = f"{OVERLAY}origin"
 """What an overlay marks a file with that it copied up: one without it was made by the command."""
-NOT_COMPARED = (_OVERLAY, "security.selinux")
-"""How names of attributes begin that an overlay or the host gives."""
-_OPAQUE = (f"{_OVERLAY}opaque", b"y".hex())
+_OPAQUE = (f"{OVERLAY}opaque", b"y".hex())
 
 
 @dataclass(slots=True)
@@ -127,14 +125,6 @@ def remove_tree(folder: Path) -> None:
         place.rmdir()
 
 
-def remove_tree_or_file(place: Path) -> None:
-    """Remove something of ours, whatever it is. Maybe nothing is."""
-    if place.is_dir() and not place.is_symlink():
-        remove_tree(place)
-    else:
-        place.unlink(missing_ok=True)
-
-
 def _take(path: str, found: Capture) -> Step:
     return Step("take", path, f"t{len(found.steps)}")
 
@@ -150,12 +140,6 @@ def _below(path: str, within: str) -> str:
 def _is_deletion(entry: Entry) -> bool:
     """Whether it is the mark of an overlay for something that was deleted."""
     return entry.kind == "device" and entry.device == 0
-
-
-def without_marks(entry: Entry) -> Entry:
-    """What something is, without the attributes that an overlay or the host gave it."""
-    kept = tuple(each for each in entry.attributes if not each[0].startswith(NOT_COMPARED))
-    return replace(entry, attributes=kept)
 
 
 def _is_made_anew(entry: Entry) -> bool:
@@ -229,5 +213,5 @@ def _clean(folder: int, name: str) -> None:
         return
     place = f"/proc/self/fd/{folder}/{name}"
     for each in os.listxattr(place, follow_symlinks=False):
-        if each.startswith(_OVERLAY):
+        if each.startswith(OVERLAY):
             os.removexattr(place, each, follow_symlinks=False)

@@ -1,8 +1,11 @@
 """Commands and generated code over the folder of file actions: in a sealed cell, on a layer of their own.
 
-The tree is the lower layer of an overlay whose upper folder lies in the stash, so the command writes there and the tree
-stays as it is. Where the host cannot stack folders, the command gets a copy of the tree. What it wrote becomes steps
-(see `capture.py`), which are taken when the action is run.
+The tree, seen at its own path, is the lower layer of an overlay whose upper folder lies in the stash, so the command
+writes there and the tree stays as it is. Where the host cannot stack folders, the command gets a copy of the tree. What
+it wrote becomes steps (see `capture.py`), which are taken when the action is run.
+
+An undo that comes with a command is tested over a copy of that layer, right after the command. Trees are compared here;
+what a program prints decides nothing. What the command replaces is kept in any case.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import os
 import re
 import stat
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,23 +23,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from autoclave.core import HostError, InputError, Outcome
-from autoclave.runtime.files.capture import NOT_COMPARED, Capture, captured, claim, own_entry, remove_tree
-from autoclave.runtime.files.glances import glance_inside
+from autoclave.runtime.files.accesses import key_of
+from autoclave.runtime.files.capture import Capture, captured, claim, own_entry, remove_tree
+from autoclave.runtime.files.making import copy
 from autoclave.runtime.files.operations import Command, Python
-from autoclave.runtime.files.reversal import differences, undoing_command
 from autoclave.runtime.files.scope import Entry, Scope
-from autoclave.runtime.interface import Json
+from autoclave.runtime.files.steps import Step
+from autoclave.runtime.files.tree_digest import (
+    NOT_COMPARED,
+    survey_inside,
+    tree_digest_of_names,
+)
+from autoclave.runtime.interface import CommandFailed, Json
+from autoclave.runtime.policy.grants import is_secret
 from autoclave.workspaces import CommandLimits, SealedCommand, overlay_problem, python_executable, run_command
 
 if TYPE_CHECKING:
-    from autoclave.runtime.vault.cells import Outfit
+    from autoclave.runtime.vault.cells import CredentialBundle
 
 _PROGRAM, _PACKAGES = "/program.py", "/packages"
 _MOST_TOLD = 8192
 """Of what a command printed so many characters are recorded, from each end of it half."""
+_UNDO_TEST_S = 10.0
+"""So long an undo may take when it is tested, in seconds."""
 
+UndoCompared = Literal["exact", "names"]
+"""What of a tree must be as it was, for an undo that comes with a command to be used: all that an undo restores, or the
+names and kinds alone. A setting of the user."""
 
-Outfits = Callable[[Sequence[str], Path, int, str], "AbstractContextManager[Outfit]"]
+CredentialBundles = Callable[[Sequence[str], Path, int, str], "AbstractContextManager[CredentialBundle]"]
 """Gives a command what it needs to use services: their names, a folder for files, the port of the way out, a purpose.
 """
 
@@ -55,8 +70,9 @@ class Ran:
 class CommandRunner:
     """Runs commands over the folder of `scope`; what they write is kept in `stash` until it is claimed.
 
-    `install` gives the folder of the packages that generated code may import, by their names; `outfit` what a command
-    gets to use services (see `vault.cells`). Without them it may have none.
+    `install` gives the folder of the packages that generated code may import, by their names; `bundle` what a command
+    gets to use services (see `vault.cells`). Without them it may have none. Files whose names say that they hold
+    secrets are hidden from a command, but for those whose keys `not_readable` leaves out.
     """
 
     def __init__(
@@ -65,22 +81,26 @@ class CommandRunner:
         stash: Path,
         limits: CommandLimits | None = None,
         install: Callable[[Sequence[str]], Path] | None = None,
-        outfit: Outfits | None = None,
+        bundle: CredentialBundles | None = None,
+        undo_compared: UndoCompared = "exact",
+        not_readable: Callable[[Sequence[str]], Sequence[str]] = tuple,
     ) -> None:
         self._scope, self._stash, self._limits = scope, stash, limits or CommandLimits()
-        self._install, self._outfit = install, outfit
+        self._undo_compared, self._not_readable = undo_compared, not_readable
+        self._install, self._bundle = install, bundle
 
     def run(self, operation: Command, folder: Path) -> Ran:
         """Run a command; what it brought into the tree is in `folder` then. An undo that it comes with is tested.
 
         Raises:
-            InputError: it failed, met a limit, or is none; or its undo does not take it back.
+            CommandFailed: it failed, or met a limit; with what it printed, and what it would have changed.
+            InputError: it may not be done.
             HostError: the host lacks what is needed to seal it.
             SandboxFault: it could not be run.
         """
         layers = folder.with_name(f".{folder.name}")
         self._require_one_mount(operation.within)
-        seen = self.seen_by(operation)
+        seen, hidden = self.seen_by(operation), self._hidden_from(operation)
         try:
             for name in ("upper", "work"):
                 (layers / name).mkdir(parents=True)
@@ -88,13 +108,15 @@ class CommandRunner:
                 self._prepare_upper(tree, layers / "upper")
                 with Scope(layers / "upper") as empty:
                     top = own_entry(empty)
-                told = {"method": self.method, **self._write(operation, tree, layers)}
+                outcome = self._write(operation, tree, layers, hidden)
+                told: dict[str, Any] = {"method": self.method, **_told(outcome), "hidden": _words_on_hidden(hidden)}
                 with Scope(layers / "upper") as written:
                     capture = captured(written, self._scope, operation.within, top, is_whole=self.method == "copy")
+                    if failure := _failure(operation, outcome, self._limits):
+                        changes = [*told.pop("hidden"), *(step.words for step in capture.steps)]
+                        raise CommandFailed(failure, {**told, "changes": changes})
                     if undo := undoing_command(operation):
-                        if not capture.steps:
-                            raise InputError(f"{operation.do}: it changes nothing here, so its undo cannot be tested")
-                        told["undo"] = self._test(undo, tree, written, top, layers)
+                        told["undo"] = self._tested(undo, capture, tree, written, top, layers, hidden)
                     claim(written, capture, folder)
         finally:
             remove_tree(layers)
@@ -107,12 +129,12 @@ class CommandRunner:
 
         O(what is in its folder), 3 to 4 microseconds for each.
         """
-        return glance_inside(operation.within, self._scope)
+        return survey_inside(operation.within, self._scope).digest
 
     def _prepare_upper(self, tree: int, upper: Path) -> None:
         """Give a command a layer that is, at first, like the folder that it sees."""
         if self.method == "copy":
-            _copy(tree, upper)
+            _copy_inside(tree, upper)
             return
         for name in os.listxattr(tree):
             if name.startswith(NOT_COMPARED):
@@ -121,42 +143,83 @@ class CommandRunner:
                 os.setxattr(upper, name, os.getxattr(tree, name))
         upper.chmod(stat.S_IMODE(os.fstat(tree).st_mode))
 
-    def _write(self, operation: Command, tree: int, layers: Path) -> dict[str, Any]:
+    def _hidden_from(self, operation: Command) -> list[str]:
+        """Return the files of the tree that hold secrets by their names, and that no grant permits to read."""
+        found = [
+            path
+            for place, _, inside in self._scope.folders(operation.within)
+            for each in inside
+            if each.is_file(follow_symlinks=False)
+            if is_secret(path := f"{place}/{each.name}" if place else each.name)
+        ]
+        hidden = set(self._not_readable([key_of(path) for path in found]))
+        return [path for path in found if key_of(path) in hidden]
+
+    def _write(self, operation: Command, tree: int, layers: Path, hidden: Sequence[str]) -> Outcome:
         """Have a command write into the upper of `layers`; how it ended."""
         limits = replace(self._limits, wall_s=operation.timeout_s)
-        outcome = self._outcome(operation, self._command(operation, tree, layers), limits)
-        _require_success(operation, outcome, limits)
-        return _told(outcome)
+        command = self._command(operation, tree, layers)
+        inner = tuple(os.path.relpath(path, operation.within or ".") for path in hidden)
+        return self._outcome(operation, replace(command, hidden=inner), limits)
 
-    def _test(self, undo: Command, tree: int, written: Scope, top: Entry, layers: Path) -> dict[str, Any]:
-        """Run an undo over a copy of what its action wrote, and look whether all is as it was; how it ended."""
+    def _tested(
+        self,
+        undo: Command,
+        capture: Capture,
+        tree: int,
+        written: Scope,
+        top: Entry,
+        layers: Path,
+        hidden: Sequence[str],
+    ) -> dict[str, Any]:
+        """Run an undo over a copy of what its action wrote, and compare: whether it is exact, or why it is ignored."""
+        if undo.secrets or not capture.steps:
+            why = "its program has secrets" if undo.secrets else "the action changes nothing here"
+            return {"ignored": f"it cannot be tested, since {why}"}
         trial = layers / "trial"
         for name in ("upper", "work"):
             (trial / name).mkdir(parents=True)
-        _copy(written.descriptor, trial / "upper")
-        told = self._write(undo, tree, trial)
-        with Scope(trial / "upper") as after:
-            left = captured(after, self._scope, undo.within, top, is_whole=self.method == "copy")
-            if found := list(differences(left, after, self._scope, undo.undo_compared)):
-                more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-                raise InputError(
-                    f"undo: after it {', '.join(map(repr, found[:5]))}{more} would not be as before; nothing was done. "
-                    "Fix: another undo, or none, and what is replaced is kept"
-                )
-        return told
+        _copy_inside(written.descriptor, trial / "upper")
+        try:
+            undo = undo.model_copy(update={"timeout_s": min(undo.timeout_s, _UNDO_TEST_S)})
+            if failure := _failure(undo, self._write(undo, tree, trial, hidden), self._limits):
+                return {"ignored": failure.removesuffix("; nothing was done")}
+            with Scope(trial / "upper") as after:
+                left = captured(after, self._scope, undo.within, top, is_whole=self.method == "copy")
+                found = [step.path for step in left.steps]
+                replaced = [step.path for step in capture.steps if step.do in ("take", "exchange")]
+                if not found and not replaced:
+                    return {"is_exact": True}
+                if self._undo_compared == "names" and not any(
+                    self._has_other_names(s, left, after) for s in left.steps
+                ):
+                    return {"is_exact": False}
+        except InputError as error:
+            return {"ignored": str(error)}
+        paths = found or replaced
+        more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+        how = "would not be as before" if found else "would be other inodes with the same content"
+        return {"ignored": f"after it {', '.join(map(repr, paths[:5]))}{more} {how}"}
+
+    def _has_other_names(self, step: Step, left: Capture, written: Scope) -> bool:
+        """Whether such a step changes more than the content and the facts of something."""
+        if step.do != "exchange":
+            return step.do != "set_facts"
+        own = tree_digest_of_names(left.brought[step.stash], written)
+        return own != tree_digest_of_names(step.path, self._scope)
 
     def _outcome(self, operation: Command, command: SealedCommand, limits: CommandLimits) -> Outcome:
         if not operation.secrets:
             return run_command(command, limits)
-        if self._outfit is None:
+        if self._bundle is None:
             raise InputError(f"secrets {', '.join(operation.secrets)}: nothing gives keys to commands here")
-        with self._outfit(operation.secrets, command.layers, command.port, operation.do) as outfit:
-            environment = {**command.environment, **outfit.environment}
-            shown = (*command.shown, *outfit.shown)
+        with self._bundle(operation.secrets, command.layers, command.port, operation.do) as bundle:
+            environment = {**command.environment, **bundle.environment}
+            shown = (*command.shown, *bundle.shown)
             command = replace(command, listens=True, environment=environment, shown=shown)
-            outcome = run_command(command, limits, outfit.serve)
-            if outfit.alarms:
-                raise InputError(f"{operation.do}: {outfit.alarms[0]}; nothing was done")
+            outcome = run_command(command, limits, bundle.serve)
+            if bundle.alarms:
+                raise InputError(f"{operation.do}: {bundle.alarms[0]}; nothing was done")
         return outcome
 
     def _require_one_mount(self, within: str) -> None:
@@ -181,60 +244,77 @@ class CommandRunner:
 
     def _command(self, operation: Command, descriptor: int, layers: Path) -> SealedCommand:
         tree, about = self._scope.root / operation.within, os.fstat(descriptor)
+        environment = _git_identity(tree)
         given: dict[str, Any] = {
             "stdin": operation.stdin.encode("utf-8", "surrogateescape"),
             "method": self.method,
             "tree_inode": (about.st_dev, about.st_ino),  # whatever has become of its path meanwhile
         }
         if not isinstance(operation, Python):
-            return SealedCommand(operation.command, tree, layers, **given)
+            return SealedCommand(operation.command, tree, layers, environment=environment, **given)
         program = layers / "program.py"
         program.write_text(operation.source, encoding="utf-8", errors="surrogateescape")
         shown = [(str(program), _PROGRAM)]
-        environment: Mapping[str, str] = {}
         if operation.packages:
             if self._install is None:
                 raise InputError(
                     f"packages {', '.join(operation.packages)}: there is no list of allowed packages (--packages FILE)"
                 )
             shown.append((str(self._install(operation.packages)), _PACKAGES))
-            environment = {"PYTHONPATH": _PACKAGES}
+            environment["PYTHONPATH"] = _PACKAGES
         argv = (python_executable(), "-s", "-P", "-B", _PROGRAM)
         return SealedCommand(argv, tree, layers, shown=tuple(shown), environment=environment, **given)
 
 
-def commands_problem(folder: Path) -> str:
-    """Why a command over a tree on the file system of `folder` needs a copy of it; empty if it does not.
-
-    Raises:
-        IsolationError: no command can be sealed here.
-    """
-    return overlay_problem(folder)
-
-
-def _copy(tree: int, to: Path) -> None:
-    done = subprocess.run(
-        ["cp", "-a", "--reflink=auto", "--", ".", str(to)],
-        cwd=f"/proc/self/fd/{tree}", capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise HostError(f"{to}: the tree cannot be copied for a command ({done.stderr.strip()[-300:]})")
+def _git_identity(tree: Path) -> dict[str, str]:
+    """Return variables with the name and e-mail address of the user in Git, by which commands commit."""
+    told = ""
+    with contextlib.suppress(OSError):  # Git is not installed
+        command = ["git", "config", "--null", "--get-regexp", r"^user\.(name|email)$"]
+        told = subprocess.run(command, cwd=tree, capture_output=True, check=False).stdout.decode(errors="replace")
+    found = dict(each.split("\n", 1) for each in told.split("\0") if "\n" in each)
+    name, email = found.get("user.name", "autoclave"), found.get("user.email", "autoclave@localhost")
+    both = {"AUTHOR", "COMMITTER"}
+    return {f"GIT_{who}_NAME": name for who in both} | {f"GIT_{who}_EMAIL": email for who in both}
 
 
-def _require_success(operation: Command, outcome: Outcome, limits: CommandLimits) -> None:
+def undoing_command(operation: Command) -> Command | None:
+    """The command that undoes an operation, if one was proposed with it."""
+    if not operation.undo:
+        return None
+    if isinstance(operation, Python):
+        return operation.model_copy(update={"source": operation.undo, "undo": "", "stdin": ""})
+    return operation.model_copy(update={"command": operation.undo, "undo": (), "stdin": ""})
+
+
+def _copy_inside(tree: int, to: Path) -> None:
+    if problem := copy(tree, ".", to):
+        raise HostError(f"{to}: the tree cannot be copied for a command ({problem})")
+
+
+def _failure(operation: Command, outcome: Outcome, limits: CommandLimits) -> str:
+    """Why a command counts as failed; empty if it does not."""
     if outcome.ended == "exited" and outcome.exit_code in operation.accepted_codes:
-        return
+        return ""
     how = {
         "exited": f"exited with {outcome.exit_code}",
         "signalled": f"was ended by signal {outcome.signal}",
-        "wall_time": f"took more than {limits.wall_s:g} s",
+        "wall_time": f"took more than {operation.timeout_s:g} s",
         "cpu_time": f"used more than {limits.cpu_s:g} s of CPU",
         "memory": f"used more than {limits.memory_mb} MiB of memory",
         "output": f"printed more than {limits.output_bytes} bytes",
         "disk": f"wrote more than {limits.disk_mb} MiB",
     }.get(outcome.ended, f"met the limit of {outcome.ended}")
     last = outcome.stderr.decode(errors="backslashreplace").strip()[-500:]
-    raise InputError(f"{operation.do}: {how}{f': {last}' if last else ''}; nothing was done")
+    return f"{operation.do}: {how}{f': {last}' if last else ''}; nothing was done"
+
+
+def _words_on_hidden(paths: Sequence[str]) -> list[str]:
+    if not paths:
+        return []
+    more = f" and {len(paths) - 10} more" if len(paths) > 10 else ""
+    told = ", ".join(map(repr, paths[:10]))
+    return [f"warning: hidden from it, since their names say that they hold secrets: {told}{more}"]
 
 
 def _told(outcome: Outcome) -> dict[str, Any]:

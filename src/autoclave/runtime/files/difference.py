@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from autoclave.core import InputError
 from autoclave.runtime.files.making import New
@@ -14,79 +15,42 @@ from autoclave.runtime.files.steps import Step
 
 _MOST_BYTES = 1 << 20
 _MOST_NAMES = 50
-Content = bytes | str | None
-"""A text, words for what is none, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """What was or will be at a path: a text, words for what is none, or nothing; with its kind and mode."""
+
+    content: bytes | str | None = None
+    mode: int = 0
 
 
 def difference_of(
     steps: Sequence[Step], tree: Scope, stash: Scope | None, new: Mapping[str, New], *, is_done: bool
 ) -> Iterator[str]:
     """Lines for each step. What is new is in the stash, or in `new` by its name there; once it is done, in the tree."""
-
-    def stashed(step: Step) -> Content:
-        if (made := new.get(step.stash)) is not None:
-            return _content_of_new(made, tree)
-        return _content(stash, step.stash) if stash else None
-
-    def standing(step: Step) -> Content:
-        return _content(tree, step.path)
-
-    def modes(step: Step) -> list[int | None]:
-        made = new.get(step.stash)
-        in_stash = stat.S_IFREG | made.entry.mode if made else _mode(stash, step.stash) if stash else None
-        return [in_stash, _mode(tree, step.path)] if is_done else [_mode(tree, step.path), in_stash]
-
-    before, after = (stashed, standing) if is_done else (standing, stashed)
     for step in steps:
-        yield from _lines(step, before, after)
-        if step.do == "exchange":
-            yield from _compared_modes(step.path, *modes(step))
-
-
-def _lines(step: Step, before: Callable[[Step], Content], after: Callable[[Step], Content]) -> Iterator[str]:
-    match step.do:
-        case "put":
-            yield from _compared(step.path, None, after(step))
-        case "take":
-            yield from _compared(step.path, before(step), None)
-        case "exchange":
-            yield from _compared(step.path, before(step), after(step))
-        case "move":
+        if step.do == "move":
             yield f"renamed {step.path!r} to {step.to!r}"
-        case "set_facts":
+        elif step.do == "set_facts":
             for name, value in step.facts.items():
                 yield f"{name} of {step.path!r}: {_fact(step.old_facts[name])} -> {_fact(value)}"
-
-
-def _compared_modes(path: str, old: int | None, new: int | None) -> Iterator[str]:
-    if old is not None and new is not None and stat.S_IFMT(old) == stat.S_IFMT(new) and old != new:
-        yield f"mode of {path!r}: {stat.S_IMODE(old):o} -> {stat.S_IMODE(new):o}"
-
-
-def _mode(scope: Scope, path: str) -> int | None:
-    try:
-        with scope.parent_of(path) as (parent, name):
-            about = os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except (OSError, InputError):
-        return None
-    return about.st_mode
-
-
-def _content_of_new(new: New, tree: Scope) -> Content:
-    if new.copied:
-        return _content(tree, new.copied)
-    if new.entry.kind == "link":
-        return f"a link to {new.entry.target!r}"
-    if new.entry.kind == "folder":
-        return f"a folder with {new.inside[-1]!r}" if new.inside else "an empty folder"
-    return new.content
+        else:
+            made = new.get(step.stash)
+            stashed = _made(made, tree) if made else _found(stash, step.stash) if stash else _Side()
+            standing = _found(tree, step.path)
+            old, later = (stashed, standing) if is_done else (standing, stashed)
+            old, later = _Side() if step.do == "put" else old, _Side() if step.do == "take" else later
+            yield from _compared(step.path, old.content, later.content)
+            if stat.S_IFMT(old.mode) == stat.S_IFMT(later.mode) and old.mode != later.mode:
+                yield f"mode of {step.path!r}: {stat.S_IMODE(old.mode):o} -> {stat.S_IMODE(later.mode):o}"
 
 
 def _fact(value: object) -> str:
     return f"{value:o}" if isinstance(value, int) and value <= 0o7777 else f"{value}"
 
 
-def _compared(path: str, old: Content, new: Content) -> Iterator[str]:
+def _compared(path: str, old: bytes | str | None, new: bytes | str | None) -> Iterator[str]:
     names = (f"a/{path}" if old is not None else "/dev/null", f"b/{path}" if new is not None else "/dev/null")
     texts = [_text(content) for content in (old, new)]
     if None in texts:
@@ -104,7 +68,7 @@ def _compared(path: str, old: Content, new: Content) -> Iterator[str]:
             yield "\\ no line break at the end"
 
 
-def _text(content: Content) -> str | None:
+def _text(content: bytes | str | None) -> str | None:
     if content is None:
         return ""
     if isinstance(content, str) or b"\0" in content:
@@ -115,28 +79,43 @@ def _text(content: Content) -> str | None:
         return None
 
 
-def _words(content: Content) -> str:
+def _words(content: bytes | str | None) -> str:
     return content if isinstance(content, str) else f"{len(content or b'')} bytes that are no text"
 
 
-def _content(scope: Scope, path: str) -> Content:
+def _made(new: New, tree: Scope) -> _Side:
+    mode = stat.S_IFREG | new.entry.mode
+    if new.copied:
+        return _Side(_found(tree, new.copied).content, mode)
+    if new.below:
+        return _Side(f"a folder with {new.inside[-1]!r}")
+    if new.entry.kind == "file":
+        return _Side(new.content, mode)
+    return _Side(f"a link to {new.entry.target!r}" if new.entry.kind == "link" else "an empty folder")
+
+
+def _found(scope: Scope, path: str) -> _Side:
+    mode, content = 0, None
     try:
         with scope.parent_of(path) as (parent, name):
             about = os.stat(name, dir_fd=parent, follow_symlinks=False)
-            if stat.S_ISLNK(about.st_mode):
-                return f"a link to {os.readlink(name, dir_fd=parent)!r}"
-            if stat.S_ISDIR(about.st_mode):
-                return _folder_words(scope, path)
-            if not stat.S_ISREG(about.st_mode):
-                return "a fifo, socket or device"
-            if about.st_size > _MOST_BYTES:
-                return f"{about.st_size} bytes"
-            with open_file(parent, name) as descriptor:
-                return os.pread(descriptor, _MOST_BYTES, 0)
+            mode = about.st_mode
+            if stat.S_ISLNK(mode):
+                content = f"a link to {os.readlink(name, dir_fd=parent)!r}"
+            elif stat.S_ISDIR(mode):
+                content = _folder_words(scope, path)
+            elif not stat.S_ISREG(mode):
+                content = "a fifo, socket or device"
+            elif about.st_size > _MOST_BYTES:
+                content = f"{about.st_size} bytes"
+            else:
+                with open_file(parent, name) as descriptor:
+                    content = os.pread(descriptor, _MOST_BYTES, 0)
     except FileNotFoundError:
-        return None
+        return _Side()
     except (OSError, InputError) as error:
-        return f"something that cannot be read ({error})"
+        content = f"something that cannot be read ({error})"
+    return _Side(content, mode)
 
 
 def _folder_words(scope: Scope, path: str) -> str:

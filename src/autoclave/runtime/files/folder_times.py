@@ -22,6 +22,11 @@ def times_around(steps: Sequence[Step], scope: Scope) -> dict[str, int]:
     return times
 
 
+def left_with(times: Mapping[str, int]) -> Json:
+    """Return the part of a receipt that says when folders were changed last after an action, and finds it by that."""
+    return {"parents_after": times, "marks": [str(time_ns) for time_ns in times.values()]}
+
+
 def times_before(steps: Sequence[Step], receipt: Json, undone_with: UndoneWith, scope: Scope) -> dict[str, int]:
     """When the folders would have been changed last if this action had not been done.
 

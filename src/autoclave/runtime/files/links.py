@@ -43,7 +43,7 @@ def require_no_new_way_out(steps: Sequence[Step], stash: Scope, tree: Scope, wit
     outward = {path: out for path, target in found.items() if (out := way_out(path, target, tree.root))}
     if not outward:
         return
-    known = set(_ways_out(within, tree))
+    known = {way_out(path, target, tree.root) for path, target in _links_below(within, tree)}
     for path, out in outward.items():
         if out not in known:
             raise InputError(
@@ -64,23 +64,12 @@ def require_none_led_out(moved: str, to: str, tree: Scope) -> None:
 
 
 def _links_below(path: str, scope: Scope) -> Iterator[tuple[str, str]]:
-    """The links at a path and below it, with what they say."""
-    with scope.parent_of(path) as (parent, name):
-        mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
-        if stat.S_ISLNK(mode):
-            yield path, os.readlink(name, dir_fd=parent)
-    if stat.S_ISDIR(mode):
-        yield from _inside(path, scope)
-
-
-def _inside(folder: str, scope: Scope) -> Iterator[tuple[str, str]]:
-    for place, descriptor, inside in scope.folders(folder):
+    """The links at a path and below it, with what they say; with the path "" those in the scope."""
+    if path:
+        with scope.parent_of(path) as (parent, name):
+            if stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+                yield path, os.readlink(name, dir_fd=parent)
+    for place, descriptor, inside in scope.folders(path):
         for each in inside:
             if each.is_symlink():
                 yield f"{place}/{each.name}" if place else each.name, os.readlink(each.name, dir_fd=descriptor)
-
-
-def _ways_out(folder: str, scope: Scope) -> Iterator[str]:
-    for path, target in _inside(folder, scope):
-        if out := way_out(path, target, scope.root):
-            yield out

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from autoclave.config import Config
 
@@ -72,71 +72,75 @@ class SetMode(Config):
     mode: _MODE
 
 
-class Run(Config):
+class _Command(Config):
+    """The settings of all that is run in a sealed cell over the folder."""
+
+    within: str = ""
+    """The only folder that it sees, and its working folder; empty: all."""
+    stdin: str = ""
+    accepted_codes: tuple[int, ...] = Field(default=(0,), strict=False)
+    """Exit codes that are not a failure."""
+    timeout_s: float = Field(default=60.0, gt=0, le=3600)
+    secrets: tuple[str, ...] = Field(default=(), strict=False)
+    """Services of the vault that it may reach, through the proxy that holds their keys."""
+
+
+class Run(_Command):
     """Run a command in a sealed cell over the folder. What it changed there is applied when the action is run."""
 
     do: Literal["run"]
     command: tuple[str, ...] = Field(strict=False, min_length=1)
     """The program and its arguments; `["sh", "-c", "..."]` for a line of shell."""
-    within: str = ""
-    """The only folder that it sees, and its working folder; empty: all."""
-    stdin: str = ""
-    accepted_codes: tuple[int, ...] = Field(default=(0,), strict=False)
-    """Exit codes that are no failure."""
-    timeout_s: float = Field(default=60.0, gt=0, le=3600)
-    secrets: tuple[str, ...] = Field(default=(), strict=False)
-    """Services of the vault that it may reach, through the proxy that holds their keys."""
     undo: tuple[str, ...] = Field(default=(), strict=False)
-    """A command that takes it back; it is tested first, and nothing else is kept. Empty: what it replaced is kept."""
-    undo_compared: Literal["content", "names"] = "content"
-    """What has to be as it was after both."""
-
-    @model_validator(mode="after")
-    def _can_be_tested(self) -> Run:
-        _require_no_secrets(self.undo, self.secrets)
-        return self
+    """A command that undoes it. It is used where it restores the tree exactly; else what was replaced is restored."""
 
 
-class Python(Config):
+class Python(_Command):
     """Run generated Python in a sealed cell over the folder, like a command."""
 
     do: Literal["python"]
     source: str
     packages: tuple[str, ...] = Field(default=(), strict=False)
     """Names on the list of allowed packages."""
-    within: str = ""
-    stdin: str = ""
-    accepted_codes: tuple[int, ...] = Field(default=(0,), strict=False)
-    timeout_s: float = Field(default=60.0, gt=0, le=3600)
-    secrets: tuple[str, ...] = Field(default=(), strict=False)
     undo: str = ""
-    """Python that takes it back; as with a command."""
-    undo_compared: Literal["content", "names"] = "content"
-
-    @model_validator(mode="after")
-    def _can_be_tested(self) -> Python:
-        _require_no_secrets(self.undo, self.secrets)
-        return self
+    """Python that undoes it; as with a command."""
 
 
-def _require_no_secrets(undo: object, secrets: tuple[str, ...]) -> None:
-    if undo and secrets:
-        raise ValueError(
-            "undo: cannot be tested for a program with secrets; leave it out, and what it replaces is kept"
-        )
+class Read(Config):
+    """Return a part of a text file. A read is recorded; nothing is changed, so there is nothing to undo."""
+
+    do: Literal["read"]
+    path: str
+    first_line: int = Field(default=1, ge=1)
+    max_lines: int = Field(default=2000, ge=1, le=20_000)
+
+
+class List(Config):
+    """Return the names in a folder, those below it included, with sizes; never content."""
+
+    do: Literal["list"]
+    path: str = ""
+    """Empty: the whole folder."""
+    depth: int = Field(default=1, ge=1, le=20)
+
+
+class Search(Config):
+    """Return the lines of text files that contain a string, with path and number of the line."""
+
+    do: Literal["search"]
+    text: str = Field(min_length=1, max_length=1000)
+    """What is looked for, as it is."""
+    path: str = ""
+    """A folder or file; empty: the whole folder."""
+    names: str = "*"
+    """Of which files, by a pattern for their last name, such as `*.py`."""
 
 
 DataOperation = Write | Append | MakeFolder | MakeLink | Delete | Move | SetMode
 Command = Run | Python
-FileOperation = DataOperation | Command
-OPERATIONS: dict[str, type[Config]] = {
-    "write": Write,
-    "append": Append,
-    "make_folder": MakeFolder,
-    "make_link": MakeLink,
-    "delete": Delete,
-    "move": Move,
-    "set_mode": SetMode,
-    "run": Run,
-    "python": Python,
-}
+ReadOperation = Read | List | Search
+_ALL: tuple[type[Config], ...] = (
+    *(Write, Append, MakeFolder, MakeLink, Delete, Move, SetMode),
+    *(Run, Python, Read, List, Search),
+)
+OPERATIONS: dict[str, type[Config]] = {get_args(each.model_fields["do"].annotation)[0]: each for each in _ALL}

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from autoclave.core import InputError
-from autoclave.core.json import canonical_json
 from autoclave.runtime.files.links import require_none_led_out, way_out
-from autoclave.runtime.files.making import New
+from autoclave.runtime.files.making import New, new_entry
 from autoclave.runtime.files.operations import (
     Append,
     DataOperation,
@@ -22,8 +20,8 @@ from autoclave.runtime.files.operations import (
     SetMode,
     Write,
 )
-from autoclave.runtime.files.scope import Entry, NothingThere, Scope, open_file, parts_of
-from autoclave.runtime.files.steps import Step
+from autoclave.runtime.files.scope import Entry, Scope, parts_of
+from autoclave.runtime.files.steps import Step, inode_at
 from autoclave.runtime.footprints import meet
 
 _MOST_CONTENT = 64 << 20
@@ -56,44 +54,6 @@ def steps_of(operation: DataOperation, scope: Scope) -> _Planned:
             return _set_mode(operation, scope)
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """What is at a path and below it: a digest of all that can be put back (empty: nothing is there), and how much.
-
-    `inside` are the paths below it, seen from there; `shared` the inodes of files there that have several names.
-    The times of folders are left out of the digest: they change with what is in them.
-    """
-
-    fingerprint: str = ""
-    num_files: int = 0
-    num_bytes: int = 0
-    inside: tuple[str, ...] = ()
-    shared: frozenset[int] = frozenset()
-
-
-def survey(path: str, scope: Scope) -> Survey:
-    """Look at a path and all below it.
-
-    Raises:
-        InputError: something cannot be read, or changes meanwhile.
-    """
-    digest, num_bytes, names, shared = hashlib.sha256(), 0, list[str](), set[int]()
-    for each, entry in scope.walk(path):
-        names.append(each.removeprefix(f"{path}/"))
-        num_bytes += entry.size
-        shared |= {entry.shared} if entry.shared else set()
-        told = replace(entry, mtime_ns=0 if entry.kind == "folder" else entry.mtime_ns, shared=0)
-        digest.update(canonical_json([each.removeprefix(path), told]) + b"\n")
-    if not names:
-        return Survey()
-    return Survey(digest.hexdigest(), len(names), num_bytes, tuple(names[1:]), frozenset(shared))
-
-
-def fingerprint(path: str, scope: Scope) -> str:
-    """The digest of `survey`."""
-    return survey(path, scope).fingerprint
-
-
 def _bytes_of(operation: Write) -> bytes:
     if operation.content_base64 is None:
         content = operation.content.encode("utf-8", "surrogateescape")
@@ -110,10 +70,9 @@ def _bytes_of(operation: Write) -> bytes:
 
 
 def _write(path: str, content: bytes, mode: int | None, scope: Scope) -> _Planned:
-    found = _entry_or_room(path, scope)
+    found = scope.entry(path)
     if found is None:
-        entry = Entry("file", 0o644 if mode is None else mode, os.geteuid(), os.getegid(), 0)
-        return [Step("put", path, "0")], [New("0", entry, content)]
+        return _put(path, new_entry("file", 0o644 if mode is None else mode), scope, content)
     if found.kind != "file":
         raise InputError(f"path {path!r}: is a {found.kind}, not a file; delete or move it first")
     _require_own(path, found)
@@ -123,29 +82,27 @@ def _write(path: str, content: bytes, mode: int | None, scope: Scope) -> _Planne
 
 def _append(operation: Append, scope: Scope) -> _Planned:
     found = _existing(operation.path, scope)
-    if found.kind != "file":
-        raise InputError(f"path {operation.path!r}: is a {found.kind}, not a file")
     if found.size > _MOST_CONTENT:
         raise InputError(f"path {operation.path!r}: has {found.size} bytes; at most {_MOST_CONTENT} can be added to")
-    try:
-        with scope.parent_of(operation.path) as (parent, name), open_file(parent, name) as descriptor:
-            old = os.pread(descriptor, found.size, 0)
-    except PermissionError as error:
-        raise InputError(f"path {operation.path!r}: cannot be read ({error.strerror})") from None
-    return _write(operation.path, old + operation.content.encode("utf-8", "surrogateescape"), None, scope)
+    added = operation.content.encode("utf-8", "surrogateescape")
+    return _write(operation.path, scope.content(operation.path) + added, None, scope)
 
 
 def _make_folder(operation: MakeFolder, scope: Scope) -> _Planned:
-    parts = parts_of(operation.path)
-    above = ["/".join(parts[: number + 1]) for number in range(len(parts))]
-    missing = next((number for number, path in enumerate(above) if not _is_there(path, scope)), None)
-    if missing is None:
+    if inode_at(operation.path, scope):
         raise InputError(f"path {operation.path!r}: is there already")
-    chain = tuple(parts[missing + 1 :])
-    if len(chain) >= _MOST_FOLDERS:
-        raise InputError(f"path {operation.path[:200]!r}: would need {len(chain) + 1} folders; at most {_MOST_FOLDERS}")
-    entry = Entry("folder", 0o755, os.geteuid(), os.getegid(), 0)
-    return [Step("put", above[missing], "0")], [New("0", entry, chain=chain)]
+    return _put(operation.path, new_entry("folder", 0o755), scope)
+
+
+def _put(path: str, entry: Entry, scope: Scope, content: bytes = b"") -> _Planned:
+    """Something new, with the folders above it that are missing: one step."""
+    parts = parts_of(path)
+    above = ["/".join(parts[: number + 1]) for number in range(len(parts))]
+    missing = next(number for number, each in enumerate(above) if not inode_at(each, scope))
+    if len(parts) - missing > _MOST_FOLDERS:
+        raise InputError(f"path {path[:200]!r}: would need {len(parts) - missing} folders; at most {_MOST_FOLDERS}")
+    with scope.parent_of(above[missing]):  # it can be made there
+        return [Step("put", above[missing], "0")], [New("0", entry, content, below=tuple(parts[missing + 1 :]))]
 
 
 def _make_link(operation: MakeLink, scope: Scope) -> _Planned:
@@ -154,7 +111,7 @@ def _make_link(operation: MakeLink, scope: Scope) -> _Planned:
         raise InputError(f"target {operation.target[:200]!r}: must be a relative path that stays in the folder")
     if _entry_or_room(operation.path, scope) is not None:
         raise InputError(f"path {operation.path!r}: is there already")
-    entry = Entry("link", 0o777, os.geteuid(), os.getegid(), 0, target=operation.target)
+    entry = new_entry("link", 0o777, target=operation.target)
     return [Step("put", operation.path, "0")], [New("0", entry)]
 
 
@@ -194,15 +151,6 @@ def _set_mode(operation: SetMode, scope: Scope) -> _Planned:
 def _require_own(path: str, found: Entry) -> None:
     if (found.uid, found.gid) != (os.geteuid(), os.getegid()) and os.geteuid():
         raise InputError(f"path {path!r}: belongs to user {found.uid}, group {found.gid}, which could not be kept")
-
-
-def _is_there(path: str, scope: Scope) -> bool:
-    try:
-        with scope.parent_of(path) as (parent, name):
-            os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except (NothingThere, FileNotFoundError):
-        return False
-    return True
 
 
 def _existing(path: str, scope: Scope) -> Entry:

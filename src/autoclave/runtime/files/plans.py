@@ -7,23 +7,26 @@ all that it saw: another tree, another digest.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 from autoclave.config import Config
 from autoclave.core import InputError
 from autoclave.core.json import canonical_json
-from autoclave.runtime.files.accesses import accesses_of, guarantee_of, key_of
+from autoclave.runtime.files.accesses import accesses_of, asked_by, guarantee_of, key_of
 from autoclave.runtime.files.commands import CommandRunner
 from autoclave.runtime.files.links import require_no_new_way_out
 from autoclave.runtime.files.making import New
-from autoclave.runtime.files.operations import Command, DataOperation
-from autoclave.runtime.files.planning import Survey, steps_of, survey
+from autoclave.runtime.files.operations import Command, DataOperation, ReadOperation
+from autoclave.runtime.files.planning import steps_of
+from autoclave.runtime.files.reading import read
 from autoclave.runtime.files.scope import Scope
 from autoclave.runtime.files.steps import Step
+from autoclave.runtime.files.tree_digest import Survey, is_by_inode, survey, survey_by_inode
 from autoclave.runtime.footprints import Footprint
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import Json, Plan
 from autoclave.runtime.policy.request import Request
 
@@ -46,6 +49,8 @@ class Planner:
 
     def __init__(self, scope: Scope, stash: Path, commands: CommandRunner) -> None:
         self._scope, self._stash, self._commands = scope, stash, commands
+        self.latest: Mapping[str, Survey] = {}
+        """What was at the paths of the latest plan."""
 
     def of_data(self, operation: Config) -> Planned:
         """What an operation that is no command would do.
@@ -54,7 +59,7 @@ class Planner:
             InputError: it cannot be done.
         """
         steps, new = steps_of(cast("DataOperation", operation), self._scope)
-        brought = {each.stash: Survey("", 1 + len(each.chain), len(each.content), each.inside) for each in new}
+        brought = {each.stash: Survey("", 1 + len(each.inside), len(each.content), each.inside) for each in new}
         return Planned(steps, brought, new)
 
     def of_command(self, action: str, operation: Command) -> Planned:
@@ -84,14 +89,34 @@ class Planner:
         with Scope(self._stash / action) as made:
             return {name: survey(name, made) for name, _ in made.entries_in("")}
 
+    def plan_of_read(self, operation: ReadOperation) -> Plan:
+        """What an operation reads."""
+        output, holds_secret = read(operation, self._scope)
+        told = canonical_json([operation.model_dump(mode="json"), output])
+        return Plan(
+            digest=hashlib.sha256(told).hexdigest(),
+            changes=(),
+            request=Request(tuple(replace(each, holds_secret=holds_secret) for each in asked_by(operation).accesses)),
+            footprint=Footprint(frozenset({key_of(operation.path)})),
+            guarantee=Guarantee.EXACT,
+            output=output,
+            is_read=True,
+        )
+
     def plan_of(self, operation: Config, planned: Planned) -> Plan:
         """The plan, for the tree as it is now."""
-        before = {path: survey(path, self._scope) for path in paths_of(planned.steps)}
+        before = self.latest = surveys_of(planned.steps, self._scope)
         is_command, output = isinstance(operation, Command), planned.output or {}
+        guarantee = guarantee_of(operation, output)
         plain = [step.to_json() for step in planned.steps]
         return Plan(
             digest=digest_of(operation, planned, before),
-            changes=(*map(_words, planned.steps), *output.get("left_out", ())),
+            changes=(
+                *output.get("hidden", ()),
+                *(step.words for step in planned.steps),
+                *output.get("left_out", ()),
+                *_words_on_undo(output),
+            ),
             request=Request(
                 tuple(
                     access
@@ -100,10 +125,10 @@ class Planner:
                         step, before[step.path], planned.brought.get(step.stash, Survey()), self._scope
                     )
                 ),
-                guarantee_of(operation),
+                guarantee,
             ),
             footprint=_footprint(operation, planned.steps, before.values()),
-            guarantee=guarantee_of(operation),
+            guarantee=guarantee,
             kept={"steps": plain, "output": planned.output, "seen": planned.seen} if is_command else {},
             output=output,
         )
@@ -113,9 +138,9 @@ def digest_of(operation: Config, planned: Planned, before: Mapping[str, Survey])
     """The digest of a plan, where what is at its paths is `before`."""
     told = [
         operation.model_dump(mode="json"),
-        sorted((path, each.fingerprint) for path, each in before.items()),
+        sorted((path, each.digest) for path, each in before.items()),
         [step.to_json() for step in planned.steps],
-        sorted((name, each.fingerprint) for name, each in planned.brought.items()),
+        sorted((name, each.digest) for name, each in planned.brought.items()),
         planned.seen,
     ]
     return hashlib.sha256(canonical_json(told)).hexdigest()
@@ -133,6 +158,19 @@ def keys_of(inodes: Iterable[int]) -> set[str]:
     return {f"inodes/{inode}" for inode in inodes}
 
 
+def surveys_of(steps: Sequence[Step], scope: Scope, latest: Mapping[str, Survey] | None = None) -> dict[str, Survey]:
+    """What is at the paths that steps change; by inode where it goes to the stash.
+
+    A survey by inode in `latest` is taken as it is: whoever takes the step compares what he took with it.
+    """
+    stashed = {step.path for step in steps if step.do in ("take", "exchange")}
+    known = {path: each for path, each in (latest or {}).items() if path in stashed and is_by_inode(each.digest)}
+    return {
+        path: known.get(path) or (survey_by_inode if path in stashed else survey)(path, scope)
+        for path in paths_of(steps)
+    }
+
+
 def steps_from(plain: Sequence[Json]) -> list[Step]:
     """Steps out of JSON data."""
     return [Step(**step) for step in plain]
@@ -143,6 +181,9 @@ def paths_of(steps: Sequence[Step]) -> list[str]:
     return sorted({path for step in steps for path in step.paths})
 
 
-def _words(step: Step) -> str:
-    verb = {"put": "create", "take": "delete", "exchange": "modify", "move": "rename", "set_facts": "set_mode"}[step.do]
-    return f"{verb} {step.path!r}" + (f" -> {step.to!r}" if step.to else "")
+def _words_on_undo(output: Json) -> Iterator[str]:
+    """A line on the undo that came with a command: of its test."""
+    if tested := output.get("undo"):
+        what = "all, inodes included" if tested.get("is_exact") else "names alone"
+        is_used = f"its own undo was tested, and restores {what}"
+        yield f"warning: its own undo is ignored: {tested['ignored']}" if "ignored" in tested else is_used

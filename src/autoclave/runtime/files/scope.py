@@ -12,8 +12,10 @@ import hashlib
 import os
 import stat
 import struct
-from collections.abc import Callable, Generator, Iterator
+import time
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,6 +39,8 @@ _WALK = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
 _EMPTY_PATH, _MOUNT_ID = 0x1000, 0x1000  # statx(2)
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a fifo must not block
+TICK_NS = 20_000_000
+"""Two changes of a file within so many nanoseconds may leave it with the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,23 +136,38 @@ class Scope(Closing):
         except NothingThere:
             return None
 
+    def content(self, path: str) -> bytes:
+        """The content of a file.
+
+        Raises:
+            InputError: there is none, or it cannot be read.
+        """
+        found = self.entry(path)
+        if found is None or found.kind != "file":
+            raise InputError(f"path {path!r}: {f'is a {found.kind}, not a file' if found else 'there is nothing'}")
+        try:
+            with self.parent_of(path) as (parent, name), open_file(parent, name) as descriptor:
+                return b"".join(iter(lambda: os.read(descriptor, _PIECE), b""))
+        except OSError as error:
+            raise InputError(f"path {path!r}: cannot be read ({error.strerror})") from None
+
     def walk(self, path: str) -> Iterator[tuple[str, Entry]]:
         """What is at a path and below it, folders before what is in them, in an order that depends on names alone.
+
+        With the path "" what is in the scope, without its own folder.
 
         Raises:
             InputError: as `entry`.
         """
-        found = self.entry(path)
-        if found is None:
-            return
-        yield path, found
-        folders = [path] if found.is_open_folder else []
-        with self._descent() as opened:
-            while folders:
-                place = folders.pop()
-                inside = self._entries_of(opened(place), place)
-                yield from inside
-                folders += [each for each, entry in inside if entry.is_open_folder]
+        if path:
+            found = self.entry(path)
+            if found is None:
+                return
+            yield path, found
+            if not found.is_open_folder:
+                return
+        for place, descriptor, inside in self.folders(path):
+            yield from self._entries_of(descriptor, place, [each.name for each in inside])
 
     def entries_in(self, path: str) -> list[tuple[str, Entry]]:
         """The paths and entries of what is in a folder, by name; in the scope's own with the path "".
@@ -157,37 +176,14 @@ class Scope(Closing):
             InputError: as `entry`; or it is no folder.
         """
         with self.folder(path) as descriptor:
-            return self._entries_of(descriptor, path)
+            return list(self._entries_of(descriptor, path, sorted(os.listdir(descriptor))))
 
     @staticmethod
-    def _entries_of(descriptor: int, path: str) -> list[tuple[str, Entry]]:
-        paths = [(name, f"{path}/{name}" if path else name) for name in sorted(os.listdir(descriptor))]
-        found = [(each, entry_at(descriptor, name, each)) for name, each in paths]
-        return [(each, entry) for each, entry in found if entry is not None]
-
-    @contextlib.contextmanager
-    def _descent(self) -> Generator[Callable[[str], int]]:
-        """Gives a descriptor of each folder that it is called with, good until the next call.
-
-        One that is in the folder before it is opened from there, so that going down costs no more the deeper it is.
-        """
-        with contextlib.ExitStack() as last:
-            before: dict[str, int] = {}
-
-            def opened(path: str) -> int:
-                above, _, name = path.rpartition("/")
-                with contextlib.ExitStack() as opening:
-                    if path and above in before:
-                        descriptor = opening.enter_context(self._folder_in(before[above], name, path))
-                    else:
-                        descriptor = opening.enter_context(self.folder(path))
-                    last.close()
-                    last.push(opening.pop_all())
-                before.clear()
-                before[path] = descriptor
-                return descriptor
-
-            yield opened
+    def _entries_of(descriptor: int, path: str, names: Iterable[str]) -> Iterator[tuple[str, Entry]]:
+        for name in names:
+            place = f"{path}/{name}" if path else name
+            if (entry := entry_at(descriptor, name, place)) is not None:
+                yield place, entry
 
     @contextlib.contextmanager
     def folder(self, path: str) -> Generator[int]:
@@ -219,18 +215,26 @@ class Scope(Closing):
     def folders(self, path: str) -> Iterator[tuple[str, int, list[os.DirEntry[str]]]]:
         """Folders at and below a path, those above first: the path of each, a descriptor, and what is in it.
 
-        Those that cannot be read are left out. A descriptor is good until the next one is asked for.
+        Those that cannot be read are left out. A descriptor is good until the next one is asked for. One that is in the
+        folder before is opened from there, so that going down costs no more the deeper it is.
         """
-        waiting = [path]
-        with self._descent() as opened:
+        waiting, before, descriptor = [path], "", -1
+        with contextlib.ExitStack() as last:
             while waiting:
                 place = waiting.pop()
+                above, _, name = place.rpartition("/")
+                is_near = descriptor >= 0 and above == before
                 try:
-                    descriptor = opened(place)
+                    with contextlib.ExitStack() as opening:
+                        folder = self._folder_in(descriptor, name, place) if is_near else self.folder(place)
+                        descriptor = opening.enter_context(folder)
+                        last.close()
+                        last.push(opening.pop_all())
                 except InputError:
                     continue
+                before = place
                 with os.scandir(descriptor) as found:
-                    inside = sorted(found, key=lambda each: each.name)
+                    inside = sorted(found, key=attrgetter("name"))
                 names = [each.name for each in inside if each.is_dir(follow_symlinks=False)]
                 waiting += [f"{place}/{name}" if place else name for name in names]
                 yield place, descriptor, inside
@@ -259,17 +263,34 @@ def parts_of(path: str) -> list[str]:
     return parts
 
 
+_facts = attrgetter(
+    "st_dev", "st_ino", "st_mode", "st_nlink", "st_uid", "st_gid", "st_size", "st_mtime_ns", "st_ctime_ns"
+)
+_known: dict[Any, Entry] = {}
+"""What was read of files, by facts that change with them: the time of an inode tells of every change."""
+_MOST_KNOWN = 100_000
+
+
 def entry_at(parent: int, name: str, path: str) -> Entry | None:
     """What has this name in the folder with the descriptor `parent`; `path` is for messages.
+
+    A file is not read again while its inode has not changed.
 
     Raises:
         InputError: it changes while it is read, or cannot be read.
     """
     try:
         for _ in range(3):
-            before = os.stat(name, dir_fd=parent, follow_symlinks=False)
-            found = _read(parent, name, path, before)
-            if _same(before, os.stat(name, dir_fd=parent, follow_symlinks=False)):
+            about, now_ns = os.stat(name, dir_fd=parent, follow_symlinks=False), time.time_ns()
+            facts = _facts(about)
+            if known := _known.get(facts):
+                return known
+            found = _read(parent, name, path, about)
+            if _facts(os.stat(name, dir_fd=parent, follow_symlinks=False)) == facts:
+                if found.kind == "file" and about.st_ctime_ns + TICK_NS < now_ns:
+                    if len(_known) >= _MOST_KNOWN:
+                        _known.clear()
+                    _known[facts] = found
                 return found
     except FileNotFoundError:
         return None
@@ -324,8 +345,3 @@ def _attributes(descriptor: int) -> tuple[tuple[str, str], ...]:
         return tuple((name, os.getxattr(descriptor, name).hex()) for name in sorted(os.listxattr(descriptor)))
     except OSError:  # a file system without them
         return ()
-
-
-def _same(one: os.stat_result, other: os.stat_result) -> bool:
-    facts = ("st_ino", "st_mode", "st_size", "st_mtime_ns", "st_ctime_ns", "st_uid", "st_gid")
-    return all(getattr(one, fact) == getattr(other, fact) for fact in facts)

@@ -13,13 +13,14 @@ import ctypes
 import errno
 import os
 import stat
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.files.scope import NothingThere, Scope
+from autoclave.runtime.interface import InDoubt
 
 _NOREPLACE, _EXCHANGE = 1, 2
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -64,6 +65,12 @@ class Step:
         """The paths that it changes, each with all that is below it."""
         return (self.path, self.to) if self.to else (self.path,)
 
+    @property
+    def words(self) -> str:
+        """The step for a user: what it does, to what."""
+        verbs = {"put": "create", "take": "delete", "exchange": "modify", "move": "rename", "set_facts": "set_mode"}
+        return f"{verbs[self.do]} {self.path!r}" + (f" -> {self.to!r}" if self.to else "")
+
     def to_json(self) -> dict[str, Any]:
         """As JSON data, without what it does not need."""
         return {each.name: value for each in fields(self) if (value := getattr(self, each.name))}
@@ -88,7 +95,7 @@ def take_steps(
             parents |= {path.rpartition("/")[0] for path in step.paths}
             if not (_has_arrived(step, scope, stash) and is_right(step)):
                 _take(step.inverse(), scope, stash)
-                raise changed_meanwhile(step)
+                raise InputError(f"path {step.path!r}: {_CHANGED}")
     finally:
         for parent in sorted(parents):
             with contextlib.suppress(NothingThere), scope.folder(parent) as folder:  # a later step took it away
@@ -110,24 +117,6 @@ def _take(step: Step, scope: Scope, stash: int) -> None:
                     _rename(parent, name, other, new, _NOREPLACE, step)
             case "set_facts":
                 _set_facts(parent, name, step)
-
-
-def changed_meanwhile(step: Step) -> InputError:
-    """The error that somebody else was quicker."""
-    return InputError(f"path {step.path!r}: somebody else has changed it meanwhile")
-
-
-def _has_arrived(step: Step, scope: Scope, stash: int) -> bool:
-    """Whether what a step took is what it was to take."""
-    match step.do:
-        case "take":
-            return _inode(stash, step.stash) == step.inode
-        case "exchange":
-            return _inode(stash, step.stash) == step.old_inode
-        case "move":
-            return has_happened(step, scope, stash)
-        case _:
-            return True
 
 
 def rename_problem(folder: Path) -> str:
@@ -154,17 +143,50 @@ def sync_file_system(folder: Path) -> None:
         os.close(descriptor)
 
 
+_CHANGED = "somebody else has changed it meanwhile"
+_NO_FOLDER = -1
+"""Instead of an inode where the folder is missing that it would be in."""
+
+
+_Places = tuple[int | None, int | None, int | None]
+"""The inodes of what is at the path of a step, at `to`, and at its place in the stash; None where nothing is."""
+
+
+def _look(step: Step, scope: Scope, stash: int) -> _Places:
+    at_path, at_to = (_inode_below(path, scope) if path else None for path in (step.path, step.to))
+    return at_path, at_to, _inode(stash, step.stash) if step.stash else None
+
+
+def _inode_below(path: str, scope: Scope) -> int | None:
+    try:
+        with scope.parent_of(path) as (parent, name):
+            return _inode(parent, name)
+    except InputError:
+        return _NO_FOLDER
+
+
+def _before(step: Step) -> _Places:
+    """Return what is where before a step."""
+    match step.do:
+        case "put":
+            return None, None, step.inode
+        case "exchange":
+            return step.old_inode, None, step.inode
+        case _:
+            return step.inode, None, None
+
+
+def _has_arrived(step: Step, scope: Scope, stash: int) -> bool:
+    """Whether what a step took is what it was to take."""
+    _, at_to, stashed = _look(step, scope, stash)
+    return at_to == step.inode if step.do == "move" else stashed == _before(step.inverse())[2]
+
+
 def has_happened(step: Step, scope: Scope, stash: int) -> bool:
     """Whether the tree is as it is after the step, which was begun when a process died."""
-    if step.do == "take":
-        return _inode(stash, step.stash) == step.inode
-    try:
-        with scope.parent_of(step.to or step.path) as (parent, name):
-            if step.do == "set_facts":
-                return _inode(parent, name) == step.inode and _has_facts(parent, name, step.facts)
-            return _inode(parent, name) == step.inode
-    except NothingThere:
-        return False
+    arrival = {"take": 2, "move": 1}.get(step.do, 0)
+    is_there = _look(step, scope, stash)[arrival] == step.inode
+    return is_there and (step.do != "set_facts" or _has_facts(step.path, step.facts, scope))
 
 
 def is_untouched(step: Step, scope: Scope, stash: int) -> bool:
@@ -172,41 +194,73 @@ def is_untouched(step: Step, scope: Scope, stash: int) -> bool:
 
     The stash tells: nobody else works there.
     """
-    match step.do:
-        case "take":
-            return _inode(stash, step.stash) is None
-        case "put" | "exchange":
-            return _inode(stash, step.stash) == step.inode
-        case _:
-            try:
-                with scope.parent_of(step.path) as (parent, name):
-                    is_there = _inode(parent, name) == step.inode
-                    if step.do == "move":
-                        return is_there
-                    return not is_there or _has_facts(parent, name, step.old_facts)
-            except NothingThere:
-                return step.do == "set_facts"
+    found, before = _look(step, scope, stash), _before(step)
+    if step.do == "set_facts":
+        return found != before or _has_facts(step.path, step.old_facts, scope)
+    return found[0] == before[0] if step.do == "move" else found[2] == before[2]
 
 
 def is_possible(step: Step, scope: Scope, stash: int) -> bool:
     """Whether the tree is as it was before the step: what it moves is there, and nothing else in its way."""
+    return _look(step, scope, stash) == _before(step)
+
+
+def pending(steps: Iterable[Step], scope: Scope, stash: int, failure: type[InputError | InDoubt]) -> Iterator[Step]:
+    """Each step that has not happened, when those before it have.
+
+    Raises:
+        InputError, InDoubt: `failure`, where somebody else has changed what it is about.
+    """
+    for step in steps:
+        if not has_happened(step, scope, stash):
+            if not is_possible(step, scope, stash):
+                raise failure(f"path {step.path!r}: {_CHANGED}")
+            yield step
+
+
+def inode_at(path: str, scope: Scope) -> int | None:
+    """Return the inode number of what is at a path; None if nothing is.
+
+    Raises:
+        InputError: the path is none within the scope.
+    """
     try:
-        with scope.parent_of(step.path) as (parent, name):
-            match step.do:
-                case "take" | "set_facts":
-                    return _inode(parent, name) == step.inode
-                case "put":
-                    return _inode(parent, name) is None and _inode(stash, step.stash) == step.inode
-                case "exchange":
-                    return _inode(parent, name) == step.old_inode and _inode(stash, step.stash) == step.inode
-                case "move":
-                    with scope.parent_of(step.to) as (other, new):
-                        return _inode(parent, name) == step.inode and _inode(other, new) is None
+        with scope.parent_of(path) as (parent, name):
+            return _inode(parent, name)
     except NothingThere:
-        return False
+        return None
 
 
-def _inode(folder: int, name: str) -> int | None:
+def located(step: Step, scope: Scope, folder: Path) -> Step:
+    """Return a step that is about to happen with the inodes of what it moves; `folder` is that of its action.
+
+    What is in the tree may be another than was recorded, where the undo of a later action was a command, which made it
+    again. What is not there stays as recorded.
+    """
+    own = inode_at(step.path, scope) or step.inode
+    if step.do not in ("put", "exchange"):
+        return replace(step, inode=own)
+    inode = step.inode or _inode(None, f"{folder / step.stash}") or 0
+    return replace(step, inode=inode, old_inode=own if step.do == "exchange" else 0)
+
+
+def as_it_is(step: Step, scope: Scope, folder: Path) -> Step:
+    """Return a step that has happened with the inode of what is where it brought something."""
+    return located(step.inverse(), scope, folder).inverse()
+
+
+def require_kept(action: str, steps: Iterable[Step], folder: Path) -> None:
+    """Look whether what steps bring out of the stash is there; `folder` is that of their action.
+
+    Raises:
+        InputError: it is not, as after somebody has settled an action that was in doubt.
+    """
+    for step in steps:
+        if step.do in ("put", "exchange") and _inode(None, f"{folder / step.stash}") != step.inode:
+            raise InputError(f"action {action}: what it replaced at {step.path!r} is not kept, so it stays")
+
+
+def _inode(folder: int | None, name: str) -> int | None:
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False).st_ino
     except (FileNotFoundError, NotADirectoryError):
@@ -231,28 +285,11 @@ def _rename(parent: int, name: str, other: int, new: str, flags: int, step: Step
 # --- Facts -----------------------------------------------------------------------------------------------------------
 
 
-def _has_facts(parent: int, name: str, facts: Mapping[str, Any]) -> bool:
+def _has_facts(path: str, facts: Mapping[str, Any], scope: Scope) -> bool:
     try:
-        with _opened(parent, name) as (about, place):
-            return _facts_of(about, place, facts) == dict(facts)
-    except OSError:
+        return facts_at(path, facts, scope) == dict(facts)
+    except InputError:
         return False
-
-
-def _facts_of(about: os.stat_result, place: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    known = {
-        "mode": stat.S_IMODE(about.st_mode),
-        "uid": about.st_uid,
-        "gid": about.st_gid,
-        "mtime_ns": about.st_mtime_ns,
-    }
-    found: dict[str, Any] = {name: known[name] for name in wanted if name in known}
-    if "attributes" in wanted:
-        names = set(os.listxattr(place)) if place else set[str]()
-        found["attributes"] = {
-            each: os.getxattr(place, each).hex() if each in names else None for each in wanted["attributes"]
-        }
-    return found
 
 
 def facts_at(path: str, names: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
@@ -261,46 +298,42 @@ def facts_at(path: str, names: Mapping[str, Any], scope: Scope) -> dict[str, Any
     Raises:
         InputError: nothing is there, or it cannot be looked at.
     """
-    try:
-        with scope.parent_of(path) as (parent, name), _opened(parent, name) as (about, place):
-            return _facts_of(about, place, names)
-    except OSError as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"path {path!r}: cannot be looked at ({error.strerror})") from None
+    if (entry := scope.entry(path)) is None:
+        raise InputError(f"path {path!r}: there is nothing")
+    attributes = dict(entry.attributes)
+    return {
+        name: {each: attributes.get(each) for each in names[name]} if name == "attributes" else getattr(entry, name)
+        for name in names
+    }
 
 
 def _set_facts(parent: int, name: str, step: Step) -> None:
-    facts = step.facts
     try:
-        with _opened(parent, name) as (about, place):
-            if step.inode and about.st_ino != step.inode:
-                raise changed_meanwhile(step)
-            if "uid" in facts or "gid" in facts:  # first: it clears bits of the mode
-                os.chown(name, facts.get("uid", -1), facts.get("gid", -1), dir_fd=parent, follow_symlinks=False)
-            for each, value in facts.get("attributes", {}).items():
-                if value is None:
-                    with contextlib.suppress(OSError):
-                        os.removexattr(place, each)
-                else:
-                    os.setxattr(place, each, bytes.fromhex(value))
-            if "mode" in facts and place:
-                os.chmod(place, facts["mode"])  # also of a file that cannot be opened
-            if "mtime_ns" in facts:
-                times = (about.st_atime_ns, facts["mtime_ns"])
-                os.utime(name, ns=times, dir_fd=parent, follow_symlinks=False)
+        descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        try:
+            _set_facts_of(descriptor, parent, name, step)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         if isinstance(error, InputError | HostError):
             raise
-        raise InputError(f"path {step.path!r}: {', '.join(facts)} cannot be set ({error.strerror})") from None
+        raise InputError(f"path {step.path!r}: {', '.join(step.facts)} cannot be set ({error.strerror})") from None
 
 
-@contextlib.contextmanager
-def _opened(parent: int, name: str) -> Generator[tuple[os.stat_result, str]]:
-    """What is known of a thing, and a path that names it whatever its name becomes; the empty one of a link."""
-    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    try:
-        about = os.fstat(descriptor)
-        yield about, "" if stat.S_ISLNK(about.st_mode) else f"/proc/self/fd/{descriptor}"
-    finally:
-        os.close(descriptor)
+def _set_facts_of(descriptor: int, parent: int, name: str, step: Step) -> None:
+    facts, about = step.facts, os.fstat(descriptor)
+    place = f"/proc/self/fd/{descriptor}"  # names it whatever its name becomes
+    if step.inode and about.st_ino != step.inode:
+        raise InputError(f"path {step.path!r}: {_CHANGED}")
+    if "uid" in facts or "gid" in facts:  # first: it clears bits of the mode
+        os.chown(name, facts.get("uid", -1), facts.get("gid", -1), dir_fd=parent, follow_symlinks=False)
+    for each, value in facts.get("attributes", {}).items():
+        if value is None:
+            with contextlib.suppress(OSError):
+                os.removexattr(place, each)
+        else:
+            os.setxattr(place, each, bytes.fromhex(value))
+    if "mode" in facts and not stat.S_ISLNK(about.st_mode):
+        os.chmod(place, facts["mode"])  # also of a file that cannot be opened
+    if "mtime_ns" in facts:
+        os.utime(name, ns=(about.st_atime_ns, facts["mtime_ns"]), dir_fd=parent, follow_symlinks=False)

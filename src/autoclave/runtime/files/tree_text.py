@@ -20,12 +20,14 @@ class TreeLimits:
     characters: int = 20_000
 
 
-def tree_text(scope: Scope, limits: TreeLimits | None = None) -> str:
-    """A line for each thing, indented by its depth; what is left out is said. A name cannot pass for another line."""
+def tree_text(scope: Scope, limits: TreeLimits | None = None, path: str = "") -> str:
+    """A line for each thing in a folder, indented by its depth, with a line on what is left out. A name cannot pass for
+    another line.
+    """
     limits = limits or TreeLimits()
     lines: list[str] = []
     room = limits.characters
-    for line in _lines(scope, "", 0, limits):
+    for line in _lines(scope, path, 0, limits):
         room -= len(line) + 1
         if room < 0:
             lines.append("... the rest is left out")

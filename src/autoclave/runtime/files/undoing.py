@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from autoclave.core import InputError
-from autoclave.runtime.files.inodes import inode_at
 from autoclave.runtime.files.scope import Scope
-from autoclave.runtime.files.steps import Step, facts_at
+from autoclave.runtime.files.steps import Step, facts_at, inode_at
 from autoclave.runtime.interface import Choice, NothingLeft
 
 _LONGEST_NAME = 255

@@ -1,18 +1,27 @@
-"""From a person's consent to a token in the vault: by a browser on this machine, or by a code for another device."""
+"""From a person's consent to a token in the vault: by a browser on this machine, or by a code for another device.
+
+Three things bind the answer of a browser to the question. `state` says that the browser which comes back is the one
+that was sent. The verifier, of which only the digest is sent ahead (PKCE, S256), makes a code worthless to whoever else
+gets hold of it. And the name of the issuer (RFC 9207) says that the code is of the provider that was asked.
+"""
 
 from __future__ import annotations
 
+import hmac
+import secrets
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qsl
+
+from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
+from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
 from autoclave.core import AutoclaveError, InputError
-from autoclave.runtime.oauth.answers import answer_of
-from autoclave.runtime.oauth.attempt import Attempt, authorization_url, code_of, joined, new_state
 from autoclave.runtime.oauth.device import Device, begun, granted
-from autoclave.runtime.oauth.endpoints import Endpoints, described
+from autoclave.runtime.oauth.endpoints import Endpoints, answer_of, described, shown_code
 from autoclave.runtime.oauth.loopback import Loopback
 from autoclave.runtime.vault.authorization import Authorization, Provider
 from autoclave.runtime.vault.secret import Secret
@@ -174,3 +183,70 @@ class Authorizing:
 def _secret(wish: Wish, token: str, authorization: Authorization | None, before: Mapping[str, Any]) -> Secret:
     given = {**before, **wish.about, "service": wish.service, "value": token, "authorization": authorization}
     return secret_from(given, f"service {wish.service}")
+
+
+# --- One try in a browser --------------------------------------------------------------------------------------------
+
+
+def new_state() -> str:
+    """An unguessable value by which the browser is recognised."""
+    return secrets.token_urlsafe(32)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What one try is known by. Never used for another."""
+
+    redirect_uri: str
+    state: str = field(default_factory=new_state, repr=False)
+    verifier: str = field(default_factory=lambda: secrets.token_urlsafe(64), repr=False)
+
+
+def authorization_url(provider: Provider, client_id: str, scopes: Sequence[str], attempt: Attempt) -> str:
+    """Where the browser is sent."""
+    asked = {provider.scope_parameter: joined(provider, scopes)} if scopes else {}
+    return prepare_grant_uri(
+        provider.authorization_url,
+        client_id,
+        "code",
+        redirect_uri=attempt.redirect_uri,
+        state=attempt.state,
+        code_challenge=create_s256_code_challenge(attempt.verifier),
+        code_challenge_method="S256",
+        resource=provider.resource or None,
+        **asked,
+        **provider.parameters,
+    )
+
+
+def joined(provider: Provider, scopes: Sequence[str]) -> str:
+    """Scopes as the provider has them in one parameter."""
+    return provider.scope_separator.join(scopes)
+
+
+def code_of(query: str, provider: Provider, attempt: Attempt) -> str:
+    """The code that the browser came back with.
+
+    Raises:
+        InputError: it is the answer to another question, of another provider, or a refusal.
+    """
+    pairs = parse_qsl(query, keep_blank_values=True)
+    given = dict(pairs)
+    if len(given) != len(pairs):
+        raise InputError("the browser came back with a parameter given twice; nothing was taken from it")
+    if not hmac.compare_digest(given.get("state", "").encode(), attempt.state.encode()):
+        raise InputError(
+            "the browser came back with another state than it was sent with: the answer is not to this question. "
+            "Nothing was taken from it; authorise again, and open no address that somebody else gave you"
+        )
+    issuer = given.get("iss")
+    if (issuer is not None or provider.names_itself) and provider.issuer and issuer != provider.issuer:
+        said = "another issuer" if issuer is not None else "no issuer"
+        raise InputError(f"the answer names {said} than {provider.issuer}, which was asked (mix-up); nothing was taken")
+    if "error" in given:
+        code = shown_code(given["error"], (attempt.state, attempt.verifier)) or "without a reason that could be shown"
+        told = "it was denied" if code == "access_denied" else "the provider refused it"
+        raise InputError(f"{told} ({code}); nothing was granted")
+    if not given.get("code"):
+        raise InputError("the browser came back without a code; nothing was granted")
+    return given["code"]

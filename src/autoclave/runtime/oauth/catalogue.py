@@ -5,11 +5,10 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from autoclave.config import Config
-from autoclave.core import InputError
-from autoclave.core.json import first_error, rule_of
+from autoclave.core.json import validated
 from autoclave.runtime.vault.authorization import Provider
 
 
@@ -46,11 +45,7 @@ def shipped(service: str) -> Shipped | None:
     import yaml
 
     given: Any = yaml.safe_load(_folder().joinpath(f"{service}.yaml").read_text(encoding="utf-8"))
-    try:
-        return Shipped.model_validate(given)
-    except ValidationError as error:
-        first = first_error(error)
-        raise InputError(f"{service}.yaml: {'.'.join(map(str, first['loc']))}: {rule_of(first['msg'])}") from None
+    return validated(Shipped, given, f"{service}.yaml")
 
 
 def _folder() -> Any:

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from authlib.oauth2.rfc8414 import AuthorizationServerMetadata, get_well_known_url
-from pydantic import ValidationError
 
 from autoclave.core import InputError
-from autoclave.core.json import first_error, rule_of
+from autoclave.core.json import validated
 from autoclave.runtime.oauth.endpoints import Refused, Unreachable, published
 from autoclave.runtime.vault.authorization import Provider, https_url
 
@@ -70,8 +69,5 @@ def _provider(issuer: str, told: Mapping[str, Any], given: Provider) -> Provider
     if given.client_authentication == "none" and "none" not in revoking:
         del found["revocation_url"]  # it makes tokens void for clients with a password only
     names_itself = told.get("authorization_response_iss_parameter_supported") is True
-    try:
-        return Provider.model_validate({**found, **kept, "issuer": issuer, "names_itself": names_itself})
-    except ValidationError as error:
-        first = first_error(error)
-        raise InputError(f"issuer {issuer}: {'.'.join(map(str, first['loc']))}: {rule_of(first['msg'])}") from None
+    plain = {**found, **kept, "issuer": issuer, "names_itself": names_itself}
+    return validated(Provider, plain, f"issuer {issuer}")

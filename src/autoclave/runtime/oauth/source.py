@@ -16,8 +16,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from autoclave.core import HostError, InputError
-from autoclave.runtime.oauth.answers import Answer, answer_of
-from autoclave.runtime.oauth.endpoints import Endpoints, Refused, Unreachable, described
+from autoclave.runtime.oauth.endpoints import Answer, Endpoints, Refused, Unreachable, answer_of, described
 from autoclave.runtime.vault.authorization import Authorization
 from autoclave.runtime.vault.secret import Secret
 from autoclave.runtime.vault.vault import Vault, secret_from

@@ -7,13 +7,14 @@ it, and to those that this one narrows; where one is used up, the next is tried.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autoclave.runtime.guarantee import Guarantee
-from autoclave.runtime.policy.grants import COUNTED, Grant
-from autoclave.runtime.policy.request import Access, Request, is_well_formed
+from autoclave.runtime.policy.grants import COUNTED, Grant, has_secret_name, protected_names
+from autoclave.runtime.policy.request import MALFORMED, Access, Request
 from autoclave.runtime.records import Record
 
 _ORDER = (Guarantee.NONE, Guarantee.COMPENSATING, Guarantee.EQUIVALENT, Guarantee.EXACT)
@@ -61,20 +62,29 @@ def decide(grants: Sequence[Grant], request: Request, usage: Mapping[str, Usage]
     forbids = [grant for grant in grants if grant.effect == "forbid" and not grant.is_over(now)]
     allows = [grant for grant in grants if grant.effect == "allow"]
     by_id = {grant.id: grant for grant in allows}
-    about = {verb: [(each.prefixes, each) for each in allows if each.is_about(verb)] for verb in _verbs(request)}
+    about = {
+        verb: [(each.prefixes, each) for each in allows if each.is_about(verb)]
+        for verb in {access.verb for access in request.accesses}
+    }
     charges: dict[str, dict[str, float]] = {}
     for access in request.accesses:
-        if malformed := [each for each in access.resources if not is_well_formed(each)]:
-            return _denied(access, malformed[0], "no grant can cover it", ())
+        resources = access.resources
+        if (malformed := next(filter(MALFORMED.search, resources), None)) is not None:
+            return _denied(access, malformed, "no grant can cover it", ())
         for grant in forbids:
-            if hit := next((each for each in access.resources if grant.covers(access.verb, each)), ""):
+            if hit := next((each for each in resources if grant.covers(access.verb, each)), ""):
                 return _denied(access, hit, f"grant {grant.id} forbids it", (grant.id,))
         problems: list[str] = []
         for prefixes, grant in about[access.verb]:
             if not access.resource.startswith(prefixes):  # most are told apart by this
                 continue
             line = [grant, *_narrowed(grant, by_id)]
-            if not all(each.covers(access.verb, resource) for each in line for resource in access.resources):
+            if not all(each.covers_all(access.verb, resources) for each in line):
+                continue
+            if access.holds_secret and not all(each.has_name_of(access.resource) for each in line):
+                problems.append(
+                    f"a private key is in it, so that a grant must have its name: {_grant_for(access, request)}"
+                )
                 continue
             problem = next(filter(None, (_problem(each, access, request, usage, charges, now) for each in line)), "")
             if not problem:
@@ -83,7 +93,7 @@ def decide(grants: Sequence[Grant], request: Request, usage: Mapping[str, Usage]
                 break
             problems.append(problem)
         else:
-            hint = "; ".join(problems) or f"autoclave act grant '{access.resource}' --verbs {access.verb}"
+            hint = "; ".join(problems) or _grant_for(access, request)
             return _denied(access, access.resource, hint, ())
     return Decision(True, rules=tuple(charges), charges=charges)
 
@@ -117,12 +127,18 @@ def is_granted(grants: Iterable[Grant], verb: str, resource: str, now: float) ->
     return bool(about) and all(grant.effect == "allow" for grant in about)
 
 
-def _verbs(request: Request) -> set[str]:
-    return {access.verb for access in request.accesses}
-
-
 def _denied(access: Access, resource: str, hint: str, rules: tuple[str, ...]) -> Decision:
     return Decision(False, f"{access.verb} {resource!r}{_NOT_PERMITTED}", hint, rules)
+
+
+def _grant_for(access: Access, request: Request) -> str:
+    """The command that would permit an access, and what else of the request is in the same folder."""
+    folder, _, name = access.resource.rpartition("/")
+    needs_name = access.holds_secret or has_secret_name(name) or protected_names(name)
+    is_whole = access.resource.startswith("files/") and name != "**" and not needs_name
+    pattern = f"{folder}/**" if is_whole else access.resource
+    verbs = [each.verb for each in request.accesses if is_whole and each.resource.startswith(f"{folder}/")]
+    return f"autoclave act grant {shlex.quote(pattern)} --verbs {','.join(dict.fromkeys((access.verb, *verbs)))}"
 
 
 def _narrowed(grant: Grant, by_id: Mapping[str, Grant]) -> list[Grant]:

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 from urllib.parse import quote, unquote
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
 from autoclave.config import Config
 from autoclave.core import InputError
-from autoclave.core.json import first_error, rule_of
+from autoclave.core.json import validated
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.policy.globs import literal_prefix, loose, matcher, names_in
 from autoclave.runtime.records import Record
 
 PROTECTED = (".git", ".ssh", ".gnupg", ".aws", ".env", ".netrc", ".bashrc", ".profile", ".zshrc", "authorized_keys")
-"""Names that no allowance covers for more than reading, with all that is below, unless it has them literally."""
+"""Names that no allowance covers, with all that is below, unless it has them literally. A command that may read a whole
+folder sees those that hold no secrets."""
+_WITH_SECRETS = {".ssh", ".gnupg", ".aws", ".env", ".netrc"}
+_SECRET = re.compile(
+    r"\.env\.(?!(?:example|sample|template|dist)\Z).*|id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?|\.(?:git-credentials|npmrc|pypirc|pgpass)"
+    r"|.*\.(?:key|p12|pfx|jks|keystore|ppk)"
+)
+"""Names that no allowance to read covers unless it has them literally: of files that hold keys or passwords."""
 _STATES = ".autoclave-"
 """Likewise what begins with this: the states of sessions on folders beside it."""
 VERBS = ("read", "create", "modify", "delete", "rename", "set_mode", "run", "import", "use", "define")
+_ANY_NAME = "\0" * 64
+"""A name that a pattern matches only if it matches all names."""
 _GLOB = re.compile(r"[*?]")
 COUNTED = ("files", "bytes_written", "bytes_deleted", "rows", "spend")
 """What an access comes to, by the names of its fields; a grant may limit each (`max_...`)."""
@@ -98,8 +107,15 @@ class Grant(Config):
             resource.startswith(self.prefixes)
             and matcher(self.resources).fullmatch(resource)
             and not (self.excluded and matcher(self.excluded, is_loose=True).fullmatch(loose(resource)))
-            and (verb == "read" or not self._is_protected(resource))
+            and (self._may_read(resource) if verb == "read" else not self._is_protected(resource))
         )
+
+    def covers_all(self, verb: str, resources: Sequence[str]) -> bool:
+        """As `covers`, of each of many resources, at the speed of a regular expression."""
+        names = loose("\n".join(resources))
+        if self.effect == "forbid" or self.excluded or verb == "read" or any(each in names for each in _MARKS):
+            return all(self.covers(verb, each) for each in resources)
+        return self.is_about(verb) and all(map(matcher(self.resources).fullmatch, resources))
 
     def _covers_all_below(self, subtree: str) -> bool:
         """Likewise of a whole subtree, of which nobody has listed the names."""
@@ -111,7 +127,9 @@ class Grant(Config):
 
         if self.effect == "forbid":
             return any(map(is_near, self.resources))
-        return bool(matcher(self.resources).fullmatch(subtree)) and not any(map(is_near, self.excluded))
+        depths = ("/".join([_ANY_NAME] * depth) for depth in (1, 2, 40))
+        covers_all = all(matcher(self.resources).fullmatch(f"{place}/{each}") for each in depths)
+        return covers_all and not any(map(is_near, self.excluded))
 
     @property
     def is_limited(self) -> bool:
@@ -124,8 +142,17 @@ class Grant(Config):
         return self.expires_at is not None and now >= self.expires_at
 
     def _is_protected(self, resource: str) -> bool:
-        names = {name for name in loose(resource).split("/") if name in _PROTECTED or name.startswith(_STATES)}
+        names = protected_names(resource)
         return bool(names) and not names <= self._literal_names
+
+    def _may_read(self, resource: str) -> bool:
+        if not resource.startswith("files/"):
+            return True
+        return not self._is_protected(resource) and (not has_secret_name(resource) or self.has_name_of(resource))
+
+    def has_name_of(self, resource: str) -> bool:
+        """Whether its patterns have the last name of a resource literally."""
+        return loose(resource.rpartition("/")[2]) in map(loose, self._literal_names)
 
     @cached_property
     def prefixes(self) -> tuple[str, ...]:
@@ -138,6 +165,22 @@ class Grant(Config):
 
 
 _PROTECTED = frozenset(map(loose, PROTECTED))
+_MARKS = (*_PROTECTED, _STATES)
+
+
+def protected_names(path: str) -> set[str]:
+    """Those names in a path that only grants cover which have them literally."""
+    return {name for name in loose(path).split("/") if name in _PROTECTED or name.startswith(_STATES)}
+
+
+def has_secret_name(path: str) -> bool:
+    """Whether a file by its name holds keys or passwords: only a grant that has the name permits to read it."""
+    return bool(_SECRET.fullmatch(loose(path.rpartition("/")[2])))
+
+
+def is_secret(path: str) -> bool:
+    """Return whether a file by its name, or that of a folder that it is in, holds keys or passwords."""
+    return has_secret_name(path) or not _WITH_SECRETS.isdisjoint(loose(path).split("/"))
 
 
 def grant_from(given: Mapping[str, Any], where: str = "grant") -> Grant:
@@ -146,12 +189,7 @@ def grant_from(given: Mapping[str, Any], where: str = "grant") -> Grant:
     Raises:
         InputError: it is none; the message begins with `where`.
     """
-    try:
-        return Grant.model_validate(given)
-    except ValidationError as error:
-        first = first_error(error)
-        place = ".".join(str(part) for part in first["loc"]) or "grant"
-        raise InputError(f"{where}: {place}: {rule_of(first['msg'])}") from None
+    return validated(Grant, given, where, "grant")
 
 
 def seconds_of(text: str) -> float:

@@ -6,6 +6,7 @@ A resource is a path whose first part says of what kind it is: `files/src/a.py`,
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from autoclave.runtime.guarantee import Guarantee
@@ -28,6 +29,8 @@ class Access:
     bytes_deleted: int = 0
     rows: int = 0
     spend: float = 0.0
+    holds_secret: bool = False
+    """Of a file that is read: a private key is in it."""
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -64,7 +67,5 @@ _FACTORS = {
 }
 
 
-def is_well_formed(resource: str) -> bool:
-    """Whether a resource is a plain path, which means one thing only."""
-    parts = resource.split("/")
-    return len(parts) > 1 and not any(part in ("", ".", "..") for part in parts) and "\0" not in resource
+MALFORMED = re.compile(r"\A[^/]*\Z|(?:\A|/)\.{0,2}(?:/|\Z)|\0")
+"""Found in what is not a plain path, which means one thing only."""

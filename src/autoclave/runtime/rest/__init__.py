@@ -1,18 +1,18 @@
-"""Requests to REST services that can be taken back: catalogues of pairs, sending, settling, verifying."""
+"""Requests to REST services that can be undone: catalogues, sending, settling, compensating requests and proofs."""
 
 from autoclave.runtime.rest.catalogue import Catalogue
+from autoclave.runtime.rest.compensations import Compensations, Match, ProofStatus
 from autoclave.runtime.rest.connection import ServiceConnection
 from autoclave.runtime.rest.leases import lease_of_services
 from autoclave.runtime.rest.loading import load_catalogue
 from autoclave.runtime.rest.manager import RestManager
 from autoclave.runtime.rest.openapi import catalogue_of_openapi
-from autoclave.runtime.rest.pairs import Match, Pairs, PairStatus
 
 __all__ = [
     "Catalogue",
+    "Compensations",
     "Match",
-    "PairStatus",
-    "Pairs",
+    "ProofStatus",
     "RestManager",
     "ServiceConnection",
     "catalogue_of_openapi",

@@ -10,10 +10,8 @@ from urllib.parse import quote, urlencode
 from autoclave.core import InputError
 from autoclave.core.json import nearest, shown
 from autoclave.runtime.rest.catalogue import Catalogue, OperationSpec
-from autoclave.runtime.rest.fields import parameters_in
-from autoclave.runtime.rest.forms import encoded
-from autoclave.runtime.rest.headers import require_value
-from autoclave.runtime.rest.marks import require_no_mark
+from autoclave.runtime.rest.fields import parameters_in, require_value
+from autoclave.runtime.rest.forms import encoded, require_no_mark
 from autoclave.runtime.rest.parts import Call
 from autoclave.runtime.rest.schemas import require_form
 
@@ -120,7 +118,7 @@ def free_call(method: str, target: str, body: Any, content_type: str, catalogue:
 
 
 def require_target(target: str) -> None:
-    """Look whether a text can be path and query of a request.
+    """Check that a text can be path and query of a request.
 
     Raises:
         InputError: it cannot.

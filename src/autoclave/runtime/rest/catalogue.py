@@ -1,7 +1,7 @@
 """Catalogues: the operations of a service, what shows their effect, how each is taken back. Typed, and checked whole.
 
-A catalogue is a YAML file. Those in `catalogues/` come with this program; a pair there that is `pinned` was proven
-against the real service in our tests, any other is `unproven`. No request is made here.
+A catalogue is a YAML file. Those in `catalogues/` come with this program; a compensating request there that is `pinned`
+was proven against the real service in our tests, any other is `unproven`. No request is made here.
 """
 
 from __future__ import annotations
@@ -15,14 +15,24 @@ from urllib.parse import parse_qsl, unquote
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from autoclave.config import Config
+from autoclave.config.renamed import RENAMED_IN_CATALOGUES
 from autoclave.core import InputError
 from autoclave.core.json import first_error, nearest, rule_of, shown
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.policy.grants import VERBS
 from autoclave.runtime.rest.expressions import at, expressions_in, require_expressions, steps_of
-from autoclave.runtime.rest.fields import PARAMETER, Method, PlainPath, Pointer, Target, shape_of
+from autoclave.runtime.rest.fields import (
+    PARAMETER,
+    Method,
+    PlainPath,
+    Pointer,
+    Target,
+    matcher_of,
+    require_header,
+    require_value,
+    shape_of,
+)
 from autoclave.runtime.rest.forms import Form
-from autoclave.runtime.rest.headers import require_header, require_value
 from autoclave.runtime.rest.schemas import require_schema
 from autoclave.runtime.vault.targets import path_of
 
@@ -56,7 +66,7 @@ class Body(Config):
         return given
 
 
-class Look(Config):
+class ReadBack(Config):
     """A request that shows a state, and changes nothing."""
 
     path: Target
@@ -76,7 +86,7 @@ class Look(Config):
     """What names the version."""
 
     @model_validator(mode="after")
-    def _has_pointers(self) -> Look:
+    def _has_pointers(self) -> ReadBack:
         for each in (*self.volatile, *self.added, *self.absent_when) if self.form == "json" else ():
             steps_of(each)
         return self
@@ -100,7 +110,7 @@ class Listing(Config):
     next_as: str = ""
     """Of a header `Link`, the parameter of this name in its URL is the token."""
     shows: Any = "$item"
-    """What the answer to the request that made an item would have been, as far as inverses need it."""
+    """What the answer to the request that made an item would have been, as far as compensating requests need it."""
     most_pages: int = Field(default=100, gt=0)
 
 
@@ -109,7 +119,7 @@ class Undo(Config):
 
     operation: str
     arguments: dict[str, Any] = {}
-    """Templates with expressions, for the arguments of the inverse."""
+    """Templates with expressions, for the arguments of the compensating request."""
     when: Literal["existed", "absent", "any"] = "any"
     """For what was there before, for what was not, or for both."""
     is_for_empty: bool = False
@@ -141,24 +151,6 @@ class Touches(Config):
     """Additions to one thing commute with each other."""
 
 
-class Aside(Config):
-    """How what somebody else made of it gets another name before it is taken back."""
-
-    operation: str
-    arguments: dict[str, Any]
-
-
-class Batch(Config):
-    """Several requests in one: pointers into its body and its answer."""
-
-    requests: Pointer = "/requests"
-    defaults: Pointer = "/defaults"
-    responses: Pointer = "/responses"
-    request: dict[Literal["method", "path", "headers", "body"], Pointer]
-    """Where each part of a request is."""
-    response: dict[Literal["status", "headers", "body"], Pointer]
-
-
 class OperationSpec(Config):
     """A request that may be made, what it changes, and how that is taken back."""
 
@@ -169,10 +161,10 @@ class OperationSpec(Config):
     body: Body | None = None
     verb: str = ""
     """For the policy; empty: as the method says."""
-    look: str = ""
-    """The name of the look that shows what it changes; empty: nothing does."""
+    read_back: str = ""
+    """The name of the read-back that shows what it changes; empty: nothing does."""
     subject: dict[str, Any] = {}
-    """Templates for the parameters of that look; those of the same name in the path need none."""
+    """Templates for the parameters of that read-back; those of the same name in the path need none."""
     is_guarded: bool = False
     """Whether the service heeds If-Match and If-None-Match."""
     leaves: Literal["there", "absent", ""] = ""
@@ -186,8 +178,6 @@ class OperationSpec(Config):
     contents: str = ""
     """The name of the listing of what goes with its subject, when that is deleted. An undo never deletes any of it."""
     touches: Touches | None = None
-    aside: Aside | None = None
-    batch: Batch | None = None
     scopes: tuple[str, ...] = Field(default=(), strict=False)
     """The least that a token of OAuth must be for."""
     spend: float | str = 0.0
@@ -249,16 +239,6 @@ class OperationSpec(Config):
         return found | self.parameters
 
 
-class OAuth(Config):
-    """Where tokens are had."""
-
-    authorize_url: str = ""
-    token_url: str
-    device_url: str = ""
-    revoke_url: str = ""
-    source: str = ""
-
-
 class Catalogue(Config):
     """All that is known of a service."""
 
@@ -267,14 +247,13 @@ class Catalogue(Config):
     base_url: str = ""
     """Where it is, if there is only one."""
     is_described: bool = False
-    """Whether it was derived from a description by others: then inverses may be about nothing but what an operation
-    itself changed."""
+    """True for a catalogue derived from an OpenAPI description: a compensating request may then target nothing but
+    what its operation changed."""
     headers: dict[str, str] = {}
     """Of all requests."""
-    oauth: OAuth | None = None
     refusals: dict[Pointer, Any] = {}
     """What says in the body of an answer, by pointers, that nothing was done, though the status does not."""
-    looks: dict[str, Look] = {}
+    read_backs: dict[str, ReadBack] = {}
     listings: dict[str, Listing] = {}
     operations: dict[str, OperationSpec]
 
@@ -303,7 +282,7 @@ class Catalogue(Config):
 
     def _check(self, name: str, spec: OperationSpec) -> None:
         where = f"operations.{name}"
-        named = [("look", spec.look, self.looks), ("listing", spec.listing, self.listings)]
+        named = [("read_back", spec.read_back, self.read_backs), ("listing", spec.listing, self.listings)]
         named.append(("contents", spec.contents, self.listings))
         for kind, given, known in named:
             if given and given not in known:
@@ -313,29 +292,40 @@ class Catalogue(Config):
             require_schema(f"{where}.parameters.{parameter}.form", about.form)
         if spec.body:
             require_schema(f"{where}.body.form", spec.body.form)
-        if spec.look:
-            missing = set(PARAMETER.findall(self.looks[spec.look].path)) - set(spec.all_parameters) - set(spec.subject)
+        if spec.read_back:
+            missing = (
+                set(PARAMETER.findall(self.read_backs[spec.read_back].path))
+                - set(spec.all_parameters)
+                - set(spec.subject)
+            )
             if missing:
-                raise InputError(f"{where}.subject: the look {spec.look!r} needs {sorted(missing)[0]!r} as well")
-        pairs: list[Undo | Aside] = [*spec.undo, *([spec.aside] if spec.aside else [])]
-        for number, each in enumerate(pairs):
-            self._check_pair(f"{where}.undo.{number}" if isinstance(each, Undo) else f"{where}.aside", each)
+                raise InputError(
+                    f"{where}.subject: the read-back {spec.read_back!r} needs {sorted(missing)[0]!r} as well"
+                )
+        for number, each in enumerate(spec.undo):
+            self._check_undo(f"{where}.undo.{number}", each)
 
-    def _check_pair(self, where: str, pair: Undo | Aside) -> None:
-        if pair.operation not in self.operations:
-            fix = nearest(pair.operation, list(self.operations))
-            raise InputError(f"{where}.operation = {shown(pair.operation)}: there is none; {fix}")
-        require_expressions(pair.arguments, f"{where}.arguments")
-        inverse = self.operations[pair.operation]
-        known = [*inverse.all_parameters, *(["body"] if inverse.body else [])]
-        for name in pair.arguments:
+    def _check_undo(self, where: str, undo: Undo) -> None:
+        if undo.operation not in self.operations:
+            fix = nearest(undo.operation, list(self.operations))
+            raise InputError(f"{where}.operation = {shown(undo.operation)}: there is none; {fix}")
+        require_expressions(undo.arguments, f"{where}.arguments")
+        other = self.operations[undo.operation]
+        known = [*other.all_parameters, *(["body"] if other.body else [])]
+        for name in undo.arguments:
             if name not in known:
-                raise InputError(f"{where}.arguments.{name}: {pair.operation} has none; {nearest(name, known)}")
-        needed = [name for name, about in inverse.all_parameters.items() if about.is_required]
-        needed = [name for name in needed if name != inverse.key_parameter]
-        needed += ["body"] if inverse.body and inverse.body.is_required else []
-        if missing := [each for each in needed if each not in pair.arguments]:
-            raise InputError(f"{where}.arguments: {pair.operation} needs {missing[0]!r}")
+                raise InputError(f"{where}.arguments.{name}: {undo.operation} has none; {nearest(name, known)}")
+        needed = [name for name, about in other.all_parameters.items() if about.is_required]
+        needed = [name for name in needed if name != other.key_parameter]
+        needed += ["body"] if other.body and other.body.is_required else []
+        if missing := [each for each in needed if each not in undo.arguments]:
+            raise InputError(f"{where}.arguments: {undo.operation} needs {missing[0]!r}")
+
+    def kept_headers(self) -> frozenset[str]:
+        """Return the headers of answers that expressions of this catalogue read, besides the usual ones."""
+        no_schemas = {"operations": {"__all__": {"body", "parameters"}}}
+        found = re.findall(r"\$(?:response|before)\.header\.([\w-]+)", repr(self.model_dump(exclude=no_schemas)))
+        return frozenset(name.lower() for name in found)
 
     def operation(self, name: str) -> OperationSpec:
         """An operation by its name.
@@ -367,7 +357,7 @@ class Catalogue(Config):
         path, query = path_of(target), target.partition("?")[2]
         found: list[tuple[int, str, dict[str, Any]]] = []
         for name, spec in self.operations.items():
-            if spec.method == method and (match := _matcher(unquote(spec.path)).fullmatch(path)):
+            if spec.method == method and (match := matcher_of(unquote(spec.path)).fullmatch(path)):
                 names = PARAMETER.findall(spec.path)
                 found.append((len(names), name, dict(zip(names, match.groups(), strict=True))))
         if not found:
@@ -381,11 +371,6 @@ class Catalogue(Config):
             elif about.place == "query" and place in asked:
                 arguments[key] = asked.pop(place)
         return None if asked else (name, arguments)
-
-
-def _matcher(template: str) -> re.Pattern[str]:
-    pieces = PARAMETER.split(template)
-    return re.compile("".join("([^/]+)" if place % 2 else re.escape(piece) for place, piece in enumerate(pieces)))
 
 
 def needs_answer(spec: OperationSpec) -> bool:
@@ -409,4 +394,7 @@ def catalogue_from(given: Any, where: str) -> Catalogue:
     except ValidationError as error:
         first = first_error(error)
         place = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{where}: {place + ': ' if place else ''}{rule_of(first['msg'])}") from None
+        rule = "is not a field of a catalogue" if first["type"] == "extra_forbidden" else rule_of(first["msg"])
+        if new := RENAMED_IN_CATALOGUES.get(str(first["loc"][-1])) if first["loc"] else None:
+            rule = f"is now called {new}"
+        raise InputError(f"{where}: {place + ': ' if place else ''}{rule}") from None

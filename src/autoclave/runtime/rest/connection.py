@@ -32,9 +32,11 @@ class ServiceConnection(Config):
     allows_free: bool = False
     """Whether requests may be made that the catalogue does not have. None of them can be taken back for sure."""
     is_strict: bool = False
-    """Whether only inverses count that a developer has pinned."""
+    """Whether only compensating requests count that a developer has pinned."""
     match: Literal["name", "name_and_schema", "exact"] = "name_and_schema"
     """What makes two actions the same for what was learnt of taking them back."""
+    proof_days: float = Field(default=90.0, gt=0)
+    """How long, in days, an undo that was seen to work proves its compensating request."""
     timeout_s: float = Field(default=30.0, gt=0)
     """For one request, in seconds."""
     patience_s: float = Field(default=10.0, ge=0)
@@ -42,10 +44,10 @@ class ServiceConnection(Config):
     most_wait_s: float = Field(default=60.0, ge=0)
     """The longest that is waited, in seconds and for one request, when the service asks to come again later."""
     most_response_bytes: int = Field(default=16 << 20, gt=0)
-    holds: Guarantee = Field(default=Guarantee.NONE, strict=False)
-    """What is held after its approval: all with an undo that is no better than this."""
-    hold_s: float = Field(default=30.0, ge=0)
-    """How long, in seconds; until then it can be withdrawn."""
+    queue_up_to: Guarantee = Field(default=Guarantee.NONE, strict=False)
+    """Actions that are queued in the outbox after approval: all with an undo that is no better than this."""
+    queue_s: float = Field(default=30.0, ge=0)
+    """Seconds that they are queued, in which they can be discarded."""
 
     @field_validator("base_url")
     @classmethod
@@ -102,5 +104,5 @@ def origin_of(url: str) -> str:
 
 
 def is_file_name(catalogue: str) -> bool:
-    """Whether a catalogue is named by its file, and does not come with this program."""
-    return "/" in catalogue or "." in catalogue
+    """Return whether a catalogue is named by its file, and does not come with this program."""
+    return "." in catalogue or "/" in catalogue

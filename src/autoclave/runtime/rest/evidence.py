@@ -4,7 +4,7 @@ Of a call whose answer is lost, content alone proves nothing: somebody else may 
 
 1. that something is there under a name that nobody but us knows;
 2. that it has another version than the one that the condition of our call named, and that all that is in it comes from
-   our call or was there before: somebody else would have had to do exactly the same between our look and our call.
+   our call or was there before: somebody else would have had to do exactly the same between our read-back and our call.
 
 That something is gone is no proof of a deletion: whoever deletes it leaves the same.
 """
@@ -16,9 +16,9 @@ from enum import StrEnum
 from typing import Any
 
 from autoclave.core.json import shown
-from autoclave.runtime.rest.catalogue import Look, OperationSpec
+from autoclave.runtime.rest.catalogue import OperationSpec, ReadBack
 from autoclave.runtime.rest.expressions import at, is_part_of, without
-from autoclave.runtime.rest.forms import canonical, fingerprint
+from autoclave.runtime.rest.forms import canonical, digest_of
 from autoclave.runtime.rest.parts import Part, State
 
 _MISSING = object()
@@ -35,7 +35,7 @@ class Evidence(StrEnum):
     """It may have been done by it, or by somebody else."""
 
 
-def evidence(part: Part, spec: OperationSpec, look: Look, now: State) -> Evidence:
+def evidence(part: Part, spec: OperationSpec, read_back: ReadBack, now: State) -> Evidence:
     """What is said of a part, of which somebody looked before, by what there is now."""
     assert part.before is not None
     if part.wanted is not None or part.leaves:  # an undo or redo: it does not matter who has brought it about
@@ -46,7 +46,7 @@ def evidence(part: Part, spec: OperationSpec, look: Look, now: State) -> Evidenc
     if _is_version(now, part.before) or (not now.is_there and not part.before.is_there):
         return Evidence.AS_BEFORE
     is_conditional = bool(part.guard) and (not part.existed or is_other_tag(now.etag, part.before.etag))
-    if is_conditional and spec.leaves_it and now.is_there and _is_made_of(part, look, now):
+    if is_conditional and spec.leaves_it and now.is_there and _is_made_of(part, read_back, now):
         return Evidence.DONE
     return Evidence.UNCLEAR
 
@@ -74,11 +74,11 @@ def key_of(part: Part, spec: OperationSpec) -> str:
     return str(part.arguments.get(spec.key_parameter, ""))
 
 
-def may_be_late(part: Part, spec: OperationSpec, look: Look, now: State) -> bool:
+def may_be_late(part: Part, spec: OperationSpec, read_back: ReadBack, now: State) -> bool:
     """Whether what is seen after a part was done is what was there before, though that is not what it asked for."""
     if part.before is None or not part.existed or not spec.leaves_it:
         return False
-    return _is_version(now, part.before) and not _is_made_of(part, look, now)
+    return _is_version(now, part.before) and not _is_made_of(part, read_back, now)
 
 
 def is_other_version(part: Part, now: State) -> bool:
@@ -99,7 +99,7 @@ def _is_version(now: State, before: State) -> bool:
     return now.is_same(before) and not is_other_tag(now.etag, before.etag)
 
 
-def is_as_asked(part: Part, spec: OperationSpec, look: Look, now: State) -> bool:
+def is_as_asked(part: Part, spec: OperationSpec, read_back: ReadBack, now: State) -> bool:
     """Whether all that a part asks for is so now, whoever brought it about."""
     if part.wanted is not None or part.leaves:
         return part.satisfies(now)
@@ -107,34 +107,42 @@ def is_as_asked(part: Part, spec: OperationSpec, look: Look, now: State) -> bool
         return now.is_there == spec.leaves_it
     if part.call.body is None:
         return not part.existed
-    return _is_shown(part, look, now) and not (part.existed and _may_still_come(part, look, now))
+    return _is_shown(part, read_back, now) and not (part.existed and _may_still_come(part, read_back, now))
 
 
-def _may_still_come(part: Part, look: Look, now: State) -> bool:
+def _may_still_come(part: Part, read_back: ReadBack, now: State) -> bool:
     """Whether all is as it was, and a part takes something out of it that is still there."""
-    if part.before is None or not _is_version(now, part.before) or part.call.method == "PATCH" or look.form != "json":
+    if (
+        part.before is None
+        or not _is_version(now, part.before)
+        or part.call.method == "PATCH"
+        or read_back.form != "json"
+    ):
         return False
-    left, names = without(now.body, [*look.volatile, *look.added]), {str(each) for each in part.call.path.values()}
+    left, names = (
+        without(now.body, [*read_back.volatile, *read_back.added]),
+        {str(each) for each in part.call.path.values()},
+    )
     return not _is_explained(left, part.call.body, None, names)
 
 
-def _is_shown(part: Part, look: Look, now: State) -> bool:
+def _is_shown(part: Part, read_back: ReadBack, now: State) -> bool:
     """Whether all of the body of a call is there."""
-    if look.form != "json":
-        return fingerprint(canonical(part.call.body, look.form, look.volatile)) == now.fingerprint
-    return is_part_of(without(part.call.body, look.volatile), now.body)
+    if read_back.form != "json":
+        return digest_of(canonical(part.call.body, read_back.form, read_back.volatile)) == now.digest
+    return is_part_of(without(part.call.body, read_back.volatile), now.body)
 
 
-def _is_made_of(part: Part, look: Look, now: State) -> bool:
+def _is_made_of(part: Part, read_back: ReadBack, now: State) -> bool:
     """Whether all that was asked for is there, and nothing that comes neither from that nor from before."""
     body, before = part.call.body, part.before.body if part.before else None
-    if look.form != "json":
-        return body is not None and _is_shown(part, look, now)
+    if read_back.form != "json":
+        return body is not None and _is_shown(part, read_back, now)
     asked = {} if body is None else merged(before, body) if part.call.method == "PATCH" else body
-    ignored = [*look.volatile, *look.added]
+    ignored = [*read_back.volatile, *read_back.added]
     left = without(now.body, ignored)
     names = {str(each) for each in part.call.path.values()}
-    return is_part_of(without(asked, look.volatile), now.body) and _is_explained(left, asked, before, names)
+    return is_part_of(without(asked, read_back.volatile), now.body) and _is_explained(left, asked, before, names)
 
 
 def merged(before: Any, change: Any) -> Any:

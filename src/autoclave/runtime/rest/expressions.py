@@ -1,9 +1,8 @@
-"""Values out of a request and what came of it, by the runtime expressions of OpenAPI. Pure but for new identifiers.
+"""Values out of a request and what came of it, by the runtime expressions of OpenAPI. Pure.
 
     $request.path.NAME   $request.query.NAME   $request.header.NAME   $request.body#/pointer
     $response.status     $response.header.NAME                        $response.body#/pointer
-    $before.body#/pointer    what was there before; $theirs: what somebody else has made of it; $item: one of a list
-    $new.uuid                an identifier that nobody has
+    $before.body#/pointer    what was there before; $item: one of a list
 
 A text that is one expression becomes its value, whatever that is; within a longer text it stands in braces, as in
 `/v1/{$response.body#/id}`. `{of: EXPRESSION, without: [/pointer]}` is a value without some of its parts.
@@ -12,22 +11,25 @@ A text that is one expression becomes its value, whatever that is; within a long
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from autoclave.core import InputError
+from autoclave.core import HostError, InputError
+from autoclave.core.install import install_command
 from autoclave.core.json import shown
 
-_ROOTS = ("request", "response", "before", "theirs", "item", "new")
+if TYPE_CHECKING:
+    from jsonpointer import JsonPointer
+
+_ROOTS = ("request", "response", "before", "item")
 _WHOLE = re.compile(r"\$[a-z]+(\.[A-Za-z0-9_-]+)*(#(/[^{}]*)?)?")
 _WITHIN = re.compile(r"\{(\$[^{}]+)\}")
 _MISSING = object()
-Scene = Mapping[str, Any]
+Context = Mapping[str, Any]
 """What expressions speak of, by their first word."""
 
 
-def evaluated(template: Any, scene: Scene, *, is_partial: bool = False) -> Any:
+def evaluated(template: Any, context: Context, *, is_partial: bool = False) -> Any:
     """A template of JSON with a value in place of each expression; with `is_partial`, null where there is none yet.
 
     Raises:
@@ -35,7 +37,7 @@ def evaluated(template: Any, scene: Scene, *, is_partial: bool = False) -> Any:
     """
 
     def inside(value: Any) -> Any:
-        return evaluated(value, scene, is_partial=is_partial)
+        return evaluated(value, context, is_partial=is_partial)
 
     if isinstance(template, Mapping):
         if set(template) == {"of", "without"}:
@@ -47,9 +49,9 @@ def evaluated(template: Any, scene: Scene, *, is_partial: bool = False) -> Any:
         return template
     value = value_or_none if is_partial else value_of
     if _WHOLE.fullmatch(template):
-        return value(template, scene)
+        return value(template, context)
     return _WITHIN.sub(
-        lambda found: str(value(found[1], scene)) if is_partial else _as_text(value(found[1], scene)), template
+        lambda found: str(value(found[1], context)) if is_partial else _as_text(value(found[1], context)), template
     )
 
 
@@ -59,29 +61,27 @@ def _pointers(given: Any) -> Sequence[str]:
     return given
 
 
-def value_of(expression: str, scene: Scene) -> Any:
+def value_of(expression: str, context: Context) -> Any:
     """The value of one expression.
 
     Raises:
         InputError: it has none.
     """
-    if expression == "$new.uuid":
-        return str(uuid.uuid4())
-    found = _found(expression, scene)
+    found = _found(expression, context)
     if found is _MISSING:
         raise InputError(f"{expression}: there is nothing of that name")
     return found
 
 
-def value_or_none(expression: str, scene: Scene) -> Any:
+def value_or_none(expression: str, context: Context) -> Any:
     """The value of one expression; None if it has none."""
-    found = _found(expression, scene)
+    found = _found(expression, context)
     return None if found is _MISSING else found
 
 
-def _found(expression: str, scene: Scene) -> Any:
+def _found(expression: str, context: Context) -> Any:
     names, _, pointer = expression[1:].partition("#")
-    value: Any = scene
+    value: Any = context
     for name in names.split("."):
         if not isinstance(value, Mapping):
             return _MISSING
@@ -116,58 +116,36 @@ def is_general(template: Any) -> bool:
 
 
 def expressions_in(template: Any) -> Iterator[str]:
-    """All expressions in a template."""
-    if isinstance(template, Mapping):
-        for inner in template.values():
-            yield from expressions_in(inner)
-    elif isinstance(template, (list, tuple)):
-        for inner in template:
-            yield from expressions_in(inner)
-    elif isinstance(template, str):
-        if _WHOLE.fullmatch(template):
-            yield template
-        else:
-            yield from _WITHIN.findall(template)
+    """Return all expressions in a template."""
+    for each in _walk(template):
+        if isinstance(each, str):
+            yield from [each] if _WHOLE.fullmatch(each) else _WITHIN.findall(each)
 
 
 def require_expressions(template: Any, where: str) -> None:
-    """Look whether all that begins like an expression is one.
+    """Check that all that begins like an expression is one.
 
     Raises:
         InputError: something is not.
     """
-    for inner in _texts(template):
-        if inner.startswith("$") and not _WHOLE.fullmatch(inner):
-            raise InputError(f"{where}: {shown(inner)} is no expression; $request.body#/data/id is one")
-    for given in _withouts(template):
-        for pointer in _pointers(given):
-            steps_of(pointer)
+    for each in _walk(template):
+        if isinstance(each, str) and each.startswith("$") and not _WHOLE.fullmatch(each):
+            raise InputError(f"{where}: {shown(each)} is not an expression; $request.body#/data/id is one")
+        if isinstance(each, Mapping) and set(each) == {"of", "without"}:
+            for pointer in _pointers(each["without"]):
+                steps_of(pointer)
     for expression in expressions_in(template):
         root = re.split(r"[.#]", expression[1:])[0]
         if not _WHOLE.fullmatch(expression) or root not in _ROOTS:
             raise InputError(f"{where}: {shown(expression)} must begin with $ and one of {', '.join(_ROOTS)}")
 
 
-def _withouts(template: Any) -> Iterator[Any]:
-    if isinstance(template, Mapping):
-        if set(template) == {"of", "without"}:
-            yield template["without"]
-        for inner in template.values():
-            yield from _withouts(inner)
-    elif isinstance(template, (list, tuple)):
-        for inner in template:
-            yield from _withouts(inner)
-
-
-def _texts(template: Any) -> Iterator[str]:
-    if isinstance(template, str):
-        yield template
-    elif isinstance(template, Mapping):
-        for inner in template.values():
-            yield from _texts(inner)
-    elif isinstance(template, (list, tuple)):
-        for inner in template:
-            yield from _texts(inner)
+def _walk(template: Any) -> Iterator[Any]:
+    """Yield a template and all that is in it."""
+    yield template
+    inside = template.values() if isinstance(template, Mapping) else template
+    for each in inside if isinstance(template, (Mapping, list, tuple)) else ():
+        yield from _walk(each)
 
 
 def _as_text(value: Any) -> str:
@@ -180,37 +158,43 @@ def _as_text(value: Any) -> str:
 
 
 def steps_of(pointer: str) -> list[str]:
-    """The names in a JSON pointer (RFC 6901).
+    """Return the names in a JSON pointer (RFC 6901).
 
     Raises:
-        InputError: it is none.
+        InputError: it is not a JSON pointer.
     """
-    if pointer and not pointer.startswith("/"):
-        raise InputError(f"pointer {shown(pointer)}: must be empty or begin with /")
-    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+    return _pointer(pointer).parts
 
 
 def at(value: Any, pointer: str, otherwise: Any = None) -> Any:
-    """What is at a pointer, or `otherwise`."""
-    for name in steps_of(pointer):
-        if isinstance(value, Mapping) and name in value:
-            value = value[name]
-        elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):
-            value = value[int(name)]
-        else:
-            return otherwise
-    return value
+    """Return what is at a pointer, or `otherwise`."""
+    found = _pointer(pointer).resolve(value, _MISSING)
+    return otherwise if found is _MISSING or type(found).__name__ == "EndOfList" else found
 
 
 def with_value(value: Any, pointer: str, new: Any) -> Any:
-    """A copy with something else at a pointer; objects on the way are made."""
-    names = steps_of(pointer)
-    if not names:
-        return new
-    copy: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
-    rest = "".join(f"/{name.replace('~', '~0').replace('/', '~1')}" for name in names[1:])
-    copy[names[0]] = with_value(copy.get(names[0]), rest, new)
-    return copy
+    """Return a copy of an object with something else at a pointer; objects on the way are made.
+
+    Raises:
+        InputError: something on the way is neither an object nor a list.
+    """
+    from jsonpointer import JsonPointerException
+
+    try:
+        return _pointer(pointer).set({} if value is None else value, new, inplace=False, create=True)
+    except JsonPointerException:
+        raise InputError(f"pointer {shown(pointer)}: leads through what has no names") from None
+
+
+def _pointer(pointer: str) -> JsonPointer:
+    try:
+        from jsonpointer import JsonPointer, JsonPointerException
+    except ImportError:
+        raise HostError(f"catalogues of services need a library. Fix: {install_command('runtime')}") from None
+    try:
+        return JsonPointer(pointer)
+    except JsonPointerException:
+        raise InputError(f"pointer {shown(pointer)}: must be empty or begin with /, with ~0 for ~") from None
 
 
 def without(value: Any, pointers: Sequence[str]) -> Any:

@@ -2,6 +2,11 @@
 
 A service may store something else than it was sent: other order, line ends, times. So what is compared is canonical,
 and without what the catalogue calls volatile.
+
+A mark stands in an answer for what cannot be sent back as it was: the key of the service, and numbers, names and bytes
+that data here cannot hold. Marks are the same in every session, so that two answers about one thing are the same. What
+has one in it is never sent: so a key is never written where only an answer had it, and nothing is put back as
+something else.
 """
 
 from __future__ import annotations
@@ -21,13 +26,16 @@ from urllib.parse import urlencode
 from autoclave.core import InputError
 from autoclave.core.json import DEPTH_LIMIT, canonical_json, shown
 from autoclave.runtime.rest.expressions import without
-from autoclave.runtime.rest.marks import mark_for
+from autoclave.runtime.vault.traces import found_in
 
 Form = Literal["json", "icalendar", "text", "bytes"]
 """How a state is compared: as JSON; as calendar data, in which order does not count; as text; byte by byte."""
 Json = Mapping[str, Any]
 _MOST_DIGITS = 4000
 """Of an integer; Python reads few more."""
+_MARK = "autoclave-hides-"
+KEY = f"{_MARK}key"
+"""In place of the key."""
 _JSON = re.compile(r"application/(.+\+)?json")
 
 
@@ -57,7 +65,7 @@ def encoded(body: Any, content_type: str) -> bytes:
 def _as_json(body: Any) -> bytes:
     try:
         return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-    except UnicodeEncodeError:  # half of a pair of UTF-16, which JSON can only have escaped
+    except UnicodeEncodeError:  # half of a surrogate, which JSON can only have escaped
         return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
     except ValueError:
         raise InputError("body: has a number in it that is none in JSON, such as infinity") from None
@@ -113,14 +121,14 @@ def _number(text: str) -> float | str:
     return number if is_same else mark_for(text)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object; of names that are given several times the last counts, as most parsers have it."""
-    found = dict(pairs)
-    if len(found) == len(pairs):
+    found = dict(members)
+    if len(found) == len(members):
         return found
-    number = Counter(name for name, _ in pairs)
+    number = Counter(name for name, _ in members)
     return found | {
-        mark_for(twice): [value for name, value in pairs if name == twice] for twice in number if number[twice] > 1
+        mark_for(twice): [value for name, value in members if name == twice] for twice in number if number[twice] > 1
     }
 
 
@@ -156,7 +164,7 @@ def canonical(body: Any, form: Form, volatile: Sequence[str]) -> Any:
     return body
 
 
-def fingerprint(value: Any) -> str:
+def digest_of(value: Any) -> str:
     """A digest of JSON data."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
@@ -175,3 +183,29 @@ def _calendar(text: str, volatile: set[str]) -> Any:
         elif line.strip() and name not in volatile:
             stack[-1][1].append(name + line.strip()[len(name) :])
     return stack[0][1] if len(stack) == 1 else text
+
+
+# --- Marks -----------------------------------------------------------------------------------------------------------
+
+
+def mark_for(text: str) -> str:
+    """In place of something that is written so."""
+    return _MARK + text
+
+
+def has_mark(value: Any) -> bool:
+    """Whether there is a mark anywhere in JSON data, however it is spelled there."""
+    return bool(found_in(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"), {"mark": _MARK}))
+
+
+def require_no_mark(where: str, value: Any) -> None:
+    """Check that JSON data can be sent as it is.
+
+    Raises:
+        InputError: it has a mark in it.
+    """
+    if has_mark(value):
+        raise InputError(
+            f"{where}: has {_MARK}... in it, which stands for a key or for what cannot be written as it was; "
+            "leave that out"
+        )

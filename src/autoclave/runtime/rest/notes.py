@@ -14,7 +14,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -71,23 +71,17 @@ class Notes:
 
     def held(self, action: str, plain: Any) -> Any:
         """JSON data with large values of `body` kept here in place of being in it."""
-        if isinstance(plain, Mapping):
-            return {
-                key: self._held_body(action, value) if key == "body" else self.held(action, value)
-                for key, value in plain.items()
-            }
-        if isinstance(plain, (list, tuple)):
-            return [self.held(action, each) for each in plain]
-        return plain
 
-    def _held_body(self, action: str, body: Any) -> Any:
-        content = canonical_json(body)
-        if len(content) <= _INLINE_BYTES and not (isinstance(body, Mapping) and _KEPT in body):
-            return body
-        name = hashlib.sha256(content).hexdigest()
-        if not (self._folder / action / name).exists():
-            self._write(action, name, content)
-        return {_KEPT: name, "num_bytes": len(content)}
+        def keep(body: Any) -> Any:
+            content = canonical_json(body)
+            if len(content) <= _INLINE_BYTES and not (isinstance(body, Mapping) and _KEPT in body):
+                return body
+            name = hashlib.sha256(content).hexdigest()
+            if not (self._folder / action / name).exists():
+                self._write(action, name, content)
+            return {_KEPT: name, "num_bytes": len(content)}
+
+        return _with_bodies(plain, keep)
 
     def recalled(self, action: str, plain: Any) -> Any:
         """The same with the bodies in it again.
@@ -95,26 +89,20 @@ class Notes:
         Raises:
             InputError: one is not kept any more.
         """
-        if isinstance(plain, Mapping):
-            return {
-                key: self._recalled_body(action, value) if key == "body" else self.recalled(action, value)
-                for key, value in plain.items()
-            }
-        if isinstance(plain, (list, tuple)):
-            return [self.recalled(action, each) for each in plain]
-        return plain
 
-    def _recalled_body(self, action: str, body: Any) -> Any:
-        if not (isinstance(body, Mapping) and _KEPT in body):
-            return body
-        name = str(body[_KEPT])
-        try:
-            content = (self._folder / action / Path(name).name).read_bytes()
-        except OSError:
-            raise InputError(f"action {action}: what it replaced is not kept any more") from None
-        if hashlib.sha256(content).hexdigest() != name:
-            raise InputError(f"action {action}: what is kept of it was altered")
-        return json.loads(content)
+        def recall(body: Any) -> Any:
+            if not (isinstance(body, Mapping) and _KEPT in body):
+                return body
+            name = str(body[_KEPT])
+            try:
+                content = (self._folder / action / Path(name).name).read_bytes()
+            except OSError:
+                raise InputError(f"action {action}: what it replaced is not kept any more") from None
+            if hashlib.sha256(content).hexdigest() != name:
+                raise InputError(f"action {action}: what is kept of it was altered")
+            return json.loads(content)
+
+        return _with_bodies(plain, recall)
 
     def num_bytes(self, action: str) -> int:
         """What is kept of an action here."""
@@ -136,6 +124,15 @@ class Notes:
             os.chmod(folder / name, 0o600)
         except OSError as error:
             raise HostError(f"{folder}: cannot be written ({error}). Fix: make room on its disk") from None
+
+
+def _with_bodies(plain: Any, change: Callable[[Any], Any]) -> Any:
+    """Return JSON data with all values of `body` changed."""
+    if isinstance(plain, Mapping):
+        return {k: change(value) if k == "body" else _with_bodies(value, change) for k, value in plain.items()}
+    if isinstance(plain, (list, tuple)):
+        return [_with_bodies(each, change) for each in plain]
+    return plain
 
 
 def age_s(at: float) -> float:

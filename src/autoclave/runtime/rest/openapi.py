@@ -1,10 +1,10 @@
 """A catalogue out of the description of a service (OpenAPI 3). What is derived here is unproven. Pure.
 
 What takes an operation back is, in this order: what the extension `x-undo` of the operation says (fields of
-`OperationSpec`, such as `undo`, `look`, `subject`, `is_guarded`); a link of its answer to an operation that deletes;
-and obvious pairs: making and deleting, replacing and replacing with what was there before. Each GET becomes a look of
-the name of its operation. What is said here comes from elsewhere, so an inverse may be about nothing but what the
-operation itself changed, at the path of its look or below.
+`OperationSpec`: `undo`, `read_back`, `subject`, `is_guarded`); a link of its answer to an operation that deletes; the
+obvious: making and deleting, replacing and replacing with what was there before. Each GET becomes a read-back of the
+name of its operation. A description comes from elsewhere, so a compensating request may target nothing but what the
+operation itself changed, at the path of its read-back or below.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from autoclave.config.renamed import RENAMED_IN_CATALOGUES
 from autoclave.core import InputError
 from autoclave.core.json import shown
 from autoclave.runtime.rest.catalogue import Catalogue, catalogue_from
-from autoclave.runtime.rest.fields import parameters_in, shape_of
-from autoclave.runtime.rest.headers import is_header
+from autoclave.runtime.rest.fields import is_header, parameters_in, shape_of
 from autoclave.runtime.rest.references import References
-from autoclave.runtime.rest.schemas import require_schema
 
 _METHODS = ("get", "head", "post", "put", "patch", "delete")
 _SET_BY_US = ("accept", "content-type", "authorization", "if-match", "if-none-match")
-_EXTENSION = frozenset({"undo", "look", "subject", "is_guarded"})
+_EXTENSION = frozenset({"undo", "read_back", "subject", "is_guarded"})
 Json = Mapping[str, Any]
 
 
@@ -71,7 +70,6 @@ def _catalogue(document: Json, service: str) -> dict[str, Any]:
     servers = [str(each.get("url", "")) for each in document.get("servers", [])]
     server = next((each for each in servers if each.startswith("https://") and "{" not in each), "")
     prefix = urlsplit(server or (servers[0] if servers else "")).path.rstrip("/")
-    _require_schemas(document)
     described = list(_described(document, prefix))
     all_of_them = _All(described)
     return {
@@ -79,8 +77,7 @@ def _catalogue(document: Json, service: str) -> dict[str, Any]:
         "is_described": True,
         "documentation": str(document.get("externalDocs", {}).get("url", "")),
         "base_url": server.removesuffix("/").removesuffix(prefix) if server else "",
-        "oauth": _oauth(document),
-        "looks": {each.name: _look(each) for each in described if each.method == "GET"},
+        "read_backs": {each.name: _read_back(each) for each in described if each.method == "GET"},
         "operations": {each.name: _operation(each, all_of_them) for each in described},
     }
 
@@ -116,23 +113,6 @@ def _without_references(plain: Json, references: References) -> dict[str, Any]:
     return {**plain, **body, "responses": responses, "parameters": parameters}
 
 
-def _require_schemas(document: Json) -> None:
-    """Look once whether what schemas refer to are schemas, as far as they are where such usually are."""
-    schemas = document.get("components", {}).get("schemas", {})
-    for name, schema in schemas.items():
-        if not isinstance(schema, bool):
-            require_schema(f"OpenAPI: components.schemas.{name}", schema)
-
-
-def _oauth(document: Json) -> Any:
-    schemes = References(document).all_resolved(document.get("components", {}).get("securitySchemes"))
-    for scheme in schemes.values():
-        flows = scheme.get("flows", {}) if scheme.get("type") == "oauth2" else {}
-        if flow := flows.get("authorizationCode"):
-            return {"authorize_url": flow["authorizationUrl"], "token_url": flow["tokenUrl"]}
-    return None
-
-
 def _content(plain: Json) -> tuple[str, Json]:
     """The type of a content, JSON before all others, and its schema."""
     types: Mapping[str, Any] = plain.get("content", {})
@@ -147,7 +127,7 @@ def _properties(described: _Described | None) -> Mapping[str, Any]:
     return described.references.all_resolved(schema.get("properties"))
 
 
-def _look(described: _Described) -> dict[str, Any]:
+def _read_back(described: _Described) -> dict[str, Any]:
     found = {"path": described.path}
     kind, _ = _content(described.answer)
     form = "json" if "json" in kind or not kind else "icalendar" if "calendar" in kind else "bytes"
@@ -207,12 +187,14 @@ def _operation(own: _Described, all_of_them: _All) -> dict[str, Any]:
 def _extended(own: _Described, extension: dict[str, Any], all_of_them: _All) -> dict[str, Any]:
     """What a description says of taking back: nobody has proven it, and what permits an operation is not its to say."""
     if foreign := sorted(extension.keys() - _EXTENSION):
-        raise InputError(f"OpenAPI: {own.name}: x-undo.{foreign[0]}: must be one of {', '.join(sorted(_EXTENSION))}")
-    look = all_of_them.by_name.get(str(extension.get("look", "")))
-    if look is not None and not _is_near(own.path, look.path):
+        new = RENAMED_IN_CATALOGUES.get(foreign[0])
+        rule = f"is now called {new}" if new else f"must be one of {', '.join(sorted(_EXTENSION))}"
+        raise InputError(f"OpenAPI: {own.name}: x-undo.{foreign[0]}: {rule}")
+    read_back = all_of_them.by_name.get(str(extension.get("read_back", "")))
+    if read_back is not None and not _is_near(own.path, read_back.path):
         raise InputError(
-            f"OpenAPI: {own.name}: x-undo.look: {look.path} is about something else than {own.path}; only a catalogue "
-            "of your own can say that it shows what that changes"
+            f"OpenAPI: {own.name}: x-undo.read_back: {read_back.path} is about something else than {own.path}; only a "
+            "catalogue of your own can say that it shows what that changes"
         )
     for undo in extension.get("undo", []):
         if "status" in undo:
@@ -254,7 +236,7 @@ def _of_item(own: _Described, all_of_them: _All) -> dict[str, Any]:
     if back and "requestBody" in back.plain:
         body = {"of": "$before.body", "without": _read_only(here["GET"], lasting=[])}
         undo.append({"operation": back.name, "arguments": {**place, "body": body}, "when": "existed"})
-    return {"look": here["GET"].name, "undo": undo}
+    return {"read_back": here["GET"].name, "undo": undo}
 
 
 def _of_creation(own: _Described, all_of_them: _All) -> dict[str, Any]:
@@ -266,7 +248,7 @@ def _of_creation(own: _Described, all_of_them: _All) -> dict[str, Any]:
     name = new if new in _properties(own) else "id"
     place = {each: f"$request.path.{each}" for each in parameters_in(own.path)}
     id_of_new = {new: f"$response.body#/{name}"}
-    found: dict[str, Any] = {"look": here["GET"].name, "subject": id_of_new} if "GET" in here else {}
+    found: dict[str, Any] = {"read_back": here["GET"].name, "subject": id_of_new} if "GET" in here else {}
     if "DELETE" in here:
         arguments = {**place, **id_of_new}
         found["undo"] = [{"operation": here["DELETE"].name, "arguments": arguments, "when": "absent"}]
@@ -282,7 +264,7 @@ def _of_links(own: _Described, all_of_them: _All) -> dict[str, Any]:
         if target is None or not _is_near(own.path, target.path):
             continue
         if target.method == "GET":
-            found |= {"look": target.name, "subject": arguments}
+            found |= {"read_back": target.name, "subject": arguments}
         elif target.method == "DELETE":
             found["undo"] = [{"operation": target.name, "arguments": arguments, "when": "absent"}]
     return found

@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 
 from autoclave.core import InputError
-from autoclave.runtime.rest.answers import complaint
 from autoclave.runtime.rest.catalogue import OperationSpec
 from autoclave.runtime.rest.parts import Answer, Part
 from autoclave.runtime.rest.service import Service
+from autoclave.runtime.rest.wire import complaint
 
 _ACCEPTED = 202
 _UNDECIDED = (408, 409, 425)
@@ -47,7 +47,7 @@ def outcome(service: Service, answer: Answer, spec: OperationSpec) -> Outcome:
         if status not in (spec.success or (status,)) or service.is_refusal(answer):
             return Outcome.REFUSED
         # where nothing shows it and nothing takes it back, as of a mail, to be taken on is all that can be known
-        is_later = status == _ACCEPTED and not spec.success and bool(spec.look or spec.undo)
+        is_later = status == _ACCEPTED and not spec.success and bool(spec.read_back or spec.undo)
         return Outcome.ACCEPTED if is_later else Outcome.APPLIED
     if status in (307, 308):
         return Outcome.REFUSED

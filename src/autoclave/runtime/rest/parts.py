@@ -1,7 +1,4 @@
-"""What an action consists of: calls, the states before and after, and answers. Plain data, to and from JSON.
-
-An action is one call as a rule, and several where one request has others in it, or an undo needs more than one.
-"""
+"""What an action consists of: calls, the states before and after, and answers. Plain data, to and from JSON."""
 
 from __future__ import annotations
 
@@ -10,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from autoclave.runtime.rest.expressions import at
 from autoclave.runtime.rest.forms import Form
 
@@ -17,7 +16,7 @@ Json = Mapping[str, Any]
 _STRONG = re.compile(r'"[\x21\x23-\x7e]*"|[A-Za-z0-9._:+/=-]+')
 """An entity tag that names one version: no weak one, no list of several, no `*`. Some services leave the quotes out."""
 ABSENT = "absent"
-"""The fingerprint of nothing."""
+"""The digest of nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +62,24 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What there was of a subject. `fingerprint` is of what counts in it; `etag` names the version, if there is one."""
+    """What there was of a subject. `digest` is of what counts in it; `etag` names the version, if there is one."""
 
-    fingerprint: str = ABSENT
+    digest: str = ABSENT
     etag: str = ""
     body: Any = None
 
     @property
     def is_there(self) -> bool:
-        return self.fingerprint != ABSENT
+        return self.digest != ABSENT
 
     @property
     def seen(self) -> Json:
-        """What expressions call `$before` or `$theirs`."""
+        """What expressions call `$before`."""
         return {"body": self.body, "header": {"etag": self.etag}}
 
     def is_same(self, other: State) -> bool:
         """Whether both are the same for whoever uses them."""
-        return self.fingerprint == other.fingerprint
+        return self.digest == other.digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +90,25 @@ class Part:
         operation: its name in the catalogue; empty for a free request.
         arguments: what it was made from.
         call: what is sent.
-        look: the name of the look that shows what it changes; empty if there is none.
-        subject: the call of that look; None if there is none, or if only the answer will say.
-        before: what that showed; None if nobody looked.
-        num_inside: how many things are in it that go with it; None if nobody looked.
+        read_back: the name of the read-back that shows what it changes; empty if there is none.
+        subject: the call of that read-back; None if there is none, or if only the answer will say.
+        before: what that showed; None if it was not read.
+        num_inside: how many things are in it that go with it; None if it was not read.
         guards: whether the call is sent on the condition that the subject is still so.
         listed: what its listing had before, if only a listing can tell whether it was done.
         is_keyed: whether it has a key by which the service does it once, however often it is sent.
         wanted: what an undo or redo has to bring about; None for any.
         leaves: in place of it, what has to be seen, by pointers.
-        pair: the name of the pair of operation and inverse that is tried by it.
-        inverse: that inverse, if a model proposed it.
+        compensation: the name of the compensating request that it is.
+        is_pinned: whether a developer answers for that; then it is never quarantined.
+        proposed: that compensating request, if a model proposed it.
         answer, after: what came of it.
     """
 
     operation: str
     arguments: Json
     call: Call
-    look: str = ""
+    read_back: str = ""
     subject: Call | None = None
     before: State | None = None
     num_inside: int | None = None
@@ -117,21 +117,22 @@ class Part:
     is_keyed: bool = False
     wanted: State | None = None
     leaves: Json = field(default_factory=dict[str, Any])
-    pair: str = ""
-    inverse: Json | None = None
+    compensation: str = ""
+    is_pinned: bool = False
+    proposed: Json | None = None
     answer: Answer | None = None
     after: State | None = None
 
     @property
-    def scene(self) -> dict[str, Any]:
+    def context(self) -> dict[str, Any]:
         """What expressions can speak of."""
-        scene: dict[str, Any] = {"request": self.call.request}
-        scene |= {"response": self.answer.response} if self.answer else {}
-        return scene | ({"before": self.before.seen} if self.before and self.before.is_there else {})
+        context: dict[str, Any] = {"request": self.call.request}
+        context |= {"response": self.answer.response} if self.answer else {}
+        return context | ({"before": self.before.seen} if self.before and self.before.is_there else {})
 
     @property
     def existed(self) -> bool:
-        """Whether its subject was there before, as far as anybody looked."""
+        """Whether its subject was there before, as far as it was read."""
         return self.before is not None and self.before.is_there
 
     @property
@@ -158,18 +159,9 @@ class Part:
         return asdict(self)
 
 
+_PART = TypeAdapter(Part)
+
+
 def part_from(plain: Json) -> Part:
     """A part out of JSON data."""
-
-    def made(kind: type[Any], name: str) -> Any:
-        return None if plain[name] is None else kind(**plain[name])
-
-    given = {
-        "call": made(Call, "call"),
-        "subject": made(Call, "subject"),
-        "before": made(State, "before"),
-        "wanted": made(State, "wanted"),
-        "answer": made(Answer, "answer"),
-        "after": made(State, "after"),
-    }
-    return Part(**{**plain, **given})
+    return _PART.validate_python(plain)

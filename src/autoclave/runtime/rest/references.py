@@ -6,12 +6,11 @@ written out in each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
 from autoclave.core import InputError
-from autoclave.runtime.rest.expressions import steps_of
 
 Json = Mapping[str, Any]
 
@@ -20,7 +19,11 @@ class References:
     """What references in a document name."""
 
     def __init__(self, document: Json) -> None:
-        self._document = document
+        from referencing import Registry
+        from referencing.jsonschema import DRAFT202012
+
+        registry: Registry[Any] = Registry()
+        self._resolver = registry.with_resource("", DRAFT202012.create_resource(document)).resolver()
         self._direct: dict[str, tuple[str, ...]] = {}
 
     def resolved(self, value: Any) -> Any:
@@ -42,20 +45,19 @@ class References:
         return {str(name): self.resolved(value) for name, value in (values or {}).items()}
 
     def named(self, name: str) -> Any:
-        """What a reference names.
+        """Return what a reference names.
 
         Raises:
             InputError: nothing in the document.
         """
-        value: Any = self._document
-        for part in _steps(name):
-            if isinstance(value, Mapping) and part in value:
-                value = value[part]
-            elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
-                value = value[int(part)]
-            else:
-                raise InputError(f"OpenAPI: {name}: there is nothing of that name in the document")
-        return value
+        from referencing.exceptions import Unresolvable
+
+        try:
+            if name.startswith("#/"):
+                return self._resolver.lookup(name).contents
+        except Unresolvable:
+            pass
+        raise InputError(f"OpenAPI: {name}: there is nothing of that name in the document")
 
     def within(self, value: Any) -> set[str]:
         """All references in a value, and in what they name."""
@@ -72,32 +74,13 @@ class References:
 
     def schema(self, given: Any) -> dict[str, Any]:
         """A schema with all that it refers to, at the same places as in the document."""
+        from jsonpointer import JsonPointer
+
         top = dict(self.resolved(given))
         tree: dict[str, Any] = {}
-        for name in sorted(self.within(top), key=len):
-            _place(tree, _steps(name), self.named(name))
+        for name in sorted(self.within(top), key=len):  # what is within another one is there already, and the same
+            JsonPointer(unquote(name[1:])).set(tree, self.named(name), create=True)
         return {**tree, **top}
-
-
-def _steps(name: str) -> list[str]:
-    if not name.startswith("#/"):
-        raise InputError(f"OpenAPI: {name}: there is nothing of that name in the document")
-    return steps_of(unquote(name[1:]))
-
-
-class _Branch(dict[str, Any]):
-    """Made here, on the way to what a reference names."""
-
-
-def _place(tree: dict[str, Any], steps: Sequence[str], value: Any) -> None:
-    """Put a value at its place, if that is not within another one that was put there whole."""
-    *names, last = steps
-    for name in names:
-        branch = tree.setdefault(name, _Branch())
-        if not isinstance(branch, _Branch):
-            return
-        tree = branch
-    tree[last] = value
 
 
 def _references(value: Any) -> Iterator[str]:

@@ -16,12 +16,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.interface import InDoubt
-from autoclave.runtime.rest.answers import complaint
 from autoclave.runtime.rest.evidence import (
     Evidence,
     evidence,
@@ -33,16 +32,17 @@ from autoclave.runtime.rest.evidence import (
 )
 from autoclave.runtime.rest.expressions import evaluated, is_part_of
 from autoclave.runtime.rest.notes import Notes, age_s
-from autoclave.runtime.rest.operations import Ask
 from autoclave.runtime.rest.outcomes import Outcome, Refused, outcome
-from autoclave.runtime.rest.parts import Answer, Call, Part, State
+from autoclave.runtime.rest.parts import Answer, Part, State
 from autoclave.runtime.rest.service import Service
-from autoclave.runtime.rest.wire import Lost
+from autoclave.runtime.rest.wire import Lost, complaint
 
 _MEANT_S = 900.0
 """For so long, in seconds, after a request was sent it is meant: who comes back later is told, and decides anew."""
+_NEVER_DONE = frozenset({401, 403, 407, 429})
+"""Statuses of a service, or of a gateway before it, that did not examine the request itself."""
 _UNSEEN = "unseen"
-"""In place of the fingerprint of a state that nobody has seen: the same as no other."""
+"""In place of the digest of a state that nobody has seen: the same as no other."""
 
 
 class Sender:
@@ -72,52 +72,18 @@ class Sender:
             self._require_contents(service, part)
         except (InputError, HostError) as error:
             raise Refused(str(error)) from None
-        answer = self._sent(service, action, request, part.call, part.guard)
-        return self._judged(service, part, answer)
+        return self._judged(service, part, self._sent(service, action, request, part))
 
-    def carried_out_together(
-        self, service: Service, action: str, request: str, ask: Ask, whole: Call, parts: Sequence[Part]
-    ) -> list[Part]:
-        """Send parts in one request; those that were done.
-
-        Raises:
-            Refused, NotSent, InDoubt: as `carried_out`, of the whole.
-        """
-        for part in parts:
-            self._require_contents(service, part)
-        answer = self._sent(service, action, request, whole, {})
-        if outcome(service, answer, service.spec_of_batch(ask)) is Outcome.REFUSED:
-            raise Refused.by(service, replace(parts[0], call=whole), answer)
-        return self.split(service, ask, answer, parts)
-
-    def split(self, service: Service, ask: Ask, answer: Answer, parts: Sequence[Part]) -> list[Part]:
-        """The parts that were done, by the answer to the whole.
-
-        Raises:
-            InDoubt: it does not say.
-        """
+    def _sent(self, service: Service, action: str, request: str, part: Part) -> Answer:
         try:
-            answers = service.answers(ask, answer, len(parts))
-        except InputError as error:
-            raise InDoubt(f"service {service.name}: {complaint(answer)}: {error}") from None
-        done: list[Part] = []
-        for part, own in zip(parts, answers, strict=True):
-            said = self._says(service, part, own)
-            if said is Outcome.UNKNOWN:
-                raise InDoubt(f"service {service.name}: {part.call.told}: {complaint(own)}")
-            done += [part.with_end(own, None)] if said is not Outcome.REFUSED else []
-        return [self._judged(service, part, part.answer) for part in done if part.answer]
-
-    def _sent(self, service: Service, action: str, request: str, call: Call, guard: Mapping[str, str]) -> Answer:
-        try:
-            answer = service.wire.send(call, guard, lambda: self.notes.mark_sent(action, request))
+            answer = service.wire.send(part.call, part.guard, lambda: self.notes.mark_sent(action, request))
         except Lost as error:
             raise InDoubt(str(error)) from None
         self.notes.note_answer(action, request, answer)
         return answer
 
     def _require_contents(self, service: Service, part: Part) -> None:
-        """Look right before it is sent whether as much goes with its subject as when that was looked at.
+        """Check right before it is sent that as much goes with its subject as when that was read.
 
         Raises:
             InputError, HostError: it is not so, or nobody can tell.
@@ -134,6 +100,8 @@ class Sender:
     def _judged(self, service: Service, part: Part, answer: Answer) -> Part:
         match self._says(service, part, answer):
             case Outcome.REFUSED:
+                if done := self._done_though_refused(service, part, answer):
+                    return done
                 raise Refused.by(service, part, answer)
             case Outcome.UNKNOWN:
                 raise InDoubt(f"service {service.name}: {part.call.told}: {complaint(answer)}")
@@ -142,10 +110,37 @@ class Sender:
             case Outcome.APPLIED:
                 return self._with_after(service, part.with_end(answer, None))
 
+    def _done_though_refused(self, service: Service, part: Part, answer: Answer) -> Part | None:
+        """Return a refused part with its end if the service shows that it was done; None if it was not.
+
+        A gateway that re-sends a request returns the second answer, which refuses what the first request has done: the
+        version of If-Match is gone, the name is taken, the deleted thing is not found.
+
+        Raises:
+            InDoubt: everything is as requested, and nothing proves who did it; or the service does not show it.
+        """
+        if answer.status in _NEVER_DONE or not self._can_show(part):
+            return None
+        if part.subject is None or part.before is None:
+            return self._shown(service, part)
+        now, spec, read_back = self.read_back(service, part), service.spec_of(part), service.read_back_of(part)
+        match evidence(part, spec, read_back, now):
+            case Evidence.DONE if part.wanted is not None or part.leaves or has_own_name(part, spec):
+                return part.with_end(_seen_answer(now), now)
+            case Evidence.DONE | Evidence.UNCLEAR if is_as_asked(
+                part, spec, read_back, now
+            ):  # others may write the same
+                place = f"service {service.name}: {part.call.told}"
+                raise InDoubt(f"{place}: {complaint(answer)}, but is as requested, and nothing proves who did it")
+            case _:
+                return None
+
     def _with_after(self, service: Service, part: Part) -> Part:
         """A part that was answered, with what is seen after it, when that has come to show."""
         spec = service.spec_of(part)
         part = replace(part, subject=part.subject or service.subject(part))
+        if part.subject is None and part.listed is not None:
+            part = self._named_by_listing(service, part)
         if part.subject is None:
             return part
         must_satisfy = bool(part.leaves) or part.wanted is not None
@@ -153,7 +148,7 @@ class Sender:
         def has_come(now: State) -> bool:
             if must_satisfy:
                 return part.satisfies(now)
-            is_late = is_other_version(part, now) or may_be_late(part, spec, service.look_of(part), now)
+            is_late = is_other_version(part, now) or may_be_late(part, spec, service.read_back_of(part), now)
             return now.is_there == spec.leaves_it and not is_late
 
         try:
@@ -163,9 +158,28 @@ class Sender:
         if not must_satisfy and after.is_there != spec.leaves_it:
             shows = "it is not there" if spec.leaves_it else "it is still there"
             raise InDoubt(f"service {service.name}: {part.call.told}: was answered as done, but {shows}")
+        if part.answer is not None and part.answer.body in (None, "") and after.is_there:
+            # a compensating request may need what the answer left out
+            part = replace(part, answer=replace(part.answer, body=after.body))
         if not must_satisfy and is_other_version(part, after):
-            after = replace(after, fingerprint=_UNSEEN)  # somebody was faster: what it left nobody has seen
+            after = replace(after, digest=_UNSEEN)  # somebody was faster: what it left nobody has seen
         return replace(part, after=after)
+
+    def _named_by_listing(self, service: Service, part: Part) -> Part:
+        """Return a part whose answer does not name what it made with the one new thing in its listing as the answer.
+
+        Raises:
+            InDoubt: there are several, or none.
+        """
+        found = self.candidates(service, part)
+        if len(found) != 1:
+            names = f": {', '.join(sorted(found)[:10])}" if found else ""
+            raise InDoubt(
+                f"service {service.name}: {part.call.told}: was answered as done without the name of what it made, and "
+                f"{len(found)} new things could be it{names}"
+            )
+        part = replace(part, answer=next(iter(found.values())))
+        return replace(part, subject=service.subject(part))
 
     def _come_about(self, service: Service, part: Part) -> Part:
         """A part that was taken on for later, when all that it asks for is seen.
@@ -177,12 +191,12 @@ class Sender:
         part = replace(part, subject=part.subject or service.subject(part))
         if part.subject is None:
             raise InDoubt(f"{taken_on}; nothing shows when it is")
-        spec, look = service.spec_of(part), service.look_of(part)
+        spec, read_back = service.spec_of(part), service.read_back_of(part)
         try:
-            after = self.seen_when(service, part, lambda now: is_as_asked(part, spec, look, now))
+            after = self.seen_when(service, part, lambda now: is_as_asked(part, spec, read_back, now))
         except (InputError, HostError) as error:
             raise InDoubt(f"{taken_on}, and nobody can see whether it is: {error}") from None
-        if not is_as_asked(part, spec, look, after):
+        if not is_as_asked(part, spec, read_back, after):
             raise InDoubt(f"{taken_on}, and does not show yet")
         return replace(part, after=after)
 
@@ -195,7 +209,7 @@ class Sender:
         assert part.subject is not None
         until, pause_s = time.monotonic() + service.connection.patience_s, 0.02
         while True:
-            now = service.look(part.look, part.subject)
+            now = service.read_back(part.read_back, part.subject)
             if has_come(now) or time.monotonic() >= until:
                 return now
             time.sleep(pause_s)
@@ -214,7 +228,7 @@ class Sender:
 
         return self.seen_when(service, part, lambda now: not is_late(now))
 
-    def look(self, service: Service, part: Part) -> State:
+    def read_back(self, service: Service, part: Part) -> State:
         """What is seen of the subject of a part.
 
         Raises:
@@ -222,25 +236,16 @@ class Sender:
         """
         assert part.subject is not None
         try:
-            return service.look(part.look, part.subject)
+            return service.read_back(part.read_back, part.subject)
         except (InputError, HostError) as error:
             raise InDoubt(str(error)) from None
 
     # --- Finding out ------------------------------------------------------------------------------------------------
 
-    def settled(
-        self,
-        service: Service,
-        action: str,
-        request: str,
-        part: Part,
-        *,
-        is_alone: bool = True,
-        may_send: bool = True,
-    ) -> Part | None:
+    def settled(self, service: Service, action: str, request: str, part: Part, *, may_send: bool = True) -> Part | None:
         """The part with its end, if it was done; None if it was not, and will not be.
 
-        `is_alone`: whether the answer to the request is that to this part. `may_send`: whether it may be sent again.
+        `may_send`: whether it may be sent again.
 
         Raises:
             InDoubt: nobody can tell.
@@ -249,8 +254,12 @@ class Sender:
         if sent_at is None:
             return None
         answer = self.notes.answer(action, request)
-        if answer is not None and is_alone and (said := self._says(service, part, answer)) is not Outcome.UNKNOWN:
-            return None if said is Outcome.REFUSED else self._judged(service, part, answer)
+        if answer is not None and (said := self._says(service, part, answer)) is not Outcome.UNKNOWN:
+            return (
+                self._done_though_refused(service, part, answer)
+                if said is Outcome.REFUSED
+                else self._judged(service, part, answer)
+            )
         patience_s, pause_s = service.connection.patience_s, 0.05
         until = time.monotonic() + _left_s(sent_at, patience_s)
         while True:
@@ -279,8 +288,8 @@ class Sender:
         """
         place = f"service {service.name}: {part.call.told}"
         if part.subject is not None and part.before is not None:
-            now = self.look(service, part)
-            match evidence(part, service.spec_of(part), service.look_of(part), now):
+            now = self.read_back(service, part)
+            match evidence(part, service.spec_of(part), service.read_back_of(part), now):
                 case Evidence.DONE:
                     return part.with_end(_seen_answer(now), now)
                 case Evidence.UNCLEAR:
@@ -322,7 +331,7 @@ class Sender:
             found = list(self.candidates(service, part).values())
             part = replace(part, answer=found[0] if len(found) == 1 else None)
         subject = part.subject or service.subject(part)
-        after = service.look(part.look, subject) if subject else None
+        after = service.read_back(part.read_back, subject) if subject else None
         if part.answer is None and after is not None:
             part = replace(part, answer=_seen_answer(after))
         return replace(part, subject=subject, after=after)
@@ -330,7 +339,7 @@ class Sender:
     # --- Sending again ----------------------------------------------------------------------------------------------
 
     def _key_tells(self, service: Service, part: Part, sent_at: float) -> bool:
-        """Whether it has a key by which another answer to it tells more than any look."""
+        """Whether it has a key by which another answer to it tells more than any read-back."""
         return self._has_key(service, part, sent_at) and not has_own_name(part, service.spec_of(part))
 
     def _may_send_again(self, service: Service, part: Part, sent_at: float) -> bool:
@@ -357,7 +366,7 @@ class Sender:
             if not is_told_by_key and (done := self._shown(service, part)):  # the first one came after all
                 return done
             if said is Outcome.REFUSED and answer is not None and answer.status != 429:
-                return self._refused_again(service, part, answer)
+                return self._done_though_refused(service, part, answer) or self._refused_again(service, part, answer)
             if time.monotonic() >= until:
                 raise InDoubt(f"service {service.name}: {part.call.told}: sent again for want of an answer: {reason}")
             time.sleep(pause_s)

@@ -1,4 +1,4 @@
-"""One service: its catalogue, what is asked of it, and what can be seen of it. Looking changes nothing there."""
+"""One service: its catalogue, what is asked of it, and what can be seen of it. Reading changes nothing there."""
 
 from __future__ import annotations
 
@@ -6,28 +6,27 @@ import contextlib
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from autoclave.core import HostError, InputError
-from autoclave.core.json import nearest, shown
-from autoclave.runtime.rest.answers import complaint
+from autoclave.core.json import shown
 from autoclave.runtime.rest.calls import call_of, filled, filled_target, free_call, require_target
-from autoclave.runtime.rest.catalogue import Catalogue, Listing, Look, OperationSpec, needs_answer
+from autoclave.runtime.rest.catalogue import Catalogue, Listing, OperationSpec, ReadBack, needs_answer
 from autoclave.runtime.rest.connection import ServiceConnection, origin_of
 from autoclave.runtime.rest.expressions import at, evaluated, expressions_in, value_or_none, with_value
 from autoclave.runtime.rest.fields import parameters_in
-from autoclave.runtime.rest.forms import canonical, fingerprint
-from autoclave.runtime.rest.links import following
+from autoclave.runtime.rest.forms import canonical, digest_of
 from autoclave.runtime.rest.operations import Ask
 from autoclave.runtime.rest.parts import ABSENT, Answer, Call, Part, State
-from autoclave.runtime.rest.wire import Lost, NotSent, Wire
+from autoclave.runtime.rest.wire import Lost, NotSent, Wire, complaint
 from autoclave.runtime.vault.targets import plain_path
 
 _MOST_REDIRECTS = 3
 _LINK = "$response.header.link"
+_NEXT = re.compile(r"(?<![\w-])next(?![\w-])", re.IGNORECASE)
 
 
 class Service:
@@ -46,23 +45,16 @@ class Service:
             return OperationSpec(method=method, path="/")
         if self.catalogue is None:
             raise InputError(f"service {self.name}: operation {shown(operation)}: it has no catalogue")
-        if operation not in self.catalogue.operations:
-            fix = nearest(operation, list(self.catalogue.operations))
-            raise InputError(f"service {self.name}: operation {shown(operation)}: there is none; {fix}")
-        return self.catalogue.operations[operation]
+        return self.catalogue.operation(operation)
 
     def spec_of(self, part: Part) -> OperationSpec:
         """What is known of the operation of a part."""
         return self.spec(part.operation, part.call.method)
 
-    def spec_of_batch(self, ask: Ask) -> OperationSpec:
-        """What is known of the request that others are sent in."""
-        return self.spec(self.named(ask)[0])
-
-    def look_of(self, part: Part) -> Look:
-        """The look that shows what a part changes."""
+    def read_back_of(self, part: Part) -> ReadBack:
+        """The read-back that shows what a part changes."""
         assert self.catalogue is not None
-        return self.catalogue.looks[part.look]
+        return self.catalogue.read_backs[part.read_back]
 
     def resource(self, call: Call) -> str:
         """The name that the policy knows a call by."""
@@ -77,10 +69,10 @@ class Service:
         return f"services/{self.name}{_plain(target)}"
 
     def key_of(self, subject: Call) -> str:
-        """The key of what a look shows: its path, and what else says what it is about."""
+        """The key of what a read-back shows: its path, and what else says what it is about."""
         query, body = subject.target.partition("?")[2], subject.body
         names = [quote(query, safe="=")] if query else []
-        names += [fingerprint(body)[:16]] if body is not None else []
+        names += [digest_of(body)[:16]] if body is not None else []
         return "/".join([self.key(subject.target), *names])
 
     # --- Asking -----------------------------------------------------------------------------------------------------
@@ -99,8 +91,8 @@ class Service:
         spec, values = self.spec(operation), dict[str, Any]()
         for name in parameters_in(spec.path):
             given = arguments.get(name, "x")
-            known = all(value_or_none(each, part.scene) is not None for each in expressions_in(given))
-            values[name] = evaluated(given, part.scene) if known else "x"
+            known = all(value_or_none(each, part.context) is not None for each in expressions_in(given))
+            values[name] = evaluated(given, part.context) if known else "x"
         return Call(spec.method, filled(spec.path, values))
 
     def named(self, ask: Ask) -> tuple[str, Mapping[str, Any]]:
@@ -125,32 +117,28 @@ class Service:
         name, arguments = found
         return name, arguments | ({"body": ask.body} if ask.body is not None else {})
 
-    def parts(self, ask: Ask, *, looks: bool) -> list[Part]:
-        """What is asked for, with what there is before it. Without `looks`, nothing is sent.
+    def requested(self, ask: Ask, *, reads_back: bool) -> Part:
+        """Return what is requested, with what there is before it. Without `reads_back`, nothing is sent.
 
         Raises:
-            InputError: it cannot be asked.
+            InputError: it cannot be requested.
             HostError: the service cannot be reached.
         """
         name, arguments = self.named(ask)
         if not name:
-            return [Part("", {}, free_call(ask.method, ask.path, ask.body, ask.content_type, self.catalogue))]
-        spec = self.spec(name)
-        if spec.batch:
-            call = self.call(name, arguments)
-            return [self.part(*each, looks=looks) for each in self._inner(name, spec, call)]
-        return [self.part(name, arguments, looks=looks)]
+            return Part("", {}, free_call(ask.method, ask.path, ask.body, ask.content_type, self.catalogue))
+        return self.part(name, arguments, reads_back=reads_back)
 
-    def part(self, name: str, arguments: Mapping[str, Any], *, looks: bool = True) -> Part:
+    def part(self, name: str, arguments: Mapping[str, Any], *, reads_back: bool = True) -> Part:
         """One call, with a key of ours if the service takes one, and what there is before it."""
         spec = self.spec(name)
         arguments, is_keyed = _with_key(spec, arguments)
         call = self.call(name, arguments)
-        part = Part(name, arguments, call, is_keyed=is_keyed, guards=spec.is_guarded, look=spec.look)
-        if not looks or spec.is_reading:
+        part = Part(name, arguments, call, is_keyed=is_keyed, guards=spec.is_guarded, read_back=spec.read_back)
+        if not reads_back or spec.is_reading:
             return part
         subject = None if needs_answer(spec) else self.subject(part)
-        part = replace(part, subject=subject, before=self.look(spec.look, subject) if subject else None)
+        part = replace(part, subject=subject, before=self.read_back(spec.read_back, subject) if subject else None)
         if spec.listing and subject is None and not is_keyed:
             part = replace(part, listed=sorted(self.listed(spec.listing, part)))
         return replace(part, num_inside=self.num_inside(part)) if part.existed else part
@@ -160,97 +148,42 @@ class Service:
         spec = self.spec_of(part)
         return len(self.listed(spec.contents, part)) if spec.contents else None
 
-    def _inner(self, name: str, spec: OperationSpec, call: Call) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """The requests in a batch, each an operation of the catalogue."""
-        assert spec.batch is not None
-        given = at(call.body, spec.batch.requests)
-        if not isinstance(given, list) or not given:
-            raise InputError(f"{name}.body{spec.batch.requests}: must be a list of requests")
-        defaults = at(call.body, spec.batch.defaults, {})
-        for number, each in enumerate(given):
-            method, path = (
-                str(at(each, spec.batch.request[key], at(defaults, spec.batch.request[key], "")))
-                for key in ("method", "path")
-            )
-            found = self.catalogue.matched(method, path) if self.catalogue else None
-            if found is None or self.spec(found[0]).batch:
-                raise InputError(f"{name}: request {number}: {method} {path[:200]} is no operation of the catalogue")
-            body = at(each, spec.batch.request["body"], at(defaults, spec.batch.request["body"]))
-            yield found[0], found[1] | ({"body": body} if body is not None else {})
-
-    def whole(self, ask: Ask, parts: Sequence[Part]) -> Call | None:
-        """The one request that a batch is sent as; None if the parts are sent alone."""
-        name, arguments = self.named(ask)
-        batch = self.spec(name).batch if name else None
-        if batch is None:
-            return None
-        listed: list[Any] = []
-        for part in parts:
-            inner: Any = {}
-            values = {"method": part.call.method, "path": part.call.target, "body": part.call.body}
-            values["headers"] = {**part.call.headers, **part.guard}
-            for key, pointer in batch.request.items():
-                inner = inner if values[key] in (None, {}) else with_value(inner, pointer, values[key])
-            listed.append(inner)
-        return self.call(name, {**arguments, "body": with_value({}, batch.requests, listed)})
-
-    def answers(self, ask: Ask, whole: Answer, number: int) -> list[Answer]:
-        """The answers in that to a batch.
-
-        Raises:
-            InputError: there are not as many as there were requests, or one is none.
-        """
-        batch = self.spec_of_batch(ask).batch
-        given = at(whole.body, batch.responses) if batch else None
-        if batch is None or not isinstance(given, list) or len(given) != number:
-            raise InputError("the answer has not as many parts as the request")
-        found: list[Answer] = []
-        for each in given:
-            headers, status = (
-                at(each, batch.response.get("headers", "/headers"), {}),
-                at(each, batch.response["status"]),
-            )
-            if isinstance(status, bool) or not re.fullmatch("[1-9][0-9]{2}", str(status)):
-                raise InputError(f"the answer has a part with the status {shown(status, 50)}, which is none")
-            plain: Mapping[str, Any] = headers if isinstance(headers, Mapping) else {}
-            lower = {key.lower(): str(value) for key, value in plain.items()}
-            found.append(Answer(int(str(status)), lower, at(each, batch.response["body"])))
-        return found
-
-    # --- Looking ----------------------------------------------------------------------------------------------------
+    # --- Reading back -----------------------------------------------------------------------------------------------
 
     def subject(self, part: Part) -> Call | None:
-        """The look that shows what a part changes; None if there is none, or nobody can tell yet."""
+        """The read-back that shows what a part changes; None if there is none, or its place is not known yet."""
         spec = self.spec(part.operation)
-        if not spec.look or self.catalogue is None:
+        if not spec.read_back or self.catalogue is None:
             return None
-        look = self.catalogue.looks[spec.look]
+        read_back = self.catalogue.read_backs[spec.read_back]
         values = {**part.call.path, **part.call.query}
         for name, template in spec.subject.items():
-            if any(value_or_none(each, part.scene) is None for each in expressions_in(template)):
+            if any(value_or_none(each, part.context) is None for each in expressions_in(template)):
                 return None
-            values[name] = evaluated(template, part.scene)
-        scene = {"request": {**part.call.request, "path": values}}
-        body = evaluated(look.body, scene) if look.body is not None else None
-        target = filled_target(look.path, values)
-        return Call(look.method, target, self.catalogue.headers, body, form=look.form)
+            values[name] = evaluated(template, part.context)
+        context = {"request": {**part.call.request, "path": values}}
+        body = evaluated(read_back.body, context) if read_back.body is not None else None
+        target = filled_target(read_back.path, values)
+        return Call(read_back.method, target, self.catalogue.headers, body, form=read_back.form)
 
-    def look(self, name: str, subject: Call) -> State:
-        """What there is of a subject, by the look of this name.
+    def read_back(self, name: str, subject: Call) -> State:
+        """What there is of a subject, by the read-back of this name.
 
         Raises:
             InputError: the service does not show it.
             HostError: it cannot be reached.
         """
         assert self.catalogue is not None
-        look = self.catalogue.looks[name]
+        read_back = self.catalogue.read_backs[name]
         answer = self.seen(subject)
-        if look.is_absence(answer.status, answer.body):
+        if read_back.is_absence(answer.status, answer.body):
             return State(ABSENT)
         if not 200 <= answer.status < 300 or self.is_refusal(answer):
             raise InputError(f"service {self.name}: {subject.told}: {complaint(answer)}")
-        etag = value_or_none(look.etag, {"response": answer.response})
-        return State(fingerprint(canonical(answer.body, look.form, look.volatile)), str(etag or ""), answer.body)
+        etag = value_or_none(read_back.etag, {"response": answer.response})
+        return State(
+            digest_of(canonical(answer.body, read_back.form, read_back.volatile)), str(etag or ""), answer.body
+        )
 
     def seen(self, call: Call) -> Answer:
         """The answer to a request that changes nothing, asked for again while the service is not well.
@@ -385,3 +318,19 @@ def _with_key(spec: OperationSpec, arguments: Mapping[str, Any]) -> tuple[Mappin
 def _plain(target: str) -> str:
     """The path of a target in its one spelling, for rules and footprints."""
     return plain_path(target).rstrip("/")
+
+
+def following(header: str) -> str:
+    """Return the target of the link to the next page in a header Link (RFC 8288); empty if there is none.
+
+    Raises:
+        InputError: a next page is named and not clear; to take that for the end would be to overlook what is there.
+    """
+    import httpx
+
+    links = httpx.Response(200, headers=[(b"link", header.encode("latin-1", "replace"))]).links.values()
+    plain = [{name.lower(): value for name, value in link.items()} for link in links]
+    found = [link["url"] for link in plain if _NEXT.search(link.get("rel", ""))]
+    if len(found) != len(_NEXT.findall(re.sub("<[^<>]*>", "", header))) or len(found) > 1:
+        raise InputError(f"header link {shown(header, 100)}: does not say clearly which page is the next one")
+    return found[0] if found else ""

@@ -2,54 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import difflib
+import json
+from collections.abc import Iterator
+from typing import Any
 
 from autoclave.core import InputError
 from autoclave.runtime.footprints import Footprint
 from autoclave.runtime.guarantee import Guarantee
-from autoclave.runtime.policy.request import Access
+from autoclave.runtime.policy.request import Access, Request
 from autoclave.runtime.rest.calls import filled
 from autoclave.runtime.rest.catalogue import Body
+from autoclave.runtime.rest.compensations import worst
 from autoclave.runtime.rest.expressions import evaluated
 from autoclave.runtime.rest.forms import encoded
 from autoclave.runtime.rest.parts import Part
 from autoclave.runtime.rest.service import Service
-from autoclave.runtime.rest.undoing import worst
+
+_MOST_LINES = 400
 
 
-def footprint_of(service: Service, parts: Sequence[Part]) -> Footprint:
-    """What parts read, write and add to: their subjects, if the catalogue does not say otherwise."""
-    keys: dict[str, set[str]] = {"reads": set(), "writes": set(), "adds": set()}
-    for part in parts:
-        spec = service.spec_of(part)
-        if spec.touches is not None:
-            for kind in keys:
-                for template in getattr(spec.touches, kind):
-                    keys[kind].add(service.key(filled(template, part.call.path)))
-        elif part.subject is not None:
-            keys["writes"].add(service.key_of(part.subject))
-        else:
-            keys["reads" if spec.is_reading else "writes"].add(service.key(part.call.target))
-    return Footprint(*map(frozenset, keys.values()))
+def footprint_of(service: Service, part: Part) -> Footprint:
+    """Return what a part reads, writes and adds to: its subject, if the catalogue does not say otherwise."""
+    spec = service.spec_of(part)
+    if spec.touches is not None:
+        kinds = (spec.touches.reads, spec.touches.writes, spec.touches.adds)
+        return Footprint(*(frozenset(service.key(filled(each, part.call.path)) for each in kind) for kind in kinds))
+    if part.subject is not None:
+        return Footprint(writes=frozenset({service.key_of(part.subject)}))
+    key = frozenset({service.key(part.call.target)})
+    return Footprint(reads=key) if spec.is_reading else Footprint(writes=key)
 
 
-def accesses_of(service: Service, parts: Sequence[Part], *, is_counted: bool = True) -> Iterator[Access]:
-    """What parts ask of the policy; `is_counted`: with how much that is.
+def request_of(service: Service, part: Part, guarantee: Guarantee | None = None) -> Request:
+    """Return what a part requests of the policy, with how much that is.
 
     Raises:
-        InputError: what one costs is no number.
+        InputError: what it costs is not a number.
     """
-    for part in parts:
-        spec = service.spec_of(part)
-        resource = service.resource(part.call)
-        if not is_counted:
-            yield Access(spec.policy_verb, resource)
-            continue
-        spend = evaluated(spec.spend, {"request": part.call.request})
-        if isinstance(spend, bool) or not isinstance(spend, (int, float)) or not 0 <= spend < float("inf"):
-            raise InputError(f"{part.operation}: costs {spend!r}, which must be a number of at least 0")
-        num_bytes = len(encoded(part.call.body, part.call.content_type))
-        yield Access(spec.policy_verb, resource, bytes_written=num_bytes, spend=float(spend))
+    spec = service.spec_of(part)
+    spend = evaluated(spec.spend, {"request": part.call.request})
+    if isinstance(spend, bool) or not isinstance(spend, (int, float)) or not 0 <= spend < float("inf"):
+        raise InputError(f"{part.operation}: costs {spend!r}, which must be a number of at least 0")
+    num_bytes = len(encoded(part.call.body, part.call.content_type))
+    access = Access(spec.policy_verb, service.resource(part.call), bytes_written=num_bytes, spend=float(spend))
+    return Request((access,)) if guarantee is None else Request((access,), guarantee)
 
 
 def told_of(service: Service) -> Iterator[str]:
@@ -70,3 +67,22 @@ def _body_of(body: Body) -> str:
     known = dict.fromkeys([*needed, *body.form.get("properties", {})])
     names = [each if each in needed else f"{each}?" for each in known]
     return "body" + ("" if body.is_required else "?") + (f"{{{', '.join(names)}}}" if names else "")
+
+
+def differences(part: Part) -> Iterator[str]:
+    """Lines as `diff -u` has them; before an action is run, those of the request in place of what it will leave."""
+    before = _lines(part.before.body) if part.before and part.before.is_there else []
+    after = _lines(part.after.body if part.after else part.call.body)
+    place = part.subject.target if part.subject else part.call.target
+    lines = list(difflib.unified_diff(before, after, place, f"{place} ({part.call.method})", lineterm=""))
+    yield from lines[:_MOST_LINES]
+    if len(lines) > _MOST_LINES:
+        yield f"... and {len(lines) - _MOST_LINES} lines more"
+
+
+def _lines(body: Any) -> list[str]:
+    if body is None:
+        return []
+    return (
+        body if isinstance(body, str) else json.dumps(body, indent=2, sort_keys=True, ensure_ascii=False)
+    ).splitlines()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import re
+import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -17,10 +18,10 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 
 from autoclave.core import AutoclaveError, HostError, InputError
+from autoclave.core.json import shown
 from autoclave.runtime.exchange import NoAnswer, exchange
 from autoclave.runtime.rest.connection import ServiceConnection
-from autoclave.runtime.rest.forms import Form, decoded, encoded
-from autoclave.runtime.rest.marks import KEY
+from autoclave.runtime.rest.forms import KEY, Form, decoded, encoded
 from autoclave.runtime.rest.parts import Answer, Call
 from autoclave.runtime.vault.addresses import addresses_of, is_public
 from autoclave.runtime.vault.injection import Outgoing, injected, may_send_again, require_no_override, secret_for
@@ -30,6 +31,7 @@ from autoclave.runtime.vault.traces import Replacer
 
 KeyOf = Callable[[str], Secret]
 _LEAST_PAUSE_S = 0.05
+_REACH_S = 2.0
 
 
 class NotSent(HostError):
@@ -94,6 +96,15 @@ class Wire:
             refused = answer
             time.sleep(wait_s)
 
+    def is_reachable(self) -> bool:
+        """Whether the service accepts a connection within seconds."""
+        host, port = self._connection.place
+        with contextlib.suppress(InputError, HostError, OSError):
+            for address in self._addresses(host, port):
+                with contextlib.suppress(OSError), socket.create_connection((address, port), _REACH_S):
+                    return True
+        return False
+
     def why_not(self, call: Call) -> str:
         """Why a call cannot be sent with the key of the connection; empty if it can."""
         host, port = self._connection.place
@@ -151,16 +162,16 @@ class Wire:
         if secret.place == "query":
             target += f"{'&' if '?' in target else '?'}{quote(secret.name)}={KEY}"
         elif secret.place == "basic":
-            pair = base64.b64encode(f"{self._connection.user}:{KEY}".encode())
-            headers.append((secret.name.encode(), b"Basic " + pair))
+            credentials = base64.b64encode(f"{self._connection.user}:{KEY}".encode())
+            headers.append((secret.name.encode(), b"Basic " + credentials))
         else:
             word = f"{self._connection.scheme} " if self._connection.scheme else ""
             headers.append((secret.name.encode(), f"{word}{KEY}".encode()))
         dressed = Outgoing(request.method, request.host, request.port, target, headers, request.body)
         whole = injected(dressed, self._allowed(dressed, secret), {secret.service: KEY})
-        if secret.place == "basic":  # servers echo the pair as well as the key
-            pair = f"{self._connection.user}:{secret.value}"
-            return whole, Replacer({secret.value: KEY, pair: f"{self._connection.user}:{KEY}"})
+        if secret.place == "basic":  # servers echo the credentials as well as the key
+            credentials = f"{self._connection.user}:{secret.value}"
+            return whole, Replacer({secret.value: KEY, credentials: f"{self._connection.user}:{KEY}"})
         return whole, Replacer({secret.value: KEY})
 
     def _allowed(self, request: Outgoing, secret: Secret) -> Secret:
@@ -180,20 +191,17 @@ class Wire:
         replacer: Replacer,
     ) -> Answer:
         connection = self._connection
-        place = f"[{address}]" if ":" in address else address
-        default = 443 if connection.is_tls else 80
-        named = request.host if request.port == default else f"{request.host}:{request.port}"
         told = f"{connection.base_url}: {request.method} {request.target.partition('?')[0][:200]}"
         try:
             received = exchange(
                 request.method,
-                f"{'https' if connection.is_tls else 'http'}://{place}:{request.port}{request.target}",
-                [(b"host", named.encode()), *request.headers],
+                f"{'https' if connection.is_tls else 'http'}://{request.host}:{request.port}{request.target}",
+                request.headers,
                 request.body,
                 verify=self._context(),
                 within_s=max(until - time.monotonic(), 0.001),
                 most_bytes=connection.most_response_bytes,
-                server_name=request.host,
+                address=address,
                 before_sending=before_sending,
             )
         except NoAnswer as error:
@@ -236,3 +244,15 @@ def pause_s(headers: Mapping[str, str]) -> float:
         return max(parsedate_to_datetime(given).timestamp() - time.time(), _LEAST_PAUSE_S)
     except (ValueError, TypeError, OverflowError):
         return 1.0
+
+
+def complaint(answer: Answer) -> str:
+    """What a service answered, in words, with the fix for what is usual."""
+    fixes = {
+        401: ". Fix: its key is not valid (any more); put a new one into the vault and try again",
+        403: ". Fix: its key is not for this; get one that is",
+        412: ": somebody else has changed it meanwhile",
+        429: f": too many requests; try again in {pause_s(answer.headers):.0f} s",
+    }
+    told = shown(answer.body, 200) if answer.body not in (None, "") else ""
+    return f"answered {answer.status}" + (f" {told}" if told else "") + fixes.get(answer.status, "")

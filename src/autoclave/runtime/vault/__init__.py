@@ -1,6 +1,6 @@
 """Secrets that neither a model nor generated code ever sees: a sealed file, dummies, and a proxy that puts them in."""
 
 from autoclave.runtime.vault.secret import Secret
-from autoclave.runtime.vault.vault import KeyFile, Keyring, Passphrase, Vault
+from autoclave.runtime.vault.vault import KeyFile, Passphrase, Vault
 
-__all__ = ["KeyFile", "Keyring", "Passphrase", "Secret", "Vault"]
+__all__ = ["KeyFile", "Passphrase", "Secret", "Vault"]

@@ -32,7 +32,7 @@ _PROXY: tuple[str, ...] = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_pro
 
 
 @dataclass(frozen=True, slots=True)
-class Outfit:
+class CredentialBundle:
     """What is added to a command: see `workspaces.SealedCommand`. `alarms` grows while it runs."""
 
     environment: Mapping[str, str]
@@ -60,7 +60,7 @@ class CellSecrets:
         self._authority = Authority()
 
     @contextlib.contextmanager
-    def outfit(self, services: Sequence[str], folder: Path, port: int, purpose: str) -> Generator[Outfit]:
+    def bundle(self, services: Sequence[str], folder: Path, port: int, purpose: str) -> Generator[CredentialBundle]:
         """What a command gets for these services. Files for it are put into `folder`.
 
         Raises:
@@ -86,7 +86,7 @@ class CellSecrets:
             else:
                 environment[secret.variable] = dummy
         with Egress(found, dummies, self._authority, self._record, self._verify, self._keys) as egress:
-            yield Outfit(environment, shown, egress.serve, egress.alarms)
+            yield CredentialBundle(environment, shown, egress.serve, egress.alarms)
 
     def _dummy(self, secret: Secret) -> str:
         """The same for the life of this object, also when the token is renewed meanwhile."""

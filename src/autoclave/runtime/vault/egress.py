@@ -3,8 +3,8 @@
 Theory of operation. The cell has a network of its own with nothing but a socket that listens, and we have it. A client
 in there uses it as its proxy, asks for a tunnel (CONNECT), and speaks TLS in it with us, whose certificate it trusts.
 So we see each request whole. It goes on over a connection of our own, to an address that we looked up and
-checked, with the certificate of the host verified. What comes back is passed on with every real value replaced by its
-dummy. Redirects are passed on as well: the next request is judged like the first.
+checked, with the certificate of the host verified. What comes back is read whole, and passed on with every real value
+replaced by its dummy. Redirects are passed on as well: the next request is judged like the first.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import h11
 
 from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.core.closing import Closing
+from autoclave.runtime.exchange import Received
 from autoclave.runtime.vault.addresses import addresses_of
 from autoclave.runtime.vault.authority import Authority
 from autoclave.runtime.vault.injection import (
@@ -36,17 +37,15 @@ from autoclave.runtime.vault.injection import (
 )
 from autoclave.runtime.vault.live import LiveSecrets, Tokens
 from autoclave.runtime.vault.secret import Secret
-from autoclave.runtime.vault.upstream import Response, ServiceFault, asked
+from autoclave.runtime.vault.upstream import ServiceFault, asked
 
 _MOST_CONNECTIONS = 32
 _MOST_REQUESTS = 1000
 _MOST_REQUEST = 8 << 20
 _IDLE_S, _UPSTREAM_S = 30.0, 60.0
 _PIECE = 1 << 16
-_DROPPED = frozenset(
-    b"connection keep-alive proxy-authenticate proxy-connection te trailer transfer-encoding upgrade content-length "
-    b"content-encoding alt-svc".split()
-)
+_DROPPED = {"connection", "keep-alive", "proxy-authenticate", "proxy-connection", "te", "trailer", "transfer-encoding"}
+_DROPPED |= {"upgrade", "content-length", "content-encoding", "alt-svc"}
 Record = Callable[[str, str, Mapping[str, Any]], object]
 
 
@@ -198,27 +197,30 @@ class Egress(Closing):
     def _pass_on(self, talk: _Talk, outgoing: Outgoing, whole: Outgoing, secret: Secret, address: str) -> bool:
         """Send a request on and the response back; whether the client may go on. `whole` has the value of `secret`."""
         try:
-            with self._sent(whole, secret, address) as response:
-                renewed = self._another(response, whole, secret)
-                if renewed is None:
-                    return self._answer(talk, response, whole.method)
-            again = injected(outgoing, renewed, self._live.dummies)
-            with self._sent(again, renewed, address) as response:
+            response = self._sent(whole, secret, address)
+            if renewed := self._another(response, whole, secret):
+                response = self._sent(injected(outgoing, renewed, self._live.dummies), renewed, address)
                 if response.status != 401:
                     self._live.accepted(renewed)
-                return self._answer(talk, response, whole.method)
         except ServiceFault as fault:
             self._record("request", secret.service, {**_told(whole), "error": str(fault)})
             talk.refuse(502, f"the service {fault}")
             return False
+        replacer = self._live.replacer()
+        headers = [
+            (replacer.whole(name.title().encode("latin-1")), replacer.whole(value))
+            for name, value in response.headers
+            if name not in _DROPPED
+        ]
+        has_body = whole.method != "HEAD" and response.status not in (204, 304)
+        return talk.respond(response.status, headers, replacer.whole(response.body) if has_body else None)
 
-    @contextlib.contextmanager
-    def _sent(self, request: Outgoing, secret: Secret, address: str) -> Generator[Response]:
-        with asked(request, address, self._verify) as response:
-            self._record("request", secret.service, {**_told(request), "status": response.status})
-            yield response
+    def _sent(self, request: Outgoing, secret: Secret, address: str) -> Received:
+        response = asked(request, address, self._verify, self._live.are_in)
+        self._record("request", secret.service, {**_told(request), "status": response.status})
+        return response
 
-    def _another(self, response: Response, sent: Outgoing, secret: Secret) -> Secret | None:
+    def _another(self, response: Received, sent: Outgoing, secret: Secret) -> Secret | None:
         """The secret with another token, if the service refused this one and the request may be sent again with it."""
         if not has_value(sent, secret):
             return None
@@ -228,25 +230,11 @@ class Egress(Closing):
         try:
             renewed = self._live.another(secret)
         except AutoclaveError as error:
-            place = f"{sent.method} {_told(sent)['host']}"
+            place = f"{sent.method} {sent.place}"
             self._record("denied", secret.service, {"request": place, "reason": str(error)})
             return None
-        challenges = [value for name, value in response.headers if name.lower() == b"www-authenticate"]
-        challenge = b", ".join(challenges).decode("latin-1")
-        return renewed if may_send_again(sent.method, challenge) else None
-
-    def _answer(self, talk: _Talk, response: Response, method: str) -> bool:
-        whole = self._live.replacer()
-        headers = [
-            (whole.whole(name), whole.whole(value)) for name, value in response.headers if name.lower() not in _DROPPED
-        ]
-        has_body = method != "HEAD" and response.status not in (204, 304)
-        talk.begin(response.status, headers, has_body=has_body)
-        if has_body:
-            for piece in response.body:
-                talk.send(whole.feed(piece))
-            talk.send(whole.flush())
-        return talk.end()
+        challenge = b", ".join(value for name, value in response.headers if name == "www-authenticate")
+        return renewed if may_send_again(sent.method, challenge.decode("latin-1")) else None
 
     def _count(self) -> None:
         with self._lock:
@@ -301,20 +289,13 @@ class _Talk:
             else:
                 return None, b""
 
-    def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]], *, has_body: bool) -> None:
-        """Begin a response."""
-        length = [(b"transfer-encoding", b"chunked")] if has_body else []
-        event = h11.Response(status_code=status, headers=[*headers, *length])
-        self._link.sendall(self._state.send(event) or b"")
-
-    def send(self, piece: bytes) -> None:
-        """A piece of its body."""
-        if piece:
-            self._link.sendall(self._state.send(h11.Data(data=piece)) or b"")
-
-    def end(self) -> bool:
-        """End it; whether another request may come."""
-        self._link.sendall(self._state.send(h11.EndOfMessage()) or b"")
+    def respond(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes | None) -> bool:
+        """Send a response; whether another request may come."""
+        length = [] if body is None else [(b"content-length", b"%d" % len(body))]
+        events: list[Any] = [h11.Response(status_code=status, headers=[*headers, *length])]
+        events += [h11.Data(data=body)] if body else []
+        for event in (*events, h11.EndOfMessage()):
+            self._link.sendall(self._state.send(event) or b"")
         if self._state.our_state is h11.DONE and self._state.their_state is h11.DONE:
             self._state.start_next_cycle()
             return True
@@ -322,17 +303,12 @@ class _Talk:
 
     def refuse(self, status: int, reason: str) -> None:
         """Answer in our own name."""
-        if self._state.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            return
-        content = f"autoclave: {reason}\n".encode()
-        headers = [("content-type", "text/plain"), ("content-length", f"{len(content)}"), ("connection", "close")]
-        with contextlib.suppress(h11.LocalProtocolError):
-            self._link.sendall(self._state.send(h11.Response(status_code=status, headers=headers)) or b"")
-            self._link.sendall(self._state.send(h11.Data(data=content)) or b"")
-            self._link.sendall(self._state.send(h11.EndOfMessage()) or b"")
+        if self._state.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            with contextlib.suppress(h11.LocalProtocolError):
+                headers = [(b"content-type", b"text/plain"), (b"connection", b"close")]
+                self.respond(status, headers, f"autoclave: {reason}\n".encode())
 
 
 def _told(request: Outgoing) -> dict[str, Any]:
     """What is recorded of a request."""
-    named = request.host if request.port == 443 else f"{request.host}:{request.port}"
-    return {"method": request.method, "host": named, "path": request.target.partition("?")[0][:500]}
+    return {"method": request.method, "host": request.place, "path": request.target.partition("?")[0][:500]}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from urllib.parse import parse_qsl, quote
 from autoclave.core import InputError
 from autoclave.core.json import foreign_json
 from autoclave.runtime.policy.globs import matcher
+from autoclave.runtime.vault.compressed import Unexpandable, contents
 from autoclave.runtime.vault.secret import Secret
 from autoclave.runtime.vault.targets import path_of, with_parameter
 from autoclave.runtime.vault.traces import found_in
@@ -57,16 +59,23 @@ class Outgoing:
     headers: Headers
     body: bytes
 
+    @property
+    def place(self) -> str:
+        """The host, with the port if that is not the one of https."""
+        return self.host if self.port == 443 else f"{self.host}:{self.port}"
+
 
 def host_and_port(authority: str, default: int = 443) -> tuple[str, int]:
     """Host and port out of `host:port`, in the one spelling that rules have.
 
     Raises:
-        InputError: it is no plain name: an address, a user before it, another alphabet, a dot at the end.
+        InputError: it is no plain name: an address other than 127.0.0.1, a user before it, another alphabet, a dot at
+            the end.
     """
     host, colon, port = authority.lower().partition(":")
-    if not _HOST.fullmatch(host) or re.fullmatch(r"[0-9.]+|0x[0-9a-f.x]*", host):
-        raise InputError(f"host {authority[:100]!r}: must be a plain name")
+    is_address = re.fullmatch(r"[0-9.]+|0x[0-9a-f.x]*", host) and host != "127.0.0.1"
+    if is_address or not _HOST.fullmatch(host):
+        raise InputError(f"host {authority[:100]!r}: must be a name or 127.0.0.1")
     if colon and not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 1 << 16):
         raise InputError(f"host {authority[:100]!r}: the port is no number from 1 to 65535")
     return host, int(port) if colon else default
@@ -193,6 +202,8 @@ def _parted(request: Outgoing, secrets: Sequence[Secret], dummies: Mapping[str, 
     """The request as it goes on, with values of secrets in place of dummies, and all that is not such a place."""
     headers: list[tuple[bytes, bytes]] = []
     rest: list[bytes] = [request.method.encode(), request.body]
+    with contextlib.suppress(Unexpandable):  # a dummy is worth nothing to a service
+        rest += contents(request.body)
     for name, value in request.headers:
         rest.append(name)
         if name.lower() in _HOP_BY_HOP or name.lower() in _OURS:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from autoclave.runtime.vault.secret import Secret
-from autoclave.runtime.vault.traces import Replacer
+from autoclave.runtime.vault.traces import Replacer, found_in
 
 
 class Tokens(Protocol):
@@ -52,6 +52,10 @@ class LiveSecrets:
     def replacer(self) -> Replacer:
         """Puts dummies in place of all values that are valid, or were."""
         return Replacer(self._replacements)
+
+    def are_in(self, content: bytes) -> bool:
+        """Whether bytes have a value that is valid, or was."""
+        return bool(found_in(content, {value: value for value in self._replacements}))
 
     def valid(self, secret: Secret) -> Secret:
         """The secret, renewed if it is about to expire.

@@ -18,9 +18,6 @@ _STANDARD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _FOR_URLS = _STANDARD[:62] + b"-_"
 _TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 _LEAST_CORE = 8
-_LONGEST = 8
-"""Zeros and backslashes that are put before something, and line ends, are looked for up to a number; so a character
-takes up to so many bytes more than it needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +26,6 @@ class Unit:
 
     ways: tuple[bytes, ...]
     value: str
-    most: int
-    """Bytes that it takes at most."""
 
     @property
     def pattern(self) -> bytes:
@@ -77,7 +72,7 @@ def spellings(value: str, least: int = _LEAST_CORE) -> Iterator[Spelling]:
 
 
 def _literal(raw: bytes, value: str) -> Unit:
-    return Unit((re.escape(raw),), value, len(raw))
+    return Unit((re.escape(raw),), value)
 
 
 @cache
@@ -97,11 +92,7 @@ def _in_text(character: str) -> Unit:
         ways.append(rb"\\\\{0,3}%s" % re.escape(character.encode()))
     if character == " ":
         ways.append(rb"\+")
-    return Unit(tuple(ways), character, _LONGEST + max(4 + 6 * len(character.encode()), *map(len, _names(character))))
-
-
-def _names(character: str) -> list[str]:
-    return ["", *(name for name, text in html5.items() if text == character)]
+    return Unit(tuple(ways), character)
 
 
 def _like_in_text(token: bytes, other: str) -> bytes:
@@ -117,7 +108,7 @@ def _like_in_text(token: bytes, other: str) -> bytes:
 def _in_digits(character: str) -> Unit:
     raw = character.encode().hex()
     ways = dict.fromkeys((raw.encode(), raw.upper().encode()))
-    return Unit(tuple(ways), character, len(raw))
+    return Unit(tuple(ways), character)
 
 
 # --- Base64 ----------------------------------------------------------------------------------------------------------
@@ -158,7 +149,7 @@ def _of_base64(character: str) -> Unit:
             rb"\\\\{0,3}(?i:u%04x)" % ord(character),
         ]
     ends = rb"(?:\r?\n|(?:\\r)?\\n)?"
-    return Unit(tuple(way + ends for way in ways), character, _LONGEST + 6)
+    return Unit(tuple(way + ends for way in ways), character)
 
 
 def _like_in_base64(token: bytes, other: str) -> bytes:

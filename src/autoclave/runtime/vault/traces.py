@@ -1,7 +1,6 @@
-"""Finds values in bytes, in all their spellings, and replaces them there by others: whole, or in a stream. Pure.
+"""Finds values in bytes, in all their spellings, and replaces them there by others. Pure.
 
 A value is looked for by the first characters of its spellings, all at once; only where they stand it is compared whole.
-A stream is held back by as many bytes as the longest spelling may take, and no more.
 """
 
 from __future__ import annotations
@@ -23,30 +22,17 @@ def found_in(content: bytes, values: Mapping[str, str]) -> list[str]:
 
 
 class Replacer:
-    """Replaces values in a stream of bytes, in all their spellings, also across the borders of pieces.
+    """Replaces values in bytes, in all their spellings.
 
-    `pairs`: values, each with another one. If that has another length, what follows in the same base64 is lost.
+    `others`: values, each with another one. If that has another length, what follows in the same base64 is lost.
     """
 
-    def __init__(self, pairs: Mapping[str, str]) -> None:
-        self._traces = _traces(tuple(sorted(pairs.items(), key=lambda pair: -len(pair[0]))))
-        self._held = b""
-
-    def feed(self, piece: bytes) -> bytes:
-        """What can be passed on by now."""
-        content = self._held + piece
-        until = len(content) - self._traces.num_held
-        out, self._held = self._traces.replaced(content, until) if until >= 0 else (b"", content)
-        return out
-
-    def flush(self) -> bytes:
-        """The rest."""
-        rest, self._held = self._held, b""
-        return self.whole(rest)
+    def __init__(self, others: Mapping[str, str]) -> None:
+        self._traces = _traces(tuple(sorted(others.items(), key=lambda each: -len(each[0]))))
 
     def whole(self, content: bytes) -> bytes:
-        """All of it at once."""
-        return self._traces.replaced(content, len(content))[0]
+        """The content with all of them replaced."""
+        return self._traces.replaced(content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +85,15 @@ class _Traces:
             self._pairs += [_Pair(own, others[own.way], tuple(map(_compiled, own.units))) for own in spellings(value)]
         heads = dict.fromkeys(head for pair in self._pairs for head in _heads(pair.own))
         self._head = re.compile(b"|".join(heads)) if heads else _NOTHING
-        longest = max((sum(unit.most for unit in pair.own.units) for pair in self._pairs), default=-2)
-        self.num_held = longest + 2  # with a character of base64 at each side
 
     def are_in(self, content: bytes) -> bool:
         """Whether any is there."""
         return next(self._places(bytearray(content)), None) is not None
 
-    def replaced(self, content: bytes, until: int) -> tuple[bytes, bytes]:
-        """The content with all replaced that begin up to `until`, as far as nothing of it can change, and the rest."""
+    def replaced(self, content: bytes) -> bytes:
+        """The content with all replaced."""
         seen, out, copied = bytearray(content), bytearray(), 0
         for start, end, new, pair in self._places(seen):
-            if start > until:
-                break
             out += seen[copied:start]
             if out:
                 out[-1] = pair.own.before.moved_to(pair.its.before, out[-1])
@@ -119,8 +101,7 @@ class _Traces:
             if end < len(seen):
                 seen[end] = pair.own.after.moved_to(pair.its.after, seen[end])
             copied = end
-        done = max(copied, until)
-        return bytes(out + seen[copied:done]), bytes(seen[done:])
+        return bytes(out + seen[copied:])
 
     def _places(self, content: bytearray) -> Iterator[tuple[int, int, bytes, _Pair]]:
         place = 0

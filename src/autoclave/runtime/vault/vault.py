@@ -1,10 +1,7 @@
-"""The file that secrets are kept in: encrypted as a whole, written whole or not at all.
+"""The file that secrets are kept in: JSON encrypted as a whole by age, written whole or not at all.
 
-    autoclave-vault/1 | length of the header | header (JSON) | nonce | ChaCha20-Poly1305 of the content (JSON)
-
-The header says how the key is made: from a passphrase by Argon2id (RFC 9106), or that a random one is kept elsewhere.
-A key is made for a vault that is not there yet, or that is locked anew, and never to open one.
-It is authenticated together with the content, so whoever changes a byte of the file gets an error and nothing else.
+The `age` tool opens it as well: with the passphrase, or by `age --decrypt --identity vault.key vault`. A changed byte
+of the file makes opening it an error. A key is made for a vault that is missing or locked again, never to open one.
 """
 
 from __future__ import annotations
@@ -12,89 +9,79 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
-import hashlib
 import json
 import os
-import secrets
+import re
 import time
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
-from pydantic import ValidationError
+import pyrage
 
 from autoclave.core import HostError, InputError
 from autoclave.core.files import write_atomically
-from autoclave.core.json import first_error, rule_of
-from autoclave.runtime.vault.admission import require_dummy, require_usable
+from autoclave.core.json import validated
+from autoclave.runtime.vault.dummies import dummy_of
+from autoclave.runtime.vault.injection import is_passed_on
 from autoclave.runtime.vault.secret import Secret
 
-_MAGIC = b"autoclave-vault/1\n"
-_KEY_BYTES, _NONCE_BYTES = 32, 12
-_MOST_HEADER = 4096
-_BOUNDS = {"memory_kib": (8, 1 << 20), "iterations": (1, 64), "lanes": (1, 16)}
-"""A file that somebody else wrote must not make us use any amount of memory or time."""
+_WITH_PASSPHRASE = b"age-encryption.org/v1\n-> scrypt "
+_OLD_FORMAT = b"autoclave-vault/1\n"
+_OLD_KEYS = {b'"argon2id"': "Passphrase(input())", b'"keyring"': "Keyring(str(p.resolve()))"}
 _PR_SET_DUMPABLE = 4
-_SERVICE = "autoclave"
+_NEVER_IN_PATH = re.compile(r"[%\\#;\x00-\x1f\x7f]|//|/\.{1,2}(?:/|\Z)")
 Record = Callable[[str, str, Mapping[str, Any]], object]
 
 
 class KeySource(Protocol):
-    """Where the key of a vault comes from."""
+    """Encrypts and decrypts a vault with the key that it has."""
 
-    def new_header(self) -> dict[str, Any]:
-        """The header of a file that this source opens. A random key is made if there is none."""
+    def encrypt(self, content: bytes, *, is_first: bool) -> bytes:
+        """Encrypt a content. `is_first`: the vault is missing or is locked again; a random key is made if needed."""
         ...
 
-    def key(self, header: Mapping[str, Any]) -> bytes:
-        """The key of the file with a header.
+    def decrypt(self, sealed: bytes, *, is_locked: bool) -> bytes:
+        """Decrypt a vault. `is_locked`: no other process writes meanwhile.
 
         Raises:
-            InputError: the file was made with another kind of key.
+            InputError: the key is missing, or is not a key.
+            pyrage.DecryptError: the key is another one, or the content is damaged.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Passphrase:
-    """A passphrase. The cost is for new files; 64 MiB and three passes as RFC 9106 recommends where memory is short."""
+    """A passphrase, by scrypt at age's cost (about a second): what was decrypted last is kept."""
 
-    text: str
-    memory_kib: int = 64 << 10
-    iterations: int = 3
-    lanes: int = 4
+    text: str = field(repr=False)
+    _last: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes], repr=False, compare=False)
 
-    def __repr__(self) -> str:
-        return "Passphrase(...)"
+    def encrypt(self, content: bytes, *, is_first: bool) -> bytes:
+        sealed = pyrage.passphrase.encrypt(content, self.text)
+        self._keep(sealed, content)
+        return sealed
 
-    def new_header(self) -> dict[str, Any]:
-        cost = {"memory_kib": self.memory_kib, "iterations": self.iterations, "lanes": self.lanes}
-        return {"key": "argon2id", **cost, "salt": secrets.token_hex(16)}
+    def decrypt(self, sealed: bytes, *, is_locked: bool) -> bytes:
+        content = self._last.get(sealed)
+        if content is None:
+            content = pyrage.passphrase.decrypt(sealed, self.text)
+            self._keep(sealed, content)
+        return content
 
-    def key(self, header: Mapping[str, Any]) -> bytes:
-        if header.get("key") != "argon2id":
-            raise InputError("the vault was not made with a passphrase")
-        cost = {name: int(header[name]) for name in _BOUNDS}
-        if any(not low <= cost[name] <= high for name, (low, high) in _BOUNDS.items()):
-            raise InputError("the vault asks for a cost out of bounds")
-        if cost["memory_kib"] < 8 * cost["lanes"]:
-            raise InputError("the vault asks for a cost out of bounds")
-        derive = Argon2id(salt=bytes.fromhex(str(header["salt"])), length=_KEY_BYTES, memory_cost=cost["memory_kib"],
-                          iterations=cost["iterations"], lanes=cost["lanes"])  # fmt: skip
-        return derive.derive(self.text.encode())
+    def _keep(self, sealed: bytes, content: bytes) -> None:
+        self._last.clear()
+        self._last[sealed] = content
 
 
 @dataclass(frozen=True)
 class KeyFile:
-    """A file with a random key, that its owner alone can read.
+    """A file with an identity as `age-keygen` writes it, that its owner alone can read.
 
-    A vault names its key by a digest. With `is_fresh` another key is made for it, which lies beside the file, with
-    `.new` after its name, until the vault is written; whoever opens that then puts it in place. So a process may die at
-    any moment, and the vault is opened by one of both.
+    With `is_fresh` a vault gets another one, which is added to the file before the vault is written; the next process
+    that holds the lock removes the other. So a process may die at any moment, and the vault is opened by one of both.
     """
 
     path: Path
@@ -105,86 +92,38 @@ class KeyFile:
         """The one that belongs to the vault of a file."""
         return KeyFile(vault.with_name(f"{vault.name}.key"), is_fresh)
 
-    @property
-    def files(self) -> tuple[Path, Path]:
-        """Where keys may be."""
-        return self.path, self.path.with_name(f"{self.path.name}.new")
+    def encrypt(self, content: bytes, *, is_first: bool) -> bytes:
+        if is_first and (self.is_fresh or not self.path.exists()):
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._write([*(self._identities() if self.path.exists() else []), pyrage.x25519.Identity.generate()])
+        return pyrage.encrypt(content, [self._identities()[-1].to_public()])
 
-    def new_header(self) -> dict[str, Any]:
-        current, new = self.files
-        place = new if self.is_fresh else current
-        if self.is_fresh or not current.exists():
-            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _write_privately(place, secrets.token_bytes(_KEY_BYTES))
-        return {"key": "file", "digest": _digest(_key_in(place))}
+    def decrypt(self, sealed: bytes, *, is_locked: bool) -> bytes:
+        if not self.path.exists():
+            raise InputError(f"key file {self.path}: is missing, and nothing else opens the vault")
+        identities = self._identities()
+        for identity in identities:
+            with contextlib.suppress(pyrage.DecryptError):
+                content = pyrage.decrypt(sealed, [identity])
+                if is_locked and len(identities) > 1:
+                    self._write([identity])
+                return content
+        raise pyrage.DecryptError("another key")
 
-    def key(self, header: Mapping[str, Any]) -> bytes:
-        if header.get("key") != "file":
-            raise InputError("the vault was not made with a key file")
-        current, new = self.files
-        for place in (current, new, current):  # again, since another process may put the new one in place meanwhile
-            with contextlib.suppress(FileNotFoundError):
-                key = _key_in(place)
-                if header.get("digest", _digest(key)) == _digest(key):
-                    return key
-        if not current.exists():
-            raise InputError(f"key file {current}: is not there, and nothing else opens the vault")
-        raise InputError(f"key file {current}: has another key than that of the vault")
-
-    def put_in_place(self, header: Mapping[str, Any]) -> None:
-        """Make the key that a vault was opened with the current one."""
-        current, new = self.files
-        with contextlib.suppress(FileNotFoundError):  # there is none, or another process was first
-            if header.get("digest") == _digest(new.read_bytes()):
-                new.replace(current)
-
-
-def _key_in(path: Path) -> bytes:
-    if path.stat().st_mode & 0o077:
-        raise InputError(f"key file {path}: others may read it; chmod 600")
-    key = path.read_bytes()
-    if len(key) != _KEY_BYTES:
-        raise InputError(f"key file {path}: must have {_KEY_BYTES} bytes")
-    return key
-
-
-def _digest(key: bytes) -> str:
-    return hashlib.sha256(b"key of a vault\n" + key).hexdigest()[:32]
-
-
-@dataclass(frozen=True)
-class Keyring:
-    """A random key in the keyring of the desktop, under the path of the vault."""
-
-    account: str
-
-    def new_header(self) -> dict[str, Any]:
-        self._kept(secrets.token_hex(_KEY_BYTES))
-        return {"key": "keyring"}
-
-    def key(self, header: Mapping[str, Any]) -> bytes:
-        if header.get("key") != "keyring":
-            raise InputError("the vault was not made with a key in the keyring")
-        kept = self._kept()
-        if kept is None:
-            raise InputError(f"keyring: has no key for {self.account}, and nothing else opens the vault")
-        return bytes.fromhex(kept)
-
-    def _kept(self, otherwise: str | None = None) -> str | None:
-        """The key in the keyring; `otherwise` is put there if it has none."""
+    def _identities(self) -> list[pyrage.x25519.Identity]:
+        if self.path.stat().st_mode & 0o077:
+            raise InputError(f"key file {self.path}: others may read it; chmod 600")
+        lines = self.path.read_bytes().decode("ascii", "replace").splitlines()
         try:
-            import keyring  # pyright: ignore[reportMissingImports]
-            import keyring.errors  # pyright: ignore[reportMissingImports]
-        except ImportError:
-            raise HostError("the keyring needs a library. Fix: pip install keyring, or use a passphrase") from None
-        try:
-            kept = keyring.get_password(_SERVICE, self.account)
-            if kept is None and otherwise is not None:
-                keyring.set_password(_SERVICE, self.account, otherwise)
-                return otherwise
-        except keyring.errors.KeyringError as error:
-            raise HostError(f"no keyring can be used here ({error}). Fix: use a passphrase or a key file") from None
-        return kept
+            found = [pyrage.x25519.Identity.from_str(line.strip()) for line in lines if line and line[0] != "#"]
+        except pyrage.IdentityError:
+            found = []
+        if not found:
+            raise InputError(f"key file {self.path}: must have an identity of age (AGE-SECRET-KEY-1...)")
+        return found
+
+    def _write(self, identities: Sequence[pyrage.x25519.Identity]) -> None:
+        _write_privately(self.path, "".join(f"{identity}\n" for identity in identities).encode())
 
 
 class Vault:
@@ -199,14 +138,13 @@ class Vault:
     def __init__(self, path: Path, source: KeySource, record: Record | None = None) -> None:
         self._path, self._source = path, source
         self._record: Record = record or (lambda kind, subject, body: None)
-        self._keys: dict[str, bytes] = {}
         self._secrets()
 
     @property
     def files(self) -> list[Path]:
         """What it is kept in, with its key: of no use to anybody else, and to be out of reach of actions."""
         own = [self._path, self._path.with_name(f"{self._path.name}.lock")]
-        return [*own, *self._source.files] if isinstance(self._source, KeyFile) else own
+        return [*own, self._source.path] if isinstance(self._source, KeyFile) else own
 
     def names(self) -> list[str]:
         """The services that it has secrets of."""
@@ -240,7 +178,7 @@ class Vault:
         with self._changing() as kept:
             if secret.service in kept:
                 raise InputError(f"service {secret.service}: has a secret; rotate or remove it")
-            require_usable(secret, kept.values())
+            _require_usable(secret, kept.values())
             kept[secret.service] = secret.model_copy(update={"added_at": time.time()})
         self._record("secret", secret.service, {"access": "add", "hosts": list(secret.hosts)})
 
@@ -275,7 +213,7 @@ class Vault:
                 raise InputError(f"service {service}: its token is renewed by OAuth 2, and cannot be given")
             told = before.model_dump() | {"value": value, "rotated_at": time.time()}
             changed = secret_from(told, f"service {service}")
-            require_dummy(changed)
+            _require_dummy(changed)
             return changed
 
         self.change(service, "rotate", another)
@@ -303,10 +241,10 @@ class Vault:
     def rekey(self, source: KeySource) -> None:
         """Encrypt all with another key."""
         with self._locked():
-            kept = self._secrets()
-            self._source, self._keys = source, {}
-            self._write(kept, source.new_header())
-            self._secrets()  # puts a new key in place
+            kept = self._secrets(is_locked=True)
+            self._source = source
+            self._write(kept, is_first=True)
+            self._secrets(is_locked=True)  # removes the key before
         self._record("vault", str(self._path), {"access": "rekey"})
 
     # --- Inside -----------------------------------------------------------------------------------------------------
@@ -317,9 +255,9 @@ class Vault:
     @contextlib.contextmanager
     def _changing(self) -> Generator[dict[str, Secret]]:
         with self._locked():
-            kept = self._secrets()
+            kept = self._secrets(is_locked=True)
             yield kept
-            self._write(kept, self._header() or self._source.new_header())
+            self._write(kept, is_first=self._content() is None)
 
     @contextlib.contextmanager
     def _locked(self, what: str = "lock") -> Generator[None]:
@@ -330,56 +268,46 @@ class Vault:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def _is_there(self) -> bool:
+    def _content(self) -> bytes | None:
+        """The encrypted bytes; None if the vault is missing."""
         with _named_faults(self._path):
             try:
-                self._path.stat()
+                if not self._path.is_file() and not self._path.is_dir() and self._path.exists():
+                    raise InputError(f"vault {self._path}: is not a plain file")
+                return self._path.read_bytes()
             except FileNotFoundError:
-                return False
-        return True
+                return None
 
-    def _header(self) -> dict[str, Any] | None:
-        return _parsed(self._path)[0] if self._is_there() else None
-
-    def _secrets(self) -> dict[str, Secret]:
-        if not self._is_there():
+    def _secrets(self, *, is_locked: bool = False) -> dict[str, Secret]:
+        sealed = self._content()
+        if sealed is None:
             return {}
-        header, told, nonce, sealed = _parsed(self._path)
-        key = self._key(header)
+        if sealed.startswith(_OLD_FORMAT):
+            raise InputError(f"vault {self._path}: {_old_format(self._path, sealed)}")
         try:
-            content = ChaCha20Poly1305(key).decrypt(nonce, sealed, told)
+            with _named_faults(self._path):
+                content = self._source.decrypt(sealed, is_locked=is_locked)
             given: Mapping[str, Any] = json.loads(content)["secrets"]
-            if isinstance(self._source, KeyFile):
-                self._source.put_in_place(header)
             return {name: secret_from(each, f"service {name}") for name, each in given.items()}
-        except (InvalidTag, KeyError, ValueError, TypeError):
-            raise InputError(f"vault {self._path}: the key is wrong, or the file is damaged") from None
+        except InputError as error:
+            raise InputError(f"vault {self._path}: {error}") from None
+        except (pyrage.DecryptError, KeyError, ValueError, TypeError, AttributeError):
+            kind = "a passphrase" if sealed.startswith(_WITH_PASSPHRASE) else "a key file"
+            why = f"the key is wrong, or the file is damaged; it is locked with {kind}"
+            raise InputError(f"vault {self._path}: {why}") from None
 
-    def _write(self, kept: Mapping[str, Secret], header: Mapping[str, Any]) -> None:
-        encoded = json.dumps(header).encode()
-        told = _MAGIC + len(encoded).to_bytes(4, "big") + encoded
+    def _write(self, kept: Mapping[str, Secret], *, is_first: bool) -> None:
         content = json.dumps({"secrets": {name: each.model_dump(mode="json") for name, each in kept.items()}}).encode()
-        nonce = secrets.token_bytes(_NONCE_BYTES)
-        sealed = ChaCha20Poly1305(self._key(header)).encrypt(nonce, content, told)
-        _write_privately(self._path, told + nonce + sealed)
-
-    def _key(self, header: Mapping[str, Any]) -> bytes:
-        name = json.dumps(header, sort_keys=True)
-        if name not in self._keys:
-            try:
-                with _named_faults(self._path):
-                    self._keys[name] = self._source.key(header)
-            except (KeyError, ValueError, TypeError, OverflowError, MemoryError) as error:
-                if isinstance(error, InputError):
-                    raise InputError(f"vault {self._path}: {error}") from None
-                raise InputError(f"vault {self._path}: the key is wrong, or the file is damaged") from None
-        return self._keys[name]
+        with _named_faults(self._path):
+            _write_privately(self._path, self._source.encrypt(content, is_first=is_first))
 
 
 @contextlib.contextmanager
 def _named_faults(path: Path) -> Generator[None]:
     try:
         yield
+    except HostError:
+        raise
     except OSError as error:
         at = error.filename or path
         raise InputError(f"vault {path}: {at} cannot be used ({error.strerror})") from None
@@ -405,35 +333,53 @@ def secret_from(given: Mapping[str, Any], where: str) -> Secret:
     Raises:
         InputError: it is none; the message has no value.
     """
-    try:
-        return Secret.model_validate(given)
-    except ValidationError as error:
-        first = first_error(error)
-        raise InputError(f"{where}: {'.'.join(map(str, first['loc']))}: {rule_of(first['msg'])}") from None
+    return validated(Secret, given, where)
 
 
-def _parsed(path: Path) -> tuple[dict[str, Any], bytes, bytes, bytes]:
-    """The header of a vault, the bytes up to its end, the nonce, and what is encrypted."""
-    with _named_faults(path):
-        if not (path.is_file() or path.is_dir()):
-            raise InputError(f"vault {path}: is no plain file")
-        content = path.read_bytes()
-    start = len(_MAGIC) + 4
-    length = int.from_bytes(content[len(_MAGIC) : start], "big")
-    told = content[: start + length]
-    try:
-        if not content.startswith(_MAGIC) or length > _MOST_HEADER or len(content) < start + length + _NONCE_BYTES:
-            raise ValueError("no vault")
-        header = json.loads(told[start:])
-        if not isinstance(header, dict):
-            raise TypeError("no header")
-    except (ValueError, TypeError):
-        raise InputError(f"vault {path}: the key is wrong, or the file is damaged") from None
+def _require_usable(secret: Secret, others: Iterable[Secret]) -> None:
+    """Check whether code could use a secret, beside the others of its vault.
+
+    Raises:
+        InputError: no request could ever have it, no dummy can be made of it, or another one has its variable.
+    """
+    where = f"service {secret.service}"
+    _require_dummy(secret)
+    for host in secret.hosts:
+        port = host.partition(":")[2]
+        if port and not 0 < int(port) < 1 << 16:
+            raise InputError(f"{where}: host {host}: the port must be from 1 to 65535")
+    for pattern in secret.paths:
+        if not pattern.startswith(("/", "**")) or _NEVER_IN_PATH.search(pattern):
+            raise InputError(
+                f"{where}: path {pattern!r}: no request can match it. Fix: begin with /, and write characters as they "
+                "are, without %; those that can be read in several ways are never let through"
+            )
+    if secret.place != "query" and not is_passed_on(secret.name.encode()):
+        raise InputError(f"{where}: header {secret.name}: is not passed on, so no key can be in it")
+    for other in others:
+        if other.variable == secret.variable:
+            raise InputError(f"{where}: {other.service} has the variable {other.variable} already; give another name")
+
+
+def _require_dummy(secret: Secret) -> None:
+    """Check whether a value can be told from its dummy, and stand in a line.
+
+    Raises:
+        InputError: it cannot.
+    """
+    if secret.value != secret.value.strip():
+        raise InputError(f"service {secret.service}: the key begins or ends with a space")
+    dummy_of(secret.value, secret.service, bytes(32))
+
+
+def _old_format(path: Path, sealed: bytes) -> str:
+    """Say how to get the secrets out of a vault that an earlier release made."""
+    source = next((call for name, call in _OLD_KEYS.items() if name in sealed[:300]), "KeyFile.beside(p)")
     return (
-        header,
-        told,
-        content[start + length : start + length + _NONCE_BYTES],
-        content[start + length + _NONCE_BYTES :],
+        "is in the format of an earlier release. Fix: move it and its key aside and add its secrets again; with the "
+        "release that made it, this prints them: python -c 'from pathlib import Path; "
+        f'from autoclave.runtime.vault import *; p = Path("{path}"); v = Vault(p, {source}); '
+        '[print(v.secret(n, "export").model_dump_json()) for n in v.names()]\''
     )
 
 

@@ -10,39 +10,49 @@ import contextlib
 import hashlib
 import socket
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import Any
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.mariadb.failures import number_of, translated
-from autoclave.runtime.databases.settings import DatabaseConnection
+from autoclave.runtime.databases.mariadb.values import literal_of
+from autoclave.runtime.databases.servers import AWAY, BaseServer
 from autoclave.runtime.interface import InDoubt
 
-_CONNECT_S = 10
-_EVER_S = 31_536_000
-_IDLE_S = 600
-"""After which the server rolls back what a process that hangs, or a way that is cut, has left open."""
-_SOCKET = "/run/mysqld/mysqld.sock"
-_PORT = 3306
+_CONNECT_S, _SOCKET = 10, "/run/mysqld/mysqld.sock"
 _STRICT = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 _EXACT = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
+_SETTINGS = {
+    "sql_mode": f"'{_STRICT}'",
+    "time_zone": "'+00:00'",
+    "wait_timeout": 31_536_000,
+    "idle_transaction_timeout": 600,  # of a process that hangs, or a way that is cut
+    "sql_auto_is_null": 0,
+    "foreign_key_checks": 1,
+    "unique_checks": 1,
+    "check_constraint_checks": 1,
+    "completion_type": "'NO_CHAIN'",
+    "sql_safe_updates": 0,
+    "sql_select_limit": "DEFAULT",
+    "group_concat_max_len": 16_777_216,
+}
+"""What we rest on, whatever the server's usual settings are."""
 _HARMLESS = {"USAGE", "PROCESS"}
 Row = tuple[Any, ...]
 
 
-class Server:
-    """One server, as `user` of the settings. Reconnects when it has been away."""
+class Server(BaseServer):
+    """Some schemas of a MariaDB server."""
 
-    def __init__(self, name: str, settings: DatabaseConnection, password: str) -> None:
-        self.where, self.settings, self._password = f"database {name}", settings, password
-        self._connection: Any = None
-        self._leases: Any = None
-        with contextlib.ExitStack() as opening:
-            opening.callback(self.close)
-            with translated(self.where):
-                self._require_rights(self.connection)
-                self._leases = self.connect()
-            opening.pop_all()
+    @property
+    def schemas(self) -> tuple[str, ...]:
+        return self.settings.schemas or (self.settings.dbname,)
+
+    def translated(self) -> contextlib.AbstractContextManager[None]:
+        return translated(self.where)
+
+    def is_open(self, connection: Any) -> bool:
+        return connection.open
 
     def connect(self) -> Any:
         """A new connection."""
@@ -51,6 +61,8 @@ class Server:
         settings = self.settings
         connection = pymysql.connect(
             host=settings.host or "localhost",
+            port=settings.port,
+            connect_timeout=_CONNECT_S,
             user=settings.user or None,
             password=self._password,
             database=self.schemas[0],
@@ -61,101 +73,54 @@ class Server:
             program_name="autoclave",
             defer_connect=True,
         )
-        connection.connect(self._way())
+        connection.connect(self._local_socket())
+        lock_s = max(1, round(settings.lock_timeout_s))
+        values = {
+            **_SETTINGS,
+            "innodb_lock_wait_timeout": lock_s,
+            "lock_wait_timeout": lock_s,
+            "max_statement_time": settings.statement_timeout_s,
+        }
         with contextlib.ExitStack() as unless_set:
-            unless_set.callback(let_go, connection)
-            do(connection, f"SET SESSION {', '.join(self._settings())}")
+            unless_set.callback(connection.close)
+            do(connection, f"SET SESSION {', '.join(f'{name} = {value}' for name, value in values.items())}")
             do(connection, "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE")
             unless_set.pop_all()
         return connection
 
-    def _way(self) -> socket.socket:
-        """A socket that is connected to the server."""
-        host, port = self.settings.host, self.settings.port or _PORT
-        try:
-            if host and not host.startswith("/"):
-                way = socket.create_connection((host, port), _CONNECT_S)
-            else:
-                way = socket.socket(socket.AF_UNIX)
-                try:
-                    way.settimeout(_CONNECT_S)
-                    way.connect(f"{host}/mysqld.sock" if host else _SOCKET)
-                except OSError:
-                    way.close()
-                    raise
-        except OSError as error:
-            raise HostError(
-                f"{self.where}: does not answer ({type(error).__name__}). Fix: look whether the server runs"
-            ) from None
-        way.settimeout(None)
+    def _local_socket(self) -> socket.socket | None:
+        """A socket that is connected to a server on this host, which the driver would leave open when it fails."""
+        host = self.settings.host
+        if host and not host.startswith("/"):
+            return None
+        with contextlib.ExitStack() as unless_connected:
+            way = unless_connected.enter_context(socket.socket(socket.AF_UNIX))
+            way.settimeout(_CONNECT_S)
+            try:
+                way.connect(f"{host}/mysqld.sock" if host else _SOCKET)
+            except OSError as error:
+                raise HostError(f"{self.where}: {AWAY.format(type(error).__name__)}") from None
+            way.settimeout(None)
+            unless_connected.pop_all()
         return way
 
-    def _settings(self) -> Iterator[str]:
-        """What we rest on, whatever the server's usual settings are."""
-        lock_s = max(1, round(self.settings.lock_timeout_s))
-        yield f"sql_mode = '{_STRICT}'"
-        yield "time_zone = '+00:00'"
-        yield f"innodb_lock_wait_timeout = {lock_s}"
-        yield f"lock_wait_timeout = {lock_s}"
-        yield f"max_statement_time = {self.settings.statement_timeout_s}"
-        yield f"wait_timeout = {_EVER_S}"
-        yield f"idle_transaction_timeout = {_IDLE_S}"
-        yield "sql_auto_is_null = 0"
-        yield "foreign_key_checks = 1"
-        yield "unique_checks = 1"
-        yield "check_constraint_checks = 1"
-        yield "completion_type = 'NO_CHAIN'"
-        yield "sql_safe_updates = 0"
-        yield "sql_select_limit = DEFAULT"
-        yield "group_concat_max_len = 16777216"
-
-    @property
-    def connection(self) -> Any:
-        """The connection for one thing after the other."""
-        if self._connection is None or not self._connection.open:
-            self._connection = self.connect()
-        return self._connection
-
-    @property
-    def schemas(self) -> tuple[str, ...]:
-        return self.settings.schemas or (self.settings.dbname,)
-
-    def close(self) -> None:
-        for connection in (self._connection, self._leases):
-            if connection is not None:
-                let_go(connection)
-
-    def _require_rights(self, connection: Any) -> None:
-        """Check that the user may do little, and see what its statements may set off.
-
-        Raises:
-            InputError: it may do more than change rows, or cannot see triggers.
-        """
+    def require_rights(self, connection: Any) -> None:
+        """Check that the user may do little, and sees what its statements may set off."""
         user, _, host = rows(connection, "SELECT CURRENT_USER()")[0][0].rpartition("@")
-        grantee = "'" + f"'{user}'@'{host}'".replace("'", "''") + "'"
-        everywhere = {
-            kind
-            for (kind,) in rows(
-                connection, f"SELECT privilege_type FROM information_schema.user_privileges WHERE grantee = {grantee}"
-            )
-        }
-        if too_much := everywhere - _HARMLESS:
-            raise InputError(
-                f"{self.where}: user {self.settings.user}: has rights on all schemas "
-                f"({', '.join(sorted(too_much)[:5])}); name one with the least rights that do"
-            )
-        given = rows(
-            connection,
-            "SELECT REPLACE(table_schema, '\\\\', ''), privilege_type FROM information_schema.schema_privileges "
-            f"WHERE grantee = {grantee}",
-        )
+        grantee = literal_of(f"'{user}'@'{host}'")
+        query = f"SELECT privilege_type FROM information_schema.user_privileges WHERE grantee = {grantee}"
+        everywhere = {kind for (kind,) in rows(connection, query)}
+        query = "SELECT REPLACE(table_schema, '\\\\', ''), privilege_type FROM information_schema.schema_privileges "
+        given = rows(connection, f"{query}WHERE grantee = {grantee}")
         wanted = [f"TRIGGER ON {schema}.*" for schema in self.schemas if (schema, "TRIGGER") not in given]
         wanted += [] if "PROCESS" in everywhere else ["PROCESS ON *.*"]
-        if wanted:
-            raise InputError(
-                f"{self.where}: user {self.settings.user}: cannot see triggers, or foreign keys of other schemas. "
-                f"Fix: GRANT {wanted[0]} TO it; no statement that defines one is let through"
-            )
+        if too_much := ", ".join(sorted(everywhere - _HARMLESS)[:5]):
+            wrong = f"has rights on all schemas ({too_much}); name one with the least rights that do"
+        elif wanted:
+            wrong = f"cannot see triggers, or foreign keys of other schemas. Fix: GRANT {wanted[0]} TO it"
+        else:
+            return
+        raise InputError(f"{self.where}: user {self.settings.user}: {wrong}")
 
     # --- Transactions -----------------------------------------------------------------------------------------------
 
@@ -167,7 +132,7 @@ class Server:
         """
         import pymysql
 
-        with translated(self.where):
+        with self.translated():
             used = self.connection
             do(
                 used,
@@ -185,7 +150,7 @@ class Server:
     @contextlib.contextmanager
     def looking(self) -> Generator[Any]:
         """Rows as they were committed, without waiting for those who hold them."""
-        with translated(self.where):
+        with self.translated():
             do(self.connection, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         with self.transaction() as connection:
             yield connection
@@ -203,16 +168,12 @@ class Server:
         except pymysql.Error as error:
             if connection.open and number_of(error) not in (2006, 2013, 1053, 1927):
                 raise
-            let_go(connection)
+            connection.close()
             raise InDoubt(f"{self.where}: the connection was lost while it was committed") from None
 
-    def lease(self, table: str) -> bool:
-        """Whether no other session of ours has a table; from now on this one has it."""
+    def try_lease(self, connection: Any, table: str) -> bool:
         name = hashlib.sha256(f"autoclave/{table}".encode()).hexdigest()[:60]
-        with translated(self.where):
-            if not self._leases.open:
-                raise HostError(f"{self.where}: the connection with the leases was lost. Fix: open the session again")
-            return rows(self._leases, f"SELECT GET_LOCK('{name}', 0)")[0][0] == "1"
+        return rows(connection, f"SELECT GET_LOCK('{name}', 0)")[0][0] == "1"
 
 
 def do(connection: Any, statement: str) -> int:
@@ -226,11 +187,3 @@ def rows(connection: Any, query: str) -> list[Row]:
     with connection.cursor() as cursor:
         cursor.execute(query)
         return list(cursor.fetchall())
-
-
-def let_go(connection: Any) -> None:
-    """Close a connection, whatever has become of it."""
-    import pymysql
-
-    with contextlib.suppress(pymysql.Error, OSError):
-        connection.close()

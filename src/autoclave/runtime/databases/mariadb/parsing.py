@@ -9,28 +9,28 @@ itself, or changes more than rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from autoclave.core import InputError
-from autoclave.runtime.databases.mariadb.functions import CLOCKS, SETTLED, UNSETTLED, WORDS, words
+from autoclave.runtime.databases.mariadb.functions import CLOCKS, DETERMINISTIC, NONDETERMINISTIC, WORDS, words
 from autoclave.runtime.databases.mariadb.values import parameter
 from autoclave.runtime.databases.operations import Parameter
+from autoclave.runtime.databases.tables import Name
 from autoclave.runtime.quiet import quieten
 
-Name = tuple[str, str]
-"""Schema (empty: none said) and name."""
 _MOST_CHARACTERS, _MOST_WORDS = 1_000_000, 100_000
 """What can be read in some seconds."""
-_ENDS_BY_ITSELF = words(
+_UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_POLICY = {"insert": "create", "replace": "create", "update": "modify", "delete": "delete"}
+_NO_NAMES = words(
     """
-    alter analyze begin cache change check commit create drop flush grant kill load lock optimize purge rename repair
-    reset revoke rollback savepoint set shutdown start stop truncate unlock install uninstall xa
+    COMMA L_PAREN R_PAREN EQ NEQ LT LTE GT GTE PLUS DASH STAR SLASH MOD AMP PIPE CARET TILDE DAMP DPIPE NUMBER ARROW
+    DARROW NULLSAFE_EQ NOT
     """
 )
-_UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Statement:
         text: what is run, with values in it.
         writes: tables and verbs of the policy.
         reads: tables that it looks at besides the rows that it writes.
-        withs: names that it gives to queries, in small letters.
+        withs: names that it gives to queries.
         columns: those that an INSERT names, or that an UPDATE sets.
         where: the text of its condition, as it stands; empty: none.
         row: the name by which the condition calls the table.
         is_single: whether its rows can be asked for by its condition; of INSERT, whether all of them are new.
-        is_settled: whether it would bring the same values again.
+        is_deterministic: whether it would bring the same values again.
         ignores: whether what does not fit is changed until it does.
         returning: where its own RETURNING starts in the text.
     """
@@ -61,14 +61,9 @@ class Statement:
     where: str
     row: str
     is_single: bool
-    is_settled: bool
+    is_deterministic: bool
     ignores: bool
     returning: int
-
-    @property
-    def target(self) -> Name:
-        """The table that it writes, where that is one."""
-        return next(iter(self.writes))
 
 
 def parsed(text: str, values: Sequence[Parameter], number: int) -> Statement:
@@ -87,8 +82,6 @@ def parsed(text: str, values: Sequence[Parameter], number: int) -> Statement:
         raise InputError(f"{where}: is too long, or holds characters that cannot be seen; give them as parameters")
     try:
         tokens = sqlglot.tokenize(text, dialect="mysql")
-        if len(tokens) > _MOST_WORDS:
-            raise InputError(f"{where}: has more than {_MOST_WORDS} words; do it in parts")
         verb = _verb(tokens, where)
         text = _filled(text, tokens, values, where)
         tokens = sqlglot.tokenize(text, dialect="mysql")
@@ -101,29 +94,29 @@ def parsed(text: str, values: Sequence[Parameter], number: int) -> Statement:
     kinds = {"insert": exp.Insert, "replace": exp.Insert, "update": exp.Update, "delete": exp.Delete}
     if len(trees) != 1 or not isinstance(trees[0], kinds[verb]):
         raise InputError(f"{where}: give one INSERT, REPLACE, UPDATE or DELETE in each text")
-    functions = _functions(tokens, where)
-    return _Reader(verb, text, tokens, trees[0], functions, where).statement()
+    return _statement(verb, text, tokens, trees[0], where)
 
 
 def _verb(tokens: Sequence[Any], where: str) -> str:
     """The word that a statement starts with, after a look at what may be in none."""
     first = tokens[0].text.lower().partition(" ")[0] if tokens else ""
+    if first not in _POLICY:
+        raise InputError(
+            f"{where}: {first.upper()} is refused in all modes: only INSERT, REPLACE, UPDATE and DELETE are let "
+            "through, since MariaDB commits by itself before most others"
+        )
     if any(token.comments for token in tokens):
         raise InputError(f"{where}: leave comments out: the server runs some of them")
-    if first in _ENDS_BY_ITSELF:
-        raise InputError(
-            f"{where}: {first.upper()} is refused in all modes: MariaDB commits what came before by itself, or changes "
-            "what no rollback takes back"
-        )
-    if first not in ("insert", "replace", "update", "delete"):
-        raise InputError(f"{where}: only INSERT, REPLACE, UPDATE and DELETE are let through")
-    for token in tokens:
-        if token.token_type.name in ("PARAMETER", "SESSION_PARAMETER", "COLON_EQ"):
-            raise InputError(f"{where}: variables are not let through: they outlast a rollback")
-        if token.text.lower() in ("outfile", "dumpfile", "infile", "delayed") and token.token_type.name != "STRING":
-            raise InputError(f"{where}: {token.text.upper()} is not let through")
-    if any(token.token_type.name == "SEMICOLON" for token in tokens[:-1]):
-        raise InputError(f"{where}: give one statement in each text")
+    if len(tokens) > _MOST_WORDS or any(token.token_type.name == "SEMICOLON" for token in tokens[:-1]):
+        raise InputError(f"{where}: give one statement in each text, of {_MOST_WORDS} words at most")
+    for token, after in pairwise([*tokens, tokens[-1]]):
+        word, kind = token.text.lower(), token.token_type.name
+        if (
+            kind in ("PARAMETER", "SESSION_PARAMETER", "COLON_EQ")
+            or (word in ("outfile", "dumpfile", "infile", "delayed") and kind != "STRING")
+            or (word, after.text.lower()) == ("next", "value")
+        ):
+            raise InputError(f"{where}: variables, files, DELAYED and sequences are refused: they outlast a rollback")
     return first
 
 
@@ -136,40 +129,27 @@ def _filled(text: str, tokens: Sequence[Any], values: Sequence[Parameter], where
         text = text[: tokens[-1].start]
     for token, value in reversed(list(zip(marks, values, strict=True))):
         text = text[: token.start] + parameter(value) + text[token.end + 1 :]
-    return text
+    return text.rstrip()
 
 
-def _functions(tokens: Sequence[Any], where: str) -> frozenset[str]:
+def _functions(tokens: Sequence[Any], where: str) -> set[str]:
     """The functions that are called.
 
     Raises:
         InputError: one may do more than give a value.
     """
-    found: set[str] = {
-        token.text.lower() for token in tokens if token.token_type.name.startswith(("CURRENT_", "LOCALTIME"))
-    }
-    for number, token in enumerate(tokens[:-1]):
-        name, before = token.text.lower(), tokens[number - 1].text.lower() if number else ""
-        name = name.removeprefix("order ").removeprefix("group ")
-        if tokens[number + 1].token_type.name != "L_PAREN" or token.token_type.name in _NO_NAMES:
+    found = {token.text.lower() for token in tokens if token.token_type.name.startswith(("CURRENT_", "LOCALTIME"))}
+    for number, (token, after) in enumerate(pairwise(tokens)):
+        name, kind = token.text.lower().removeprefix("order ").removeprefix("group "), token.token_type.name
+        if after.token_type.name != "L_PAREN" or kind in _NO_NAMES or _names_table(tokens, number):
             continue
-        is_quoted = token.token_type.name == "IDENTIFIER"
-        if _names_table(tokens, number) or (not is_quoted and name in WORDS):
+        is_plain = kind != "IDENTIFIER" and not (number and tokens[number - 1].text == ".")
+        if kind != "IDENTIFIER" and name in WORDS:
             continue
-        if before == "." or is_quoted or name not in SETTLED | UNSETTLED | CLOCKS:
+        if not is_plain or name not in DETERMINISTIC | NONDETERMINISTIC | CLOCKS:
             raise InputError(f"{where}: is refused: the function {token.text} may do more than give a value")
         found.add(name)
-    if any(token.text.lower() == "next" and after.text.lower() == "value" for token, after in pairwise(tokens)):
-        raise InputError(f"{where}: is refused: numbers of sequences are not given back")
-    return frozenset(found)
-
-
-_NO_NAMES = words(
-    """
-    COMMA L_PAREN R_PAREN EQ NEQ LT LTE GT GTE PLUS DASH STAR SLASH MOD AMP PIPE CARET TILDE DAMP DPIPE NUMBER ARROW
-    DARROW NULLSAFE_EQ NOT
-    """
-)
+    return found
 
 
 def _names_table(tokens: Sequence[Any], number: int) -> bool:
@@ -181,135 +161,77 @@ def _names_table(tokens: Sequence[Any], number: int) -> bool:
     )
 
 
-class _Reader:
-    def __init__(
-        self, verb: str, text: str, tokens: Sequence[Any], tree: Any, functions: frozenset[str], where: str
-    ) -> None:
-        self._verb, self._text, self._tokens, self._tree = verb, text, tokens, tree
-        self._functions, self._where = functions, where
-        self._clauses = _clauses(tokens)
+def _statement(verb: str, text: str, tokens: Sequence[Any], tree: Any, where: str) -> Statement:
+    from sqlglot import expressions as exp
 
-    def statement(self) -> Statement:
-        from sqlglot import expressions as exp
+    functions, clauses = _functions(tokens, where), _clauses(tokens)
+    withs = {cte.alias for cte in tree.find_all(exp.CTE)}
+    tables = [each for each in tree.find_all(exp.Table) if each.name and (each.db or each.name not in withs)]
+    is_insert, target, columns = isinstance(tree, exp.Insert), tree.this, ()
+    if isinstance(target, exp.Schema):
+        target, columns = target.this, tuple(each.name for each in target.expressions)
+    elif isinstance(tree, exp.Update):
+        columns = tuple(each.this.name for each in tree.expressions)
+    if not isinstance(target, exp.Table) or any(
+        each.catalog or not isinstance(each.this, exp.Identifier) for each in tables
+    ):
+        raise InputError(f"{where}: a table cannot be read; name the table that is written")
+    listed = [*(tree.args.get("tables") or ()), *([tree.this] if tree.args.get("using") else ())]
+    is_joined = not is_insert and bool(listed or target.args.get("joins"))
+    written = _joined_targets(tree, tables, listed, where) if is_joined else [_name(target)]
+    verbs = {_POLICY[verb]} | ({"delete"} if verb == "replace" else set())
+    verbs |= {"modify"} if is_insert and tree.args.get("conflict") else set()
+    has_more = {"order", "limit"} & clauses.keys() or target.args.get("partition") or tree.args.get("with_")
+    is_single = verbs == {"create"} if is_insert else not (is_joined or has_more)
+    reads = [_name(each) for each in tables if all(each is not other for other in listed)]
+    for name in written:
+        reads.remove(name)
+    ends = [clauses[word] for word in ("order", "limit", "returning") if word in clauses]
+    begins = clauses["where"] + len("where") if "where" in clauses else len(text)
+    nondeterministic = functions & NONDETERMINISTIC
+    return Statement(
+        verb=verb,
+        text=text,
+        writes=dict.fromkeys(written, frozenset(verbs)),
+        reads=frozenset(reads),
+        withs=frozenset(withs),
+        columns=columns,
+        where=text[begins : min([*ends, len(text)])].strip(),
+        row="" if is_insert or is_joined else target.alias or target.name,
+        is_single=is_single and not nondeterministic,
+        is_deterministic=not nondeterministic and not functions & CLOCKS,
+        ignores=any(token.text.lower() == "ignore" for token in tokens[:3]),
+        returning=clauses.get("returning", len(text)),
+    )
 
-        names = {cte.alias for cte in self._tree.find_all(exp.CTE)}
-        tables = [each for each in self._tree.find_all(exp.Table) if each.name and (each.db or each.name not in names)]
-        for each in tables:
-            if each.catalog or not isinstance(each.this, exp.Identifier):
-                raise InputError(f"{self._where}: a table cannot be read")
-        writes, is_single, row = self._written(tables)
-        seen = self._seen(tables, writes)
-        clause = self._clause("where", ("order", "limit", "returning"))
-        unsettled = self._functions & UNSETTLED
-        return Statement(
-            verb=self._verb,
-            text=self._text.rstrip(),
-            writes=writes,
-            reads=frozenset(seen),
-            withs=frozenset(map(str.lower, names)),
-            columns=self._columns(),
-            where=clause.strip(),
-            row=row,
-            is_single=is_single and not unsettled,
-            is_settled=not unsettled and not self._functions & CLOCKS,
-            ignores=any(token.text.lower() == "ignore" for token in self._tokens[:3]),
-            returning=self._clauses.get("returning", len(self._text)),
-        )
 
-    def _seen(self, tables: Sequence[Any], writes: Collection[Name]) -> list[Name]:
-        """Tables that are looked at besides the rows that are written."""
-        listed = {id(each) for each in self._tree.args.get("tables") or ()}
-        listed |= {id(self._tree.this)} if self._tree.args.get("using") else set()
-        seen = [_name(each) for each in tables if id(each) not in listed]
-        for name in writes:
-            seen.remove(name)
-        return seen
+def _joined_targets(tree: Any, tables: Sequence[Any], listed: Sequence[Any], where: str) -> list[Name]:
+    """The tables that a statement over several tables writes.
 
-    def _written(self, tables: Sequence[Any]) -> tuple[dict[Name, frozenset[str]], bool, str]:
-        """What is written; whether it is one table, the rows of which can be asked for; and its name in conditions."""
-        from sqlglot import expressions as exp
+    Raises:
+        InputError: it names one that is not among them.
+    """
+    from sqlglot import expressions as exp
 
-        tree = self._tree
-        if isinstance(tree, exp.Insert):
-            table = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
-            verbs = {"create"}
-            verbs |= {"delete"} if self._verb == "replace" else set()
-            verbs |= {"modify"} if tree.args.get("conflict") else set()
-            is_single = self._verb == "insert" and not tree.args.get("conflict")
-            return {_name(self._table(table)): frozenset(verbs)}, is_single, ""
-        several = tree.args.get("tables") or tree.args.get("using")
-        table = self._table(tree.this)
-        joined = several or table.args.get("joins")
-        verb = "modify" if self._verb == "update" else "delete"
-        has_more = {"order", "limit"} & self._clauses.keys() or table.args.get("partition") or tree.args.get("with_")
-        if not joined:
-            row = table.alias or table.name
-            return {_name(table): frozenset({verb})}, not has_more, row
-        return dict.fromkeys(self._joined_targets(tables), frozenset({verb})), False, ""
-
-    def _joined_targets(self, tables: Sequence[Any]) -> list[Name]:
-        """The tables that a statement over several tables writes.
-
-        Raises:
-            InputError: it names one that is not among them.
-        """
-        from sqlglot import expressions as exp
-
-        tree = self._tree
-        listed = list(tree.args.get("tables") or ([tree.this] if tree.args.get("using") else []))
-        inner = {id(each) for part in tree.find_all(exp.Select) for each in part.find_all(exp.Table)}
-        outer = [each for each in tables if id(each) not in inner | {id(each) for each in listed}]
-        by_name = {each.alias or each.name: _name(each) for each in outer}
-        if isinstance(tree, exp.Update):
-            wanted = {each.this.table for each in tree.expressions}
-            return (
-                sorted(set(by_name.values())) if wanted - by_name.keys() else sorted({by_name[one] for one in wanted})
-            )
-        if unknown := [each.name for each in listed if each.name not in by_name]:
-            raise InputError(f"{self._where}: deletes from {unknown[0]}, which is none of its tables")
-        return sorted({by_name[each.name] for each in listed})
-
-    def _table(self, table: Any) -> Any:
-        from sqlglot import expressions as exp
-
-        if not isinstance(table, exp.Table):
-            raise InputError(f"{self._where}: name the table that is written")
-        return table
-
-    def _columns(self) -> tuple[str, ...]:
-        from sqlglot import expressions as exp
-
-        if isinstance(self._tree, exp.Insert):
-            return (
-                tuple(each.name for each in self._tree.this.expressions)
-                if isinstance(self._tree.this, exp.Schema)
-                else ()
-            )
-        if isinstance(self._tree, exp.Update):
-            return tuple(each.this.name for each in self._tree.expressions)
-        return ()
-
-    def _clause(self, word: str, ends: Sequence[str]) -> str:
-        """The text of a clause, without its word."""
-        if word not in self._clauses:
-            return ""
-        start = self._clauses[word] + len(word)
-        return self._text[start : min([self._clauses[end] for end in ends if end in self._clauses] + [len(self._text)])]
+    inner = {id(each) for part in tree.find_all(exp.Select) for each in part.find_all(exp.Table)}
+    outer = [each for each in tables if id(each) not in inner | {id(each) for each in listed}]
+    by_name = {each.alias or each.name: _name(each) for each in outer}
+    if isinstance(tree, exp.Update):
+        wanted = {each.this.table for each in tree.expressions}
+        return sorted({*by_name.values()} if wanted - by_name.keys() else {by_name[one] for one in wanted})
+    if unknown := [each.name for each in listed if each.name not in by_name]:
+        raise InputError(f"{where}: deletes from {unknown[0]}, which is none of its tables")
+    return sorted({by_name[each.name] for each in listed})
 
 
 def _clauses(tokens: Sequence[Any]) -> dict[str, int]:
     """Where clauses of the statement itself, and not of what is in brackets, start."""
     depth, found = 0, dict[str, int]()
     for token in tokens:
-        depth += {"L_PAREN": 1, "R_PAREN": -1}.get(token.token_type.name, 0)
-        word = token.text.lower().split()[0] if token.text.split() else ""
-        if (
-            depth == 0
-            and token.token_type.name not in ("STRING", "IDENTIFIER", "VAR")
-            and word in ("where", "order", "limit")
-        ):
-            found[word] = token.start
-        if depth == 0 and word == "returning" and token.token_type.name == "RETURNING":
+        kind, word = token.token_type.name, (token.text.lower().split() or [""])[0]
+        depth += {"L_PAREN": 1, "R_PAREN": -1}.get(kind, 0)
+        is_word = word in ("where", "order", "limit") and kind not in ("STRING", "IDENTIFIER", "VAR")
+        if depth == 0 and (is_word or kind == "RETURNING"):
             found[word] = token.start
     return found
 

@@ -13,10 +13,11 @@ from typing import Any
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Effect, Image, TableEffect, is_same
 from autoclave.runtime.databases.engine import Rejected
-from autoclave.runtime.databases.mariadb.catalogue import Catalogue, ForeignKey, TableFacts
+from autoclave.runtime.databases.mariadb.catalogue import Catalogue, TableFacts
 from autoclave.runtime.databases.mariadb.connection import do, rows
 from autoclave.runtime.databases.mariadb.values import ColumnFacts, quoted
 from autoclave.runtime.databases.places import names_of
+from autoclave.runtime.databases.tables import ForeignKey
 
 WHOLE_ROWS = 100_000
 """Tables that are compared as a whole may have so many rows."""
@@ -60,38 +61,27 @@ class Rows:
     def by_key(self, table: TableFacts, images: Iterable[Image]) -> dict[str, Image]:
         """The rows that are there under the keys of images, by these keys."""
         wanted = {image[0]: table.literals(image, table.key) for image in images}
-        found: dict[str, Image] = {}
-        for names in _parts(list(wanted)):
-            matching = self.where(table, _among(table.key, [wanted[name] for name in names]))
-            found |= {image[0]: image for image in matching}
-        if found.keys() - wanted.keys():
-            self._by_other_names(table, wanted, found)
+        found = {image[0]: image for image in self.matching(table, table.key, wanted.values())}
+        if found.keys() - wanted.keys():  # keys that are other texts, and the same to the server ('a' and 'A')
+            for name in wanted.keys() - found.keys():
+                for image in self.matching(table, table.key, [wanted[name]]):
+                    found[name] = image
         return {name: image for name, image in found.items() if name in wanted}
 
-    def _by_other_names(self, table: TableFacts, wanted: dict[str, Any], found: dict[str, Image]) -> None:
-        """Add rows whose keys are other texts, and the same to the server ('a' and 'A')."""
-        for name in [name for name in wanted if name not in found]:
-            for image in self.where(table, _among(table.key, [wanted[name]])):
-                found[name] = image
+    def matching(self, table: TableFacts, columns: Sequence[str], values: Iterable[Sequence[str]]) -> list[Image]:
+        """Rows that have some values, which are SQL, in some columns."""
+        wanted = [each for each in dict.fromkeys(map(tuple, values)) if "NULL" not in each]
+        return [image for some in _parts(wanted) for image in self.where(table, _among(columns, some))]
 
-    def matching(self, table: TableFacts, keys: Sequence[Sequence[str]]) -> list[Image]:
-        """Rows that have one of some keys, which are SQL."""
-        return [image for some in _parts(keys) for image in self.where(table, _among(table.key, some))]
-
-    def referring(self, key: ForeignKey, parents: Sequence[Image]) -> list[Image]:
+    def referring(self, key: ForeignKey, parents: Iterable[Image]) -> list[Image]:
         """Rows of a child that refer to rows of its parent."""
         parent, child = self._catalogue.tables[key.parent], self._catalogue.tables[key.child]
-        found: list[Image] = []
-        for some in _parts(parents):
-            values = [each for image in some if "NULL" not in (each := parent.literals(image, key.target))]
-            if values:
-                found += self.where(child, _among(key.columns, values))
-        return found
+        return self.matching(child, key.columns, (parent.literals(image, key.target) for image in parents))
 
     # --- Comparing --------------------------------------------------------------------------------------------------
 
-    def contested(self, effect: Effect) -> Places:
-        """See `Engine.contested`."""
+    def conflicting(self, effect: Effect) -> Places:
+        """See `Engine.conflicting`."""
         found: Places = {}
         for each in effect.tables:
             table = self._catalogue.tables.get(each.table)
@@ -99,7 +89,7 @@ class Rows:
                 found[each.table, ""] = None
             elif table.key:
                 found.update(self._contested_by_key(table, each))
-            elif _counted(each.removed) - _counted(self.whole(table)):
+            elif counted(each.removed) - counted(self.whole(table)):
                 found[each.table, ""] = None
         return found
 
@@ -119,7 +109,7 @@ class Rows:
     # --- Writing ----------------------------------------------------------------------------------------------------
 
     def write(self, effect: Effect) -> None:
-        """Make an effect true, when nothing is contested.
+        """Make an effect true, when no row conflicts.
 
         Raises:
             Rejected: it would set off triggers, or references would lead nowhere.
@@ -128,16 +118,21 @@ class Rows:
         for table, _ in pairs:
             if table.triggers:
                 raise Rejected(f"table {table.place}: has triggers ({', '.join(table.triggers)}), which would be fired")
-        counts = {table.place: _counted(self.whole(table)) for table, _ in pairs if not table.key}
+        before = [self._there(*pair) for pair in pairs]
         for table, each in pairs:
             self._take(table, each.removed)
         for table, each in pairs:
             self._bring(table, each.added)
-        for table, each in pairs:
-            if not self._is_written(table, each, counts.get(table.place)):
+        for (table, each), was in zip(pairs, before, strict=True):
+            if self._there(table, each) != was - counted(each.removed) + counted(each.added):
                 raise Rejected(f"table {table.place}: rows did not become what they were to become")
-        for table, each in pairs:
             self._require_references(table, each)
+
+    def _there(self, table: TableFacts, effect: TableEffect) -> Counter[tuple[Any, ...]]:
+        """Rows under the keys of an effect; where there are no keys, all."""
+        if not table.key:
+            return counted(self.whole(table))
+        return counted(self.by_key(table, (*effect.removed, *effect.added)).values())
 
     def _take(self, table: TableFacts, images: Sequence[Image]) -> None:
         if not table.key:
@@ -150,21 +145,11 @@ class Rows:
             do(self._connection, f"DELETE FROM {table.quoted} WHERE {_among(table.key, keys)}")
 
     def _bring(self, table: TableFacts, images: Sequence[Image]) -> None:
-        written = [each.name for each in table.stored if not each.is_generated]
+        written = [each.name for each in table.stored if not each.generation]
         names = ", ".join(map(quoted, written))
         for some in _parts(images):
             values = ", ".join(f"({', '.join(table.literals(image, written))})" for image in some)
             do(self._connection, f"INSERT INTO {table.quoted} ({names}) VALUES {values}")
-
-    def _is_written(self, table: TableFacts, effect: TableEffect, before: Counter[str] | None) -> bool:
-        if before is not None:
-            wanted = before - _counted(effect.removed) + _counted(effect.added)
-            return wanted == _counted(self.whole(table))
-        there = self.by_key(table, (*effect.removed, *effect.added))
-        added = dict(effect.added)
-        return all(is_same(there.get(image[0]), image) for image in effect.added) and not any(
-            key in there and there[key][0] == key for key, _ in effect.removed if key not in added
-        )
 
     def _require_references(self, table: TableFacts, effect: TableEffect) -> None:
         """Look whether all references from rows that came and to rows that went lead somewhere.
@@ -172,12 +157,12 @@ class Rows:
         Raises:
             Rejected: one does not.
         """
-        for key in table.foreign_keys:
-            own = [table.literals(image, table.key) for image in effect.added] if table.key else []
-            for some in _parts(own) if table.key else ([[]] if effect.added else []):
+        for key in table.foreign_keys if effect.added else ():
+            own = [table.literals(image, table.key) for image in effect.added]
+            for some in _parts(own) if table.key else [[]]:
                 self._require(key, _among(table.key, some, "c") if some else "TRUE")
-        for key in self._catalogue.children.get(table.place, ()):
-            if effect.removed and key.child not in self._catalogue.tables:
+        for key in self._catalogue.children.get(table.place, ()) if effect.removed else ():
+            if key.child not in self._catalogue.tables:
                 raise Rejected(f"table {key.child}: is in another schema, and may refer to what would be taken away")
             gone = [each for image in effect.removed if "NULL" not in (each := table.literals(image, key.target))]
             for some in _parts(gone):
@@ -215,8 +200,14 @@ def _is_read(column: ColumnFacts, value: str | None) -> str:
     return f"HEX(CONVERT(CONCAT({column.reading()}) USING utf8mb4)) <=> {text}"
 
 
-def _counted(images: Iterable[Image]) -> Counter[str]:
-    return Counter(repr(data) for _, data in images)
+def counted(images: Iterable[Image]) -> Counter[tuple[Any, ...]]:
+    """How often each row is there."""
+    return Counter((key, *values) for key, values in images)
+
+
+def image_of(row: tuple[Any, ...]) -> Image:
+    """The image of a row that was counted."""
+    return row[0], [*row[1:]]
 
 
 def _parts(things: Sequence[Any]) -> Iterator[Sequence[Any]]:

@@ -12,56 +12,50 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoclave.core import InputError
+from autoclave.runtime.databases.mariadb.functions import words
 from autoclave.runtime.databases.operations import Parameter
 
 Value = str | None
-WHOLE = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
-_TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
-_BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
-_SHAPES = frozenset(
-    {
-        "geometry",
-        "point",
-        "linestring",
-        "polygon",
-        "multipoint",
-        "multilinestring",
-        "multipolygon",
-        "geometrycollection",
-    }
+WHOLE = words("tinyint smallint mediumint int bigint")
+_TEXTS = words("char varchar tinytext text mediumtext longtext")
+_BYTES = words(
+    """
+    binary varbinary tinyblob blob mediumblob longblob
+    geometry point linestring polygon multipoint multilinestring multipolygon geometrycollection
+    """
 )
-_QUOTED = frozenset({"date", "time", "datetime", "timestamp", "year", "uuid", "inet4", "inet6"})
-_UNICODE = ("utf8mb4", "utf8mb3", "utf8")
-_NUMBER = re.compile(r"-?\d+(\.\d+)?")
-_FLOAT = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
-_PLAIN = re.compile(r"[0-9A-Fa-f:. -]*")
+_QUOTED = words("date time datetime timestamp year uuid inet4 inet6")
+_KNOWN = WHOLE | _TEXTS | _BYTES | _QUOTED | words("decimal float double bit enum set")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
 
 
 def quoted(*names: str) -> str:
     return ".".join("`" + name.replace("`", "``") + "`" for name in names)
 
 
+def literal_of(text: str, charset: str = "utf8mb4") -> str:
+    """SQL for a text, whatever is in it."""
+    return f"_{charset} x'{text.encode().hex()}'"
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """A column. `kind`: its type without sizes; `is_virtual`: computed when it is read; `is_generated`: computed."""
+    """A column, as the catalogue has it. `kind`: its type without sizes; `generation`: how it is computed, if it is."""
 
     name: str
     kind: str
     whole_kind: str
-    can_be_null: bool
-    charset: str = ""
-    collation: str = ""
-    default: str = ""
-    extra: str = ""
-    generation: str = ""
-
-    @property
-    def is_generated(self) -> bool:
-        return bool(self.generation)
+    nullable: str
+    charset: str
+    collation: str
+    default: str
+    extra: str
+    generation: str
 
     @property
     def is_virtual(self) -> bool:
-        return self.is_generated and "VIRTUAL" in self.extra
+        """Whether it is computed when it is read."""
+        return bool(self.generation) and "VIRTUAL" in self.extra
 
     @property
     def counts_up(self) -> bool:
@@ -70,12 +64,11 @@ class ColumnFacts:
     @property
     def is_known(self) -> bool:
         """Whether values of its type can be read and written exactly."""
-        numbers = {"decimal", "float", "double", "bit", "enum", "set"}
-        return self.kind in WHOLE | _TEXTS | _BYTES | _SHAPES | _QUOTED | numbers
+        return self.kind in _KNOWN
 
     @property
-    def is_unicode(self) -> bool:
-        return self.kind in _TEXTS and self.charset in _UNICODE
+    def _is_bytes(self) -> bool:
+        return self.kind in _BYTES or (self.kind in _TEXTS and self.charset not in ("utf8mb4", "utf8mb3", "utf8"))
 
     def reading(self, row: str = "") -> str:
         """SQL for its value in an image."""
@@ -84,9 +77,7 @@ class ColumnFacts:
             return f"CAST({column} AS DOUBLE)"
         if self.kind in ("enum", "set", "bit"):
             return f"{column} + 0"
-        if self.kind in _BYTES | _SHAPES or (self.kind in _TEXTS and not self.is_unicode):
-            return f"HEX({column})"
-        return column
+        return f"HEX({column})" if self._is_bytes else column
 
     def literal(self, value: Value) -> str:
         """SQL for a value out of an image.
@@ -96,34 +87,25 @@ class ColumnFacts:
         """
         if value is None:
             return "NULL"
-        if self.is_unicode:
-            return f"_{self.charset} x'{value.encode().hex()}'"
-        fits: re.Match[str] | bool | None
-        if self.kind in _TEXTS | _BYTES | _SHAPES:
-            before = f"_{self.charset} " if self.kind in _TEXTS else ""
-            fits, text = re.fullmatch(r"([0-9A-F]{2})*", value), f"{before}x'{value}'"
-        elif self.kind in ("float", "double"):
-            fits, text = _FLOAT.fullmatch(value), f"CAST('{value}' AS DOUBLE)"
-        elif self.kind in _QUOTED:
-            fits, text = _PLAIN.fullmatch(value), f"'{value}'"
-        else:
-            fits, text = _NUMBER.fullmatch(value), value
-        if not fits:
+        if self._is_bytes:
+            introducer = f"_{self.charset} " if self.kind in _TEXTS else ""
+            return f"{introducer}x'{bytes.fromhex(value).hex()}'"
+        if self.kind in _TEXTS | _QUOTED:
+            return literal_of(value, self.charset or "utf8mb4")
+        if not _NUMBER.fullmatch(value):
             raise InputError(f"column {self.name}: a value that was kept is none of the type {self.kind}")
-        return text
+        return f"CAST('{value}' AS DOUBLE)" if self.kind in ("float", "double") else value
 
 
 def parameter(value: Parameter) -> str:
     """SQL for a value that is given beside a statement."""
     if value is None:
         return "NULL"
-    if isinstance(value, bool):
-        return f"{int(value)}"
     if isinstance(value, int):
-        return f"{value}" if value >= 0 else f"({value})"
+        return f"{int(value)}" if value >= 0 else f"({value})"
     if isinstance(value, float):
         return f"CAST('{value!r}' AS DOUBLE)"
-    return f"_utf8mb4 x'{value.encode().hex()}'"
+    return literal_of(value)
 
 
 def key_in_words(values: Sequence[Value]) -> str:

@@ -10,101 +10,82 @@ from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.engine import Json
 from autoclave.runtime.databases.postgresql.catalogue import SETTINGS
 from autoclave.runtime.databases.postgresql.failures import translated
-from autoclave.runtime.databases.settings import DatabaseConnection
+from autoclave.runtime.databases.servers import BaseServer
 from autoclave.runtime.interface import InDoubt
 
 _CONNECT_S = 10
 _WITH_RIGHTS_ON_SETTINGS = 150_000
 """The version of the server."""
+_BLINDING = ("session_replication_role", "track_counts")
+"""Settings by which triggers fire and rows are counted."""
+_RIGHTS = """
+SELECT r.rolsuper OR r.rolbypassrls OR r.rolcreaterole OR r.rolreplication OR r.rolname = current_user,
+    pg_catalog.pg_has_role(current_user, r.oid, 'MEMBER'),
+    pg_catalog.has_database_privilege(r.oid, pg_catalog.current_database(), 'TEMPORARY')
+FROM pg_catalog.pg_roles r WHERE r.rolname = %(role)s
+"""
 
 
-class Server:
-    """One database, as `user` of the settings. Reconnects when it has been away."""
+class Server(BaseServer):
+    """One database of a PostgreSQL server."""
 
-    def __init__(self, name: str, settings: DatabaseConnection, password: str) -> None:
-        self.where, self.settings, self._password = f"database {name}", settings, password
-        self._connection: Any = None
-        self._leases: Any = None
-        with contextlib.ExitStack() as opening:
-            opening.callback(self.close)
-            with translated(self.where):
-                self._require_roles(self.connection)
-                self._leases = self.connect()
-            opening.pop_all()
+    @property
+    def schemas(self) -> tuple[str, ...]:
+        return self.settings.schemas or ("public",)
+
+    def translated(self) -> contextlib.AbstractContextManager[None]:
+        return translated(self.where)
+
+    def is_open(self, connection: Any) -> bool:
+        return not (connection.closed or connection.broken)
 
     def connect(self) -> Any:
         """A new connection."""
         import psycopg
 
         settings = self.settings
-        given: dict[str, Any] = {
-            "host": settings.host or None,
-            "port": settings.port or None,
-            "dbname": settings.dbname,
-            "user": settings.user or None,
-            "password": self._password or None,
-            "application_name": "autoclave",
-            "connect_timeout": _CONNECT_S,
-        }
-        words = {name: value for name, value in given.items() if value is not None}
-        return psycopg.connect(**words, autocommit=True, prepare_threshold=None)
-
-    @property
-    def connection(self) -> Any:
-        """The connection for one thing after the other."""
-        if self._connection is None or self._connection.closed or self._connection.broken:
-            self._connection = self.connect()
-        return self._connection
-
-    def close(self) -> None:
-        for connection in (self._connection, self._leases):
-            if connection is not None:
-                connection.close()
-
-    def _require_roles(self, connection: Any) -> None:
-        """Check who does what is proposed.
-
-        Raises:
-            InputError: nobody is named, or somebody who may do everything.
-        """
-        role = self.settings.role
-        if not role:
-            raise InputError(f"{self.where}: role: name a role with few rights, which does what is proposed")
-        row = connection.execute(
-            "SELECT r.rolsuper OR r.rolbypassrls OR r.rolcreaterole OR r.rolreplication, r.rolname = current_user, "
-            "pg_catalog.pg_has_role(current_user, r.oid, 'MEMBER'), pg_catalog.has_database_privilege(r.oid, "
-            "pg_catalog.current_database(), 'TEMPORARY') FROM pg_catalog.pg_roles r WHERE r.rolname = %s",
-            (role,),
-        ).fetchone()
-        if row is None:
-            raise InputError(f"{self.where}: role {role}: there is none")
-        if row[0] or row[1] or self._may_blind(connection):
-            raise InputError(f"{self.where}: role {role}: may do everything; name one with the least rights that do")
-        if not row[2]:
-            raise InputError(f"{self.where}: role {role}: the user is no member of it. Fix: GRANT {role} TO the user")
-        if not row[3]:
-            told = f"GRANT TEMPORARY ON DATABASE {self.settings.dbname} TO {role}"
-            raise InputError(f"{self.where}: role {role}: may make nothing temporary. Fix: {told}")
-
-    def _may_blind(self, connection: Any) -> bool:
-        """Whether the role may change the settings by which triggers fire and rows are counted."""
-        if connection.info.server_version < _WITH_RIGHTS_ON_SETTINGS:
-            return False
-        query = (
-            "SELECT pg_catalog.bool_or(pg_catalog.has_parameter_privilege(%s, name, 'SET')) "
-            "FROM pg_catalog.unnest(%s::pg_catalog.text[]) name"
+        return psycopg.connect(
+            host=settings.host or None,
+            port=settings.port or None,
+            dbname=settings.dbname,
+            user=settings.user or None,
+            password=self._password or None,
+            application_name="autoclave",
+            connect_timeout=_CONNECT_S,
+            autocommit=True,
+            prepare_threshold=None,
         )
-        return connection.execute(query, (self.settings.role, ["session_replication_role", "track_counts"])).fetchone()[
-            0
-        ]
+
+    def require_rights(self, connection: Any) -> None:
+        """Check that the role is one with few rights, which the user may be."""
+        role = self.settings.role
+        row = connection.execute(_RIGHTS, {"role": role}).fetchone()
+        may_blind = connection.info.server_version >= _WITH_RIGHTS_ON_SETTINGS and any(
+            connection.execute("SELECT pg_catalog.has_parameter_privilege(%s, %s, 'SET')", (role, name)).fetchone()[0]
+            for name in _BLINDING
+            if row
+        )
+        if not role:
+            wrong = "name a role with few rights, which does what is proposed"
+        elif row is None:
+            wrong = "there is none"
+        elif row[0] or may_blind:
+            wrong = "may do everything; name one with the least rights that do"
+        elif not row[1]:
+            wrong = f"the user is no member of it. Fix: GRANT {role} TO the user"
+        elif not row[2]:
+            wrong = f"may make nothing temporary. Fix: GRANT TEMPORARY ON DATABASE {self.settings.dbname} TO {role}"
+        else:
+            return
+        raise InputError(f"{self.where}: role {role}: {wrong}")
 
     @contextlib.contextmanager
-    def transaction(self, connection: Any | None = None) -> Generator[Any]:
+    def transaction(self) -> Generator[Any]:
         """A transaction that is rolled back unless the block commits it (`commit`)."""
         import psycopg
 
         with translated(self.where):
-            used = connection or self.connection
+            used = self.connection
             try:
                 used.execute("DISCARD TEMP")
                 self.begin(used)
@@ -131,12 +112,10 @@ class Server:
 
         Values are written and read as images hold them, and names in what the catalogue says are whole.
         """
-        timeouts = {
-            "lock_timeout": self.settings.lock_timeout_s,
-            "statement_timeout": self.settings.statement_timeout_s,
-        }
-        values = dict(SETTINGS) | {name: f"{int(seconds * 1000)}" for name, seconds in timeouts.items()}
-        values |= {
+        values = {
+            **dict(SETTINGS),
+            "lock_timeout": f"{int(self.settings.lock_timeout_s * 1000)}",
+            "statement_timeout": f"{int(self.settings.statement_timeout_s * 1000)}",
             "search_path": "pg_catalog",
             "row_security": "off",
             "standard_conforming_strings": "on",
@@ -166,22 +145,9 @@ class Server:
             connection.close()
             raise InDoubt(f"{self.where}: the connection was lost while it was committed") from None
 
-    @property
-    def schemas(self) -> tuple[str, ...]:
-        return self.settings.schemas or ("public",)
-
-    def lease(self, table: str) -> bool:
-        """Whether no other session of ours has a table; from now on this one has it."""
-        with translated(self.where):
-            if self._leases.closed or self._leases.broken:
-                raise HostError(f"{self.where}: the connection with the leases was lost. Fix: open the session again")
-            query = (
-                "SELECT (SELECT count(*) > 0 FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.pid = "
-                "pg_catalog.pg_backend_pid() AND l.objid = (k.key & 4294967295)::oid AND l.classid = "
-                "((k.key >> 32) & 4294967295)::oid) OR pg_catalog.pg_try_advisory_lock(k.key) FROM "
-                "(SELECT pg_catalog.hashtextextended(%s, 0) AS key) k"
-            )
-            return bool(self._leases.execute(query, (f"autoclave/{table}",)).fetchone()[0])
+    def try_lease(self, connection: Any, table: str) -> bool:
+        query = "SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended(%s, 0))"
+        return connection.execute(query, (f"autoclave/{table}",)).fetchone()[0]
 
     # --- Marks ------------------------------------------------------------------------------------------------------
 

@@ -3,260 +3,88 @@
 For each statement on a table, whether ours, a cascade's or a trigger's, the rows that went and the rows that came are
 put as text into a temporary table that the role of the statements cannot touch. At the end, equal texts of both kinds
 cancel out: what is left is the effect, whatever happened in between and in whichever order. Tables that changed without
-being listened to are told by the server's own counters.
-
-Besides, hashes of rows that came, less those of rows that went, are summed up on the server. Equal rows cancel out
-there as well, so that the sum tells the effect, and not how it came about. Where an effect is known, and only whether
-it came about again is to be told, no row is put down. A hash goes on from column to column, over their texts, each
-being the seed of the next. The first seeds are drawn by lot in each process and told to nobody, as is what stands for
-NULL, so no rows can be chosen of which the sums are alike.
+being listened to are told by the server's own counters (`evidence`).
 """
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from decimal import Decimal
 from typing import Any
 
 from autoclave.core import InputError
-from autoclave.runtime.databases.effects import TableEffect
-from autoclave.runtime.databases.images import SEPARATOR, Image, Images
-from autoclave.runtime.databases.places import place_of
-from autoclave.runtime.databases.postgresql.catalogue import SETTINGS, TABLES, Catalogue, TableFacts, is_plain, quoted
+from autoclave.runtime.databases.effects import NUM_KEYS, Image, TableEffect, as_name
+from autoclave.runtime.databases.postgresql.catalogue import SETTINGS, Catalogue, TableFacts, quoted
 from autoclave.runtime.databases.postgresql.failures import TOO_MANY
 
 _FIRST = "!autoclave"
 """Triggers fire in the order of their names."""
-_IMAGES = "pg_temp.autoclave_images"
-_SUMS = "pg_temp.autoclave_sums"
-_COLUMNS = {
-    _IMAGES: '(place int, sign int, key text COLLATE "C", image text COLLATE "C")',
-    _SUMS: "(place int, rows bigint, one numeric, other numeric)",
-}
-_FUNCTION = """
-CREATE FUNCTION pg_temp.autoclave_{number}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET row_security = off {settings} AS {tag}
+_IMAGES, _ROW = "pg_temp.autoclave_images", '"autoclave row"'
+_MADE = f"""
+CREATE TEMPORARY TABLE autoclave_images (place int, sign int, key text COLLATE "C", image text COLLATE "C")
+    ON COMMIT DROP;
+CREATE FUNCTION pg_temp.autoclave_hear() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET row_security = off
+{" ".join(f"SET {name} = '{value}'" for name, value in SETTINGS)} AS $autoclave$
 DECLARE went bigint := 0; came bigint := 0;
 BEGIN
-    IF TG_OP = 'TRUNCATE' THEN
-        {truncated}
+    IF TG_OP <> 'INSERT' THEN
+        EXECUTE TG_ARGV[1]; GET DIAGNOSTICS went = ROW_COUNT;
     END IF;
-    IF TG_OP IN ('DELETE', 'UPDATE') THEN
-        {went}
+    IF TG_OP <> 'DELETE' THEN
+        EXECUTE TG_ARGV[2]; GET DIAGNOSTICS came = ROW_COUNT;
     END IF;
-    IF TG_OP IN ('INSERT', 'UPDATE') THEN
-        {came}
-    END IF;
-    IF greatest(went, came) > {most} THEN
-        RAISE EXCEPTION USING ERRCODE = '{too_many}', MESSAGE = 'too many rows';
+    IF greatest(went, came) > TG_ARGV[0]::bigint THEN
+        RAISE EXCEPTION USING ERRCODE = '{TOO_MANY}', MESSAGE = 'too many rows';
     END IF;
     RETURN NULL;
-END {tag};
-REVOKE ALL ON FUNCTION pg_temp.autoclave_{number}() FROM PUBLIC
+END $autoclave$;
+REVOKE ALL ON FUNCTION pg_temp.autoclave_hear() FROM PUBLIC
 """
-_PUT = """INSERT INTO {images} SELECT {number}, {sign}, {key}, {row}::text FROM {source} {row};
-        GET DIAGNOSTICS {count} = ROW_COUNT;"""
-_ADD = """INSERT INTO {sums} SELECT {number}, count(*), {sign} * COALESCE(sum({one}), 0),
-            {sign} * COALESCE(sum({other}), 0) FROM {source} {row} RETURNING rows INTO {count};"""
-_LINES = """
-SELECT place, sign, string_agg('[' || to_json(key) || ',' || to_json(image) || ']', E',\\n') FROM {images}
-GROUP BY place, sign, abs(hashtext(image)::bigint) % {parts}
-"""
-"""Lines of `Images`."""
-_BYTES_AT_ONCE = 100_000_000
 _LISTENERS = """
 SELECT t.oid, t.ctid::text FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
 WHERE p.pronamespace = pg_catalog.pg_my_temp_schema() ORDER BY 1
 """
 """Our triggers, and where they are written down: elsewhere when somebody has altered one, if only for a while."""
-_ROW = '"autoclave row"'
-_EVENTS = (
-    ("AFTER INSERT", "REFERENCING NEW TABLE AS autoclave_come"),
-    ("AFTER UPDATE", "REFERENCING OLD TABLE AS autoclave_gone NEW TABLE AS autoclave_come"),
-    ("AFTER DELETE", "REFERENCING OLD TABLE AS autoclave_gone"),
-    ("BEFORE TRUNCATE", ""),
-)
-_COUNTED = """
-SELECT schemaname, relname, ARRAY[n_tup_ins, n_tup_upd, n_tup_del] FROM pg_catalog.pg_stat_xact_all_tables
-WHERE n_tup_ins + n_tup_upd + n_tup_del > 0 AND schemaname NOT IN ('pg_catalog', 'pg_toast', 'information_schema')
-    AND schemaname NOT LIKE 'pg\\_temp%' AND schemaname NOT LIKE 'pg\\_toast%'
-"""
-
-_SCANNED = """
-SELECT schemaname, relname, COALESCE(seq_scan, 0) + COALESCE(idx_scan, 0)
-FROM pg_catalog.pg_stat_xact_user_tables WHERE COALESCE(seq_scan, 0) + COALESCE(idx_scan, 0) > 0
-"""
-
-_PARTITIONED = "p"
-
-Counts = dict[str, tuple[int, ...]]
-
-
-def counted(connection: Any) -> Counts:
-    """Rows created, modified and deleted by table. Earlier transactions that were not reported yet are in it."""
-    return {place_of(*names): tuple(counts) for *names, counts in connection.execute(_COUNTED)}
-
-
-def _scanned(connection: Any) -> dict[str, int]:
-    """How often tables were looked through, or looked up in, in this transaction."""
-    return {place_of(*names): number for *names, number in connection.execute(_SCANNED)}
-
-
-def counted_since(before: Counts, connection: Any) -> Counts:
-    """The same since then."""
-    nothing = (0, 0, 0)
-    now = counted(connection)
-    return {
-        place: tuple(new - old for new, old in zip(counts, before.get(place, nothing), strict=True))
-        for place, counts in now.items()
-        if counts != before.get(place, nothing)
-    }
-
-
-Sums = dict[str, tuple[str, Decimal, Decimal]]
-"""Layout and sums by table."""
-
-
-_NULL = secrets.token_hex(16)
-_CHAINED = 100
-"""So many columns have hashes of their own; of more, a row is hashed as a whole."""
-
-
-def drawn_seeds() -> tuple[int, int]:
-    """Seeds for `Recorder`."""
-    return secrets.randbits(63), secrets.randbits(63)
-
-
-def _hash(table: TableFacts, seed: int) -> str:
-    """The hash of a row, as SQL."""
-    texts = [f"{_ROW}::text"] if len(table.columns) > _CHAINED else [_text(*column[:2]) for column in table.columns]
-    found = f"{seed}"
-    for text in texts:
-        found = f"hashtextextended(COALESCE({text}, '{_NULL}') COLLATE \"C\", {found})"
-    return found
-
-
-def _text(name: str, kind: str) -> str:
-    """The text of a column, by no cast that somebody may have made."""
-    value = f"{_ROW}.{quoted(name)}"
-    return f"{value}::text" if is_plain(kind) and not kind.startswith("character(") else f"ROW({value})::text"
-
-
-def summed(connection: Any, table: str, seeds: tuple[int, int]) -> dict[int, tuple[Decimal, Decimal]]:
-    """The sums of a table of images (`place`, `sign`, `image`), by place, where they are not nothing."""
-    one, other = (
-        f"COALESCE(sum(pg_catalog.hashtextextended(image, {seed})) FILTER (WHERE sign = 1), 0) "
-        f"- COALESCE(sum(pg_catalog.hashtextextended(image, {seed})) FILTER (WHERE sign = -1), 0)"
-        for seed in seeds
-    )
-    rows = connection.execute(f"SELECT place, {one}, {other} FROM {table} GROUP BY place").fetchall()
-    return {place: (one, other) for place, one, other in rows if one or other}
-
-
-def _events_of(table: TableFacts) -> list[tuple[str, str]]:
-    """What is listened to. What empties a table that is made of partitions empties these, each of which is heard."""
-    return [each for each in _EVENTS if table.kind != _PARTITIONED or "TRUNCATE" not in each[0]]
+_GONE, _COME = "OLD TABLE AS autoclave_gone", "NEW TABLE AS autoclave_come"
+_EVENTS = {"insert": _COME, "update": f"{_GONE} {_COME}", "delete": _GONE}
 
 
 class Recorder:
-    """Of one transaction on some tables. `most`: rows that one statement may change.
+    """Of one transaction on some tables. `most`: rows that one statement may change."""
 
-    `seeds`: those of the sums; none, no sums. `reads_rows`: whether more is wanted than the sums.
-    """
-
-    def __init__(
-        self,
-        connection: Any,
-        catalogue: Catalogue,
-        tables: Iterable[TableFacts],
-        most: int,
-        seeds: tuple[int, int] | None,
-        *,
-        reads_rows: bool = True,
-    ) -> None:
-        self._connection, self._most, self._seeds, self._reads_rows = connection, most, seeds, reads_rows
-        self._before, self._scanned = counted(connection), _scanned(connection)
-        self._tables = [table for table in tables if table.kind in TABLES]
-        whole = dict.fromkeys(catalogue.whole(table.place) for table in self._tables)
+    def __init__(self, connection: Any, catalogue: Catalogue, tables: Iterable[TableFacts], most: int) -> None:
+        self._connection, self._catalogue = connection, catalogue
+        self._tables = [table for table in tables if table.kind in "rp"]
+        whole = [*dict.fromkeys(catalogue.whole(table.place) for table in self._tables)]
         self._told = [catalogue.tables[place] for place in whole]
-        self._numbers = {table.place: [*whole].index(catalogue.whole(table.place)) for table in self._tables}
-        self._made = [_IMAGES] * reads_rows + [_SUMS] * bool(seeds)
-        for name in self._made:
-            connection.execute(
-                f"CREATE TEMPORARY TABLE {name.removeprefix('pg_temp.')} {_COLUMNS[name]} ON COMMIT DROP"
-            )
-        for number, table in enumerate(self._tables):
+        self.heard = {table.place for table in self._tables}
+        connection.execute(_MADE)
+        for table in self._tables:
             if table.inherits:
                 raise InputError(f"table {table.place}: inherits, or is inherited from, which images do not hold")
             if not table.written:
                 raise InputError(f"table {table.place}: has no column that can be written, so it cannot be put back")
-            self._listen(number, table, self._told[self._numbers[table.place]])
+            self._listen(table, whole.index(catalogue.whole(table.place)), most)
         self._listeners = connection.execute(_LISTENERS).fetchall()
 
-    @property
-    def heard(self) -> set[str]:
-        """The tables that are listened to."""
-        return {table.place for table in self._tables}
-
-    def _listen(self, number: int, table: TableFacts, told: TableFacts) -> None:
+    def _listen(self, table: TableFacts, number: int, most: int) -> None:
         """Listen to a table, and tell its rows as those of the table that it is part of, if it is."""
-        settings = " ".join(f"SET {name} = '{value}'" for name, value in SETTINGS)
-        about = {"number": self._numbers[table.place], "images": _IMAGES, "sums": _SUMS, "row": _ROW}
-        about |= {"key": told.key_of(_ROW)}
-        if self._seeds:
-            about |= {"one": _hash(told, self._seeds[0]), "other": _hash(told, self._seeds[1])}
-        template = _PUT * self._reads_rows + _ADD * bool(self._seeds)
+        from psycopg import sql
+
+        told = self._told[number]
         columns = ", ".join(quoted(column[0]) for column in told.columns)
-
-        def put(source: str, sign: int, count: str) -> str:
-            source = source if table is told else f"(SELECT {columns} FROM {source})"
-            return template.format(**about, source=source, sign=sign, count=count)
-
-        body = _FUNCTION.format(
-            tag=f"$autoclave_{secrets.token_hex(16)}$",  # which no name of a table has in it
-            number=number,
-            settings=settings,
-            truncated=put(table.quoted, -1, "went"),
-            went=put("autoclave_gone", -1, "went"),
-            came=put("autoclave_come", 1, "came"),
-            most=self._most,
-            too_many=TOO_MANY,
-        )
-        self._connection.execute(body)
-        for event, references in _events_of(table):
-            name = quoted(f"{_FIRST} {event.split()[1].lower()}")
+        words = [
+            f"INSERT INTO {_IMAGES} SELECT {number}, {sign}, {told.key_of(_ROW)}, {_ROW}::text "
+            f"FROM (SELECT {columns} FROM {source}) {_ROW}"
+            for sign, source in ((-1, "autoclave_gone"), (1, "autoclave_come"))
+        ]
+        given = sql.SQL(", ").join(map(sql.Literal, [f"{most}", *words])).as_string(self._connection)
+        for event, references in _EVENTS.items():
             self._connection.execute(
-                f"CREATE TRIGGER {name} {event} ON {table.quoted} {references} "
-                f"FOR EACH STATEMENT EXECUTE FUNCTION pg_temp.autoclave_{number}()"
+                f"CREATE TRIGGER {quoted(f'{_FIRST} {event}')} AFTER {event} ON {table.quoted} REFERENCING "
+                f"{references} FOR EACH STATEMENT EXECUTE FUNCTION pg_temp.autoclave_hear({given})".encode()
             )
-
-    def unheard(self) -> set[str]:
-        """Tables whose rows changed although nobody listened."""
-        return self.counts().keys() - self.heard
-
-    def counts(self) -> Counts:
-        """How many rows were created, modified and deleted, by table."""
-        return counted_since(self._before, self._connection)
-
-    def looked_at(self) -> set[str]:
-        """Tables that somebody looked at, be it a trigger."""
-        now = _scanned(self._connection)
-        return {place for place, number in now.items() if number != self._scanned.get(place, 0)}
-
-    def sums(self) -> Sums:
-        """Of the rows that came, less those that went, of each table to which something happened."""
-        rows = self._connection.execute(f"SELECT place, sum(one), sum(other) FROM {_SUMS} GROUP BY place").fetchall()
-        return self._by_table({place: (one, other) for place, one, other in rows if one or other})
-
-    def sums_of_images(self, seeds: tuple[int, int]) -> Sums:
-        """The same of the images, by `summed`."""
-        return self._by_table(summed(self._connection, _IMAGES, seeds))
-
-    def _by_table(self, found: dict[int, tuple[Decimal, Decimal]]) -> Sums:
-        tables = self._told
-        return {tables[place].place: (tables[place].layout, one, other) for place, (one, other) in found.items()}
 
     def require_untouched(self) -> None:
         """Look that nobody has switched off what listens, as the owner of a table could.
@@ -275,7 +103,9 @@ class Recorder:
         """
         import psycopg
 
-        if (num_bytes := self._num_bytes()) > most_bytes:
+        query = f"SELECT COALESCE(sum(octet_length(image)), 0)::bigint FROM {_IMAGES}"
+        (num_bytes,) = self._connection.execute(query).fetchone()
+        if num_bytes > most_bytes:
             raise InputError(f"changes rows of {num_bytes} bytes, more than {most_bytes} (max_bytes)")
         for number, table in enumerate(self._told):
             if table.is_plain:
@@ -290,35 +120,33 @@ class Recorder:
 
     def table_effects(self) -> Iterator[TableEffect]:
         """What became of each table."""
-        lines: dict[tuple[int, int], list[str]] = {}
-        query = _LINES.format(images=_IMAGES, parts=self._num_bytes() // _BYTES_AT_ONCE + 1)
-        for place, sign, text in self._connection.execute(query).fetchall():
-            lines.setdefault((place, sign), []).extend(text.split(SEPARATOR))
-        for number, table in enumerate(self._told):
-            went, came = lines.get((number, -1), []), lines.get((number, 1), [])
-            if not set(went).isdisjoint(came):  # equal rows cancel out
-                counted = Counter(came)
-                counted.subtract(went)
-                went, came = [*(-counted).elements()], [*(+counted).elements()]
+        counts = [Counter[Image]() for _ in self._told]
+        for place, sign, *image in self._connection.execute(f"SELECT place, sign, key, image FROM {_IMAGES}"):
+            counts[place][tuple(image)] += sign  # equal rows cancel out
+        for table, found in zip(self._told, counts, strict=True):
+            went, came = sorted((-found).elements()), sorted((+found).elements())
             if went or came:
-                yield TableEffect(table.place, table.layout, Images(sorted(went)), Images(sorted(came)))
+                yield TableEffect(table.place, table.layout, tuple(went), tuple(came))
 
-    def _num_bytes(self) -> int:
-        """How long the images are."""
-        query = f"SELECT COALESCE(sum(octet_length(image)), 0)::bigint FROM {_IMAGES}"
-        return self._connection.execute(query).fetchone()[0]
+    def parents(self) -> Iterator[str]:
+        """Rows that those that came refer to, as far as the reference is to a key and they are few; else tables."""
+        for number, table in enumerate(self._told):
+            for each in table.foreign_keys:
+                parent = self._catalogue.tables.get(each.parent)
+                if parent is None:
+                    continue
+                values = f"SELECT (image::{table.quoted}).{quoted(each.columns[0])}::text AS value FROM {_IMAGES}"
+                rows = f"({values} WHERE place = {number} AND sign = 1 OFFSET 0) i"
+                query = f"SELECT value FROM {rows} WHERE value IS NOT NULL LIMIT {NUM_KEYS + 1}"
+                found = self._connection.execute(query).fetchall()
+                if found and (parent.key != each.target or len(each.target) != 1 or len(found) > NUM_KEYS):
+                    yield each.parent
+                else:
+                    yield from (f"{each.parent}/{as_name(value)}" for (value,) in found)
 
     def close(self) -> None:
         """Take the triggers away again, before the transaction ends well."""
-        for number, table in enumerate(self._tables):
-            for event, _ in _events_of(table):
-                name = quoted(f"{_FIRST} {event.split()[1].lower()}")
-                self._connection.execute(f"DROP TRIGGER {name} ON {table.quoted}")
-            self._connection.execute(f"DROP FUNCTION pg_temp.autoclave_{number}()")
-        self._connection.execute(f"DROP TABLE {', '.join(self._made)}")
-
-
-def rows_as_text(connection: Any, table: TableFacts) -> tuple[Image, ...]:
-    """All rows of a table."""
-    row = quoted("autoclave row")
-    return tuple(connection.execute(f"SELECT {table.key_of(row)}, {row}::text FROM {table.quoted} {row}").fetchall())
+        for table in self._tables:
+            for event in _EVENTS:
+                self._connection.execute(f"DROP TRIGGER {quoted(f'{_FIRST} {event}')} ON {table.quoted}")
+        self._connection.execute(f"DROP FUNCTION pg_temp.autoclave_hear(); DROP TABLE {_IMAGES}")

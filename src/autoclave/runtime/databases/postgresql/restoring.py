@@ -1,4 +1,4 @@
-"""Effects written into a PostgreSQL database: rows and definitions put back, or done again, exactly or not at all.
+"""Effects written into a PostgreSQL database: rows put back, or done again, exactly or not at all.
 
 The user writes, with triggers and rules of others switched off for the time, under a recorder: what was written must be
 what was meant, to the last row of all tables, or the transaction is rolled back.
@@ -11,13 +11,14 @@ from typing import Any
 
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Effect
-from autoclave.runtime.databases.engine import Contested, Keep, Rejected
+from autoclave.runtime.databases.engine import Keep, Rejected, RowConflict
 from autoclave.runtime.databases.places import names_of
-from autoclave.runtime.databases.postgresql.catalogue import Catalogue, ForeignKey, TableFacts, catalogue_of, quoted
+from autoclave.runtime.databases.postgresql.catalogue import Catalogue, TableFacts, catalogue_of, quoted
 from autoclave.runtime.databases.postgresql.connection import Server
+from autoclave.runtime.databases.postgresql.evidence import counted, counted_since
 from autoclave.runtime.databases.postgresql.recorder import Recorder
-from autoclave.runtime.databases.postgresql.role import Role
 from autoclave.runtime.databases.postgresql.rows import ORDERS, Rows, difference
+from autoclave.runtime.databases.tables import ForeignKey
 
 _CORRECTIONS = 2
 _HOW = {"O": "ENABLE", "D": "DISABLE", "A": "ENABLE ALWAYS", "R": "ENABLE REPLICA"}
@@ -27,17 +28,13 @@ OR EXISTS (SELECT FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_index i ON 
     WHERE k.confrelid = ANY (%(exchanged)s) AND 'r' IN (k.confdeltype, k.confupdtype)
     AND (i.indisunique OR i.indisexclusion) AND NOT i.indisprimary)
 """
-_SEQUENCE = """
-SELECT COALESCE(last_value, start_value - increment_by), increment_by, cycle FROM pg_catalog.pg_sequences
-WHERE schemaname = %s AND sequencename = %s
-"""
 
 
 class Restoring:
-    """Of one database. `name`: of it in names of rows; `seeds`: see `Recorder`."""
+    """Of one database. `name`: of it in names of rows."""
 
-    def __init__(self, name: str, server: Server, seeds: tuple[int, int]) -> None:
-        self._name, self._server, self._seeds = name, server, seeds
+    def __init__(self, name: str, server: Server) -> None:
+        self._name, self._server = name, server
 
     def write(self, effect: Effect, keep: Keep) -> None:
         """See `Engine`."""
@@ -47,16 +44,9 @@ class Restoring:
             for table in sorted(touched, key=lambda each: each.place):
                 connection.execute(f"LOCK TABLE {table.quoted} IN SHARE ROW EXCLUSIVE MODE")
             rows = Rows(connection, catalogue, effect)
-            if contested := rows.contested():
-                raise Contested.over(self._name, contested)
-            if effect.created:
-                self._make(connection, effect)
-                catalogue = catalogue_of(connection, self._server.schemas)
-                rows = Rows(connection, catalogue, effect)
+            if conflicting := rows.conflicting():
+                raise RowConflict.over(self._name, conflicting)
             self._write_rows(connection, catalogue, effect, rows)
-            self._drop(connection, effect)
-            for name, (left, value) in effect.counters.items():
-                self._restart(connection, name, left, value)
             keep(effect, self._server.mark(connection))
             self._server.commit(connection)
 
@@ -70,18 +60,21 @@ class Restoring:
         Raises:
             InputError: it cannot.
         """
+        import psycopg
+
         catalogue = catalogue_of(connection, self._server.schemas)
-        made = {each.name for each in effect.created}
-        tables = tuple(each.inverse() for each in effect.tables if each.table not in made)
+        tables = tuple(each.inverse() for each in effect.tables)
         facts = [(catalogue.tables[each.table], each.counts.get("modify", 0) > 1) for each in tables]
-        for table, _ in facts:
-            if connection.execute("SELECT pg_catalog.row_security_active(%s)", (table.oid,)).fetchone()[0]:
+        for table, _ in facts:  # with row security that holds for the user, and with keys that nobody can compare
+            same = table.is_same_key("t", "o")
+            try:
+                connection.execute(f"SELECT FROM {table.quoted} t JOIN {table.quoted} o ON {same} LIMIT 0")
+            except (psycopg.errors.UndefinedFunction, psycopg.errors.InsufficientPrivilege) as error:
                 raise InputError(
-                    f"table {table.place}: its row security is forced upon the user, too, who could not see all rows "
-                    'that an undo is about; mode "hold" takes it back'
-                )
-        for table, _ in facts:
-            self._require_comparable(connection, table)
+                    f"table {table.place}: its rows could not all be found again, since its row security is forced "
+                    f"upon the user, too, or its key has a type that cannot be compared ({error.sqlstate}); mode "
+                    '"transaction" takes it back'
+                ) from None
         oids, exchanged = [table.oid for table, _ in facts], [table.oid for table, are_several in facts if are_several]
         if not connection.execute(_DOUBTFUL, {"oids": oids, "exchanged": exchanged}).fetchone()[0]:
             return
@@ -90,21 +83,10 @@ class Restoring:
         try:
             self._write_rows(connection, catalogue, inverse, Rows(connection, catalogue, inverse))
         except Rejected as error:
-            raise InputError(f'could not be taken back by its rows; mode "hold" takes it back ({error})') from None
-        connection.execute("ROLLBACK TO SAVEPOINT possible")
-
-    def _require_comparable(self, connection: Any, table: TableFacts) -> None:
-        """Look that rows can be found by their key, in the types that PostgreSQL itself knows how to compare."""
-        import psycopg
-
-        same = " AND ".join(f"t.{quoted(name)} = o.{quoted(name)}" for name in table.key) or "true"
-        try:
-            connection.execute(f"SELECT FROM {table.quoted} t JOIN {table.quoted} o ON {same} LIMIT 0")
-        except psycopg.errors.UndefinedFunction:
             raise InputError(
-                f"table {table.place}: its key is of a type that cannot be compared here, so rows would not be found "
-                'again; mode "hold" takes it back'
+                f'could not be taken back by its rows; mode "transaction" takes it back ({error})'
             ) from None
+        connection.execute("ROLLBACK TO SAVEPOINT possible")
 
     # --- Rows -------------------------------------------------------------------------------------------------------
 
@@ -142,15 +124,16 @@ class Restoring:
         self._silence(connection, tables)
         self._alter_keys(connection, postponed, "DEFERRABLE INITIALLY DEFERRED")
         connection.execute("SET CONSTRAINTS ALL DEFERRED")
-        recorder, wanted = Recorder(connection, catalogue, tables, 2**62, None), rows.sums(self._seeds)
+        before, recorder = counted(connection), Recorder(connection, catalogue, tables, 2**62)
         rows.write(order)
         for _ in range(_CORRECTIONS):  # of what keys carried to rows that were to stay, or to be another
-            if recorder.sums_of_images(self._seeds) == wanted:
+            if not (wrong := difference(recorder.table_effects(), effect.tables)):
                 break
-            wrong = difference(recorder.table_effects(), effect.tables)
             Rows(connection, catalogue, Effect(wrong)).write(ORDERS[0])
         connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        is_same = recorder.sums_of_images(self._seeds) == wanted and not recorder.unheard()
+        is_same = not difference(recorder.table_effects(), effect.tables) and not (
+            counted_since(before, counted(connection)).keys() - recorder.heard
+        )
         recorder.close()
         self._alter_keys(connection, postponed, "NOT DEFERRABLE")
         self._restore_silenced(connection, tables)
@@ -178,41 +161,3 @@ class Restoring:
         for each in keys:
             table = quoted(*names_of(each.child))
             connection.execute(f"ALTER TABLE {table} ALTER CONSTRAINT {quoted(each.name)} {how}")
-
-    # --- Definitions and sequences ----------------------------------------------------------------------------------
-
-    def _make(self, connection: Any, effect: Effect) -> None:
-        role = Role(self._server, connection)
-        for each in effect.created:
-            role.run(each.statement)
-        role.end()
-        for each in effect.created:
-            if each.kind == "table":  # what was made out of a query is full
-                connection.execute(f"DELETE FROM {quoted(*names_of(each.name))}")
-
-    def _drop(self, connection: Any, effect: Effect) -> None:
-        import psycopg
-
-        if not effect.dropped:
-            return
-        role = Role(self._server, connection)
-        try:
-            for each in effect.dropped:
-                role.run(f"DROP {each.kind.upper()} {quoted(*names_of(each.name))}")
-        except psycopg.errors.DependentObjectsStillExist:
-            raise Rejected(f"{self._server.where}: something of others depends on what it created") from None
-        role.end()
-
-    def _restart(self, connection: Any, name: str, left: int, value: int) -> None:
-        """Set a sequence that was restarted to where it stood, unless it has gone beyond that since.
-
-        `left`: where the restart left it. One that begins anew at its end is set only if it is still there.
-        """
-        schema, own = names_of(name)
-        row = connection.execute(_SEQUENCE, (schema, own)).fetchone()
-        if row is None:
-            return
-        now, step, is_cycle = row
-        is_behind = now == left if is_cycle else (value - now) * step > 0
-        if is_behind:
-            connection.execute(f"ALTER SEQUENCE {quoted(schema, own)} RESTART WITH {int(value) + step}")

@@ -8,30 +8,20 @@ temporary schema of the connection; before each call it is compared with what wa
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import isfinite
 from typing import Any
 
-from autoclave.core import HostError, InputError
+from autoclave.core import HostError
 from autoclave.runtime.databases.operations import Parameter
 from autoclave.runtime.databases.postgresql.catalogue import quoted
 from autoclave.runtime.databases.postgresql.connection import Server
-from autoclave.runtime.databases.postgresql.functions import Callees, callees_of
-from autoclave.runtime.databases.postgresql.parsing import Statement
+from autoclave.runtime.databases.postgresql.functions import OF_FUNCTION, require_allowed
 
 _FUNCTION = """
-CREATE OR REPLACE FUNCTION pg_temp.autoclave_role(statement pg_catalog.text) RETURNS pg_catalog.text LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION pg_temp.autoclave_role(statement pg_catalog.text) RETURNS pg_catalog.void LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = {path} SET row_security = on AS $autoclave$
-DECLARE told pg_catalog.text;
-BEGIN
-    IF pg_catalog.starts_with(statement, 'EXPLAIN ') THEN
-        EXECUTE statement INTO told;
-    ELSE
-        EXECUTE statement;
-    END IF;
-    RETURN told;
-END $autoclave$
+BEGIN EXECUTE statement; END $autoclave$
 """
 _MADE = "SELECT p.oid, p.*::pg_catalog.text FROM pg_catalog.pg_proc p WHERE p.oid = {oid}"
 _OID = "pg_catalog.to_regprocedure('pg_temp.autoclave_role(pg_catalog.text)')"
@@ -49,8 +39,8 @@ class Role:
         connection.execute("SET ROLE NONE")
         self._oid, self._made = connection.execute(_MADE.format(oid=_OID)).fetchone()
 
-    def run(self, text: str) -> str:
-        """Run one text of SQL as the role; what EXPLAIN tells.
+    def run(self, text: str) -> None:
+        """Run one text of SQL as the role.
 
         Raises:
             HostError: what is called is not what was made any more.
@@ -60,10 +50,8 @@ class Role:
             raise HostError(
                 f"{self._server.where}: the statements changed how they are run. Fix: look at what they call"
             )
-        query = "SELECT pg_temp.autoclave_role(%s::pg_catalog.text)"
-        (told,) = self.connection.execute(query, (text,)).fetchone()
+        self.connection.execute("SELECT pg_temp.autoclave_role(%s::pg_catalog.text)", (text,))
         self._server.settle(self.connection)
-        return told or ""
 
     def end(self) -> None:
         """Have all that was put off be checked, as the role, and take away what was made in this transaction."""
@@ -92,35 +80,20 @@ class Prepared:
             "FROM pg_catalog.pg_prepared_statements WHERE name = 'autoclave'"
         ).fetchone()[0]
 
-    def estimate(self) -> int:
-        """How many rows the planner expects it to change."""
-        plans = json.loads(self._role.run(f"EXPLAIN (FORMAT JSON) {self.call}"))
-        return max((int(each["Plan Rows"]) for plan in plans for each in _changing(plan.get("Plan", {}))), default=0)
-
     def forget(self) -> None:
         self._role.run("DEALLOCATE autoclave")
 
 
-def callees(role: Role, text: str, types: Sequence[str] = ()) -> Callees:
-    """What a statement on rows calls, by any notation, as the server itself resolves it.
+def require_callees(role: Role, text: str, allowed: Collection[str], number: int, types: Sequence[str] = ()) -> bool:
+    """Check what a statement on rows calls, for which the server makes a function of it; see `require_allowed`.
 
-    Makes a function of it for a moment. `types`: those of its values.
+    `types`: those of its values.
     """
     made = f"pg_temp.autoclave_look({', '.join(types)})"
     role.run(f"CREATE FUNCTION {made} RETURNS void LANGUAGE sql BEGIN ATOMIC {text}\n; END")
-    found = callees_of(role.connection, made)
+    found = require_allowed(role.connection, OF_FUNCTION, allowed, number, function=made)
     role.run(f"DROP FUNCTION {made}")
     return found
-
-
-def require_no_values(statement: Statement, values: Sequence[Parameter], number: int) -> None:
-    """Check that values are given beside statements on rows only.
-
-    Raises:
-        InputError: they are not.
-    """
-    if values and statement.kind != "rows":
-        raise InputError(f"statement {number}: values beside it are for statements on rows; write them into it")
 
 
 def _type_of(value: Parameter) -> str:
@@ -136,10 +109,3 @@ def _type_of(value: Parameter) -> str:
 
 def _is_typed(value: Parameter) -> bool:
     return value is None or isinstance(value, bool | str)
-
-
-def _changing(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    """The parts of a plan that say how many rows are to be changed."""
-    parts = plan.get("Plans", ())
-    own = [*parts] if plan.get("Node Type") == "ModifyTable" else []
-    return own + [each for part in parts for each in _changing(part)]

@@ -10,13 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from autoclave.runtime.databases.effects import Definition, Effect, Image, TableEffect
-from autoclave.runtime.databases.images import SEPARATOR, lines_of
+from autoclave.runtime.databases.effects import Effect, Image, TableEffect
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, TableFacts, quoted
-from autoclave.runtime.databases.postgresql.definitions import definition_of
-from autoclave.runtime.databases.postgresql.recorder import Sums, rows_as_text, summed
 
-_LINES = "pg_temp.autoclave_lines"
 _WRITING = "pg_temp.autoclave_writing"
 Places = dict[tuple[str, str], Image | None]
 ORDERS = ("delete update insert", "insert update delete", "update delete insert", "delete replace insert")
@@ -31,50 +27,33 @@ class Rows:
     def __init__(self, connection: Any, catalogue: Catalogue, effect: Effect) -> None:
         self._connection, self._catalogue, self._effect = connection, catalogue, effect
         connection.execute(
-            f"DROP TABLE IF EXISTS {_WRITING}; DROP TABLE IF EXISTS {_LINES}; "
-            f"CREATE TEMPORARY TABLE {_LINES.removeprefix('pg_temp.')} (place int, sign int, line text) ON COMMIT DROP"
+            f"DROP TABLE IF EXISTS {_WRITING}; CREATE TEMPORARY TABLE {_WRITING.removeprefix('pg_temp.')} "
+            "(place int, sign int, key text, image text) ON COMMIT DROP"
         )
-        with connection.cursor() as cursor, cursor.copy(f"COPY {_LINES} FROM STDIN") as copy:
+        with connection.cursor() as cursor, cursor.copy(f"COPY {_WRITING} FROM STDIN") as copy:
             for number, table in enumerate(effect.tables):
                 for sign, images in ((-1, table.removed), (1, table.added)):
-                    if images:
-                        place = f"{number}\t{sign}\t"
-                        lines = lines_of(images).replace("\\", "\\\\").replace(SEPARATOR, f"\n{place}")
-                        copy.write(f"{place}{lines}\n")
-        connection.execute(
-            f"CREATE TEMPORARY TABLE {_WRITING.removeprefix('pg_temp.')} ON COMMIT DROP AS SELECT place, sign, "
-            f"line::json ->> 0 AS key, line::json ->> 1 AS image FROM {_LINES}; "
-            f"ANALYZE {_WRITING} (place, sign, key)"
-        )
+                    for image in images:
+                        copy.write_row((number, sign, *image))
+        connection.execute(f"ANALYZE {_WRITING} (place, sign, key)")
 
     # --- Comparing --------------------------------------------------------------------------------------------------
 
-    def contested(self) -> Places:
-        """See `Engine.contested`."""
+    def conflicting(self) -> Places:
+        """See `Engine.conflicting`."""
         found: Places = {}
-        made = {each.name for each in self._effect.created if each.kind == "table"}
         for number, effect in enumerate(self._effect.tables):
             table = self._catalogue.tables.get(effect.table)
-            if effect.table in made:
-                continue
             if table is None or table.layout != effect.layout:
                 found[effect.table, ""] = None
             elif table.key:
                 found.update(self._contested_by_key(number, table))
             elif self._is_short(number, table):
                 found[effect.table, ""] = None
-        for each in self._effect.created:
-            if self.definition(each.kind, each.name):
-                found[each.name, ""] = None
-        for each in self._effect.dropped:
-            if not self._is_as_made(each):
-                found[each.name, ""] = None
         return found
 
     def _contested_by_key(self, number: int, table: TableFacts) -> Iterator[tuple[tuple[str, str], Image | None]]:
-        same, own = (
-            " AND ".join(f"t.{quoted(name)} = ({row}.r).{quoted(name)}" for name in table.key) for row in ("w", "o")
-        )
+        same, own = table.is_same_key("t", "(w.r)"), table.is_same_key("t", "(o.r)")
         rows = self._connection.execute(
             f"WITH w AS MATERIALIZED (SELECT sign, key, image, image::{table.quoted} AS r FROM {_WRITING} "
             f"WHERE place = {number}) SELECT w.key, t.*::text FROM w LEFT JOIN {table.quoted} t ON {same} "
@@ -92,25 +71,6 @@ class Rows:
             "t GROUP BY 1) t ON t.image = w.image WHERE COALESCE(t.there, 0) < w.wanted LIMIT 1"
         )
         return self._connection.execute(query).fetchone() is not None
-
-    def definition(self, kind: str, place: str) -> str:
-        """What a table, an index or a view is made of now; empty if there is none."""
-        return definition_of(self._connection, self._catalogue, kind, place)
-
-    def _is_as_made(self, definition: Definition) -> bool:
-        """Whether something to be dropped is as it was made, with nothing put in since."""
-        if self.definition(definition.kind, definition.name) != definition.layout:
-            return False
-        if definition.kind != "table":
-            return True
-        own = [image for each in self._effect.tables if each.table == definition.name for image in each.removed]
-        return sorted(own) == sorted(rows_as_text(self._connection, self._catalogue.tables[definition.name]))
-
-    def sums(self, seeds: tuple[int, int]) -> Sums:
-        """What `Recorder.sums` will give when the effect is written."""
-        tables = self._effect.tables
-        found = summed(self._connection, _WRITING, seeds)
-        return {tables[place].table: (tables[place].layout, one, other) for place, (one, other) in found.items()}
 
     # --- Writing ----------------------------------------------------------------------------------------------------
 
@@ -139,7 +99,7 @@ class Rows:
                 f"AND w.sign = {sign} {where} OFFSET 0)"
             )
 
-        same = " AND ".join(f"t.{quoted(name)} = (w.r).{quoted(name)}" for name in table.key)
+        same = table.is_same_key("t", "(w.r)")
 
         def delete(source: str) -> str:
             return f"DELETE FROM {table.quoted} t USING {source} w WHERE {same}"
@@ -173,21 +133,14 @@ class Rows:
 
 def difference(found: Iterable[TableEffect], wanted: Iterable[TableEffect]) -> tuple[TableEffect, ...]:
     """What is still to be done to tables to which `found` was done, for `wanted` to be what was done to them."""
-    tables: dict[str, tuple[str, Counter[Image]]] = {}
-    for effects, sign in ((wanted, 1), (found, -1)):
+    counts: dict[tuple[str, str], Counter[Image]] = {}
+    for effects, came, went in ((wanted, Counter.update, Counter.subtract), (found, Counter.subtract, Counter.update)):
         for each in effects:
-            _, counts = tables.setdefault(each.table, (each.layout, Counter()))
-            for image in each.added:
-                counts[image] += sign
-            for image in each.removed:
-                counts[image] -= sign
+            count = counts.setdefault((each.table, each.layout), Counter())
+            came(count, each.added)
+            went(count, each.removed)
     return tuple(
-        TableEffect(
-            table,
-            layout,
-            tuple(image for image, count in counts.items() for _ in range(-count)),
-            tuple(image for image, count in counts.items() for _ in range(count)),
-        )
-        for table, (layout, counts) in tables.items()
-        if any(counts.values())
+        TableEffect(table, layout, tuple((-count).elements()), tuple((+count).elements()))
+        for (table, layout), count in counts.items()
+        if any(count.values())
     )

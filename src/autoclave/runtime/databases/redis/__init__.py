@@ -1,1 +1,1 @@
-"""Actions on key-value databases that speak the protocol of Redis. Needs `redis`, and `redis-server` for its tests."""
+"""Actions on key-value databases that speak the protocol of Redis. Needs `redis`."""

@@ -1,4 +1,4 @@
-"""What can be proposed for a key-value database: commands, and commands that take them back. Pure.
+"""What can be proposed for a key-value database: commands. Pure.
 
 Let through is what changes only the keys that it names, waits for nobody, and does the same whenever it is done. So no
 scripts, no commands of the server, none on all keys, none that draw at random; and times are given as points in time,
@@ -34,6 +34,8 @@ SADD SREM SMOVE SUNIONSTORE SINTERSTORE SDIFFSTORE ZADD ZREM ZINCRBY ZREMRANGEBY
 ZPOPMIN ZPOPMAX ZUNIONSTORE ZINTERSTORE ZDIFFSTORE ZRANGESTORE
 """
 _ALLOWED = frozenset(f"{_TEXTS} {_KEYS} {_HASHES} {_LISTS} {_SETS}".split())
+REMOVING = {"DEL": 100_000, "UNLINK": 100_000, "GETDEL": 1, "RENAME": 1, "RENAMENX": 1}
+"""Commands that remove keys, and how many of the first that they name."""
 _SET_WORDS = frozenset({"NX", "XX", "GET", "KEEPTTL", "EXAT", "PXAT"})
 _INSTEAD = {
     "EXPIRE": "EXPIREAT",
@@ -45,18 +47,16 @@ _INSTEAD = {
 
 
 class Commands(Config):
-    """Commands that are done all or none, and what takes them back."""
+    """Commands that are done all or none."""
 
     do: Literal["commands"] = "commands"
     database: str
     """The name that the settings give it."""
     commands: tuple[_Words, ...] = Field(strict=False, min_length=1, max_length=100)
     """The words of each: `["SET", "greeting", "hello"]`."""
-    undo: tuple[_Words, ...] = Field(strict=False, min_length=1, max_length=100)
-    """Commands that bring back all keys as they are now. They are tested before."""
 
 
-def require_allowed(commands: Sequence[Sequence[str]], what: str) -> None:
+def require_allowed(commands: Sequence[Sequence[str]]) -> None:
     """Check commands.
 
     Raises:
@@ -65,17 +65,17 @@ def require_allowed(commands: Sequence[Sequence[str]], what: str) -> None:
     for number, words in enumerate(commands, start=1):
         name = words[0].upper()
         if instead := _INSTEAD.get(name):
-            raise InputError(f"{what} {number}: {name} means another time whenever it is done; use {instead}")
+            raise InputError(f"command {number}: {name} means another time whenever it is done; use {instead}")
         if name not in _ALLOWED:
             raise InputError(
-                f"{what} {number}: {name[:40]} is not let through; there are {', '.join(sorted(_ALLOWED))}"
+                f"command {number}: {name[:40]} is not let through; there are {', '.join(sorted(_ALLOWED))}"
             )
         if name == "SET":
-            _require_set(words, f"{what} {number}")
+            _require_set(words, f"command {number}")
         if name == "COPY" and "DB" in map(str.upper, words[3:]):
-            raise InputError(f"{what} {number}: COPY into another database is not let through")
+            raise InputError(f"command {number}: COPY into another database is not let through")
         if sum(len(word.encode()) for word in words) > _MOST_BYTES:
-            raise InputError(f"{what} {number}: has more than {_MOST_BYTES} bytes")
+            raise InputError(f"command {number}: has more than {_MOST_BYTES} bytes")
 
 
 def _require_set(words: Sequence[str], where: str) -> None:

@@ -1,131 +1,179 @@
-"""Actions on key-value databases: commands that bring the commands that take them back.
+"""Actions on key-value databases: commands, undone by writing back what their keys held.
 
-Theory of operation. The keys that an action and its undo name are copied to a server of our own, where both are tried
-(`trial`). The action is done in one transaction (WATCH, MULTI, EXEC), which happens only if all these keys hold what
-they held in the trial; its undo, only if they hold what the action left. So a digest of what they held before and after
-is all that is kept, in the journal. The same digests tell after a crash, or a connection that was lost, whether a
-transaction happened.
+Theory of operation. A plan does the commands, reads what their keys hold then, and writes back what they held before,
+all in one transaction (WATCH, MULTI, EXEC), of which no other client sees a part. What the keys held before and after
+(DUMP, with the time at which each ends) is kept in the state. The action is done in one transaction, only where the
+keys hold what they held when it was planned; its undo, only where they hold what the action left. So the digests of
+both tell after a crash, or a lost connection, whether a transaction happened.
 
-No lock is held on the server: another session counts as somebody else. A server that is part of a cluster is not known.
+No lock is held on the server: another session counts as another client. Clusters are not supported.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from secrets import token_hex
+from typing import cast
 
 from autoclave.config import Config
-from autoclave.core import HostError, InputError
-from autoclave.core.install import install_command
+from autoclave.core import InputError
 from autoclave.core.json import canonical_json
 from autoclave.runtime.databases.effects import as_name
-from autoclave.runtime.databases.redis.commands import Commands
-from autoclave.runtime.databases.redis.store import State, Store
-from autoclave.runtime.databases.redis.throwaway import ThrowAway
-from autoclave.runtime.databases.redis.trial import Trial, keys_of, leads_to, try_out
+from autoclave.runtime.databases.kept import KeptRows
+from autoclave.runtime.databases.opened import Databases
+from autoclave.runtime.databases.redis.commands import REMOVING, Commands, require_allowed
+from autoclave.runtime.databases.redis.store import (
+    Images,
+    KeysChanged,
+    Store,
+    digests_of,
+    images_from,
+    open_store,
+    plain_images,
+    restoring,
+)
 from autoclave.runtime.databases.settings import DatabaseConnection
 from autoclave.runtime.footprints import Footprint, meet
 from autoclave.runtime.guarantee import Guarantee
-from autoclave.runtime.interface import Choice, InDoubt, Json, NotRedone, NotUndone, Plan, UndoneWith
+from autoclave.runtime.interface import (
+    Choice,
+    InDoubt,
+    Json,
+    Manager,
+    NothingLeft,
+    NotRedone,
+    NotUndone,
+    Plan,
+    UndoneWith,
+)
 from autoclave.runtime.policy.request import Access, Request
 
 _ROOT = "databases"
 
 
-class KeyValueManager:
-    """Actions on the key-value databases of `connections`. `key_of` gives the password that a secret holds."""
+class KeyValueManager(Manager):
+    """Actions on the key-value databases of `connections`.
+
+    `state` is a folder that nothing else touches: what keys held is kept in it. `key_of` gives the password that a
+    secret holds.
+    """
 
     operations: Mapping[str, type[Config]] = {"commands": Commands}
 
-    def __init__(self, connections: Mapping[str, DatabaseConnection], key_of: Callable[[str], str]) -> None:
-        self._connections, self._key_of = connections, key_of
-        self._stores: dict[str, Store] = {}
-        self._place: ThrowAway | None = None
+    def __init__(
+        self, connections: Mapping[str, DatabaseConnection], state: Path, key_of: Callable[[str], str]
+    ) -> None:
+        self._databases, self._kept = Databases(connections, key_of, open_store), KeptRows(state)
 
     def close(self) -> None:
-        """Let go of all connections, and end the server for tests."""
-        for store in self._stores.values():
-            store.close()
-        self._stores.clear()
-        if self._place is not None:
-            self._place.close()
-            self._place = None
+        """Close all connections."""
+        self._databases.close()
 
     # --- Planning ---------------------------------------------------------------------------------------------------
 
     def told(self) -> str:
-        """See `Manager`: no names of keys, which may be data of somebody."""
-        return "\n".join(f"key-value database {name} (redis)" for name in self._connections)
+        """See `Manager`: no names of keys, which may be personal data."""
+        return "\n".join(f"key-value database {name} (redis)" for name in self._databases)
 
     def asks(self, operation: Config) -> Request:
-        """See `Manager`: what keys hold is copied to where it is tried."""
+        """See `Manager`: planning does the commands and rolls them back, so what they do must be permitted before."""
         commands = cast("Commands", operation)
-        self._store(commands.database)
-        keys = keys_of(commands, self._throw_away(commands.database))
-        return Request(tuple(Access("read", self._resource(commands.database, key)) for key in keys))
+        name, keys = commands.database, self._keys(commands)
+        there, removed = self._store(name).read(keys), _removed(commands)
+        found = [Access("read", self._resource(name, key)) for key in keys]
+        for key in (key for key, is_written in keys.items() if is_written):
+            verb = "create" if key not in there else "delete" if key in removed else "modify"
+            found.append(Access(verb, self._resource(name, key), rows=1))
+        return Request(tuple(found))
+
+    def _keys(self, commands: Commands) -> dict[bytes, bool]:
+        require_allowed(commands.commands)
+        keys, most = (
+            self._store(commands.database).keys_of(commands.commands),
+            self._databases.settings(commands.database),
+        )
+        if len(keys) > most.max_rows:
+            raise InputError(
+                f"database {commands.database}: names {len(keys)} keys, and max_rows is {most.max_rows}. Fix: do it in "
+                "parts, or have the limit raised"
+            )
+        return keys
 
     def plan(self, action: str, operation: Config) -> Plan:
-        commands = cast("Commands", operation)
-        name = commands.database
-        trial = self._tried(commands)
-        resources = {key: self._resource(name, key) for key in trial.keys}
-        accesses = [Access("read", resource) for resource in resources.values()]
-        accesses += [Access(trial.verb(key), resources[key], rows=1) for key in trial.changed]
-        told = [commands.model_dump(mode="json"), _plain(trial.before), _plain(trial.after)]
+        try:
+            return self._rehearsed(action, cast("Commands", operation))
+        except BaseException:
+            self._kept.discard(action)
+            raise
+
+    def _rehearsed(self, action: str, commands: Commands) -> Plan:
+        name, keys = commands.database, list(self._keys(commands))
+        before, after = self._store(name).rehearse(
+            keys, commands.commands, lambda images: self._keep(action, "before", images)
+        )
+        if digests_of(before) == digests_of(after):
+            raise InputError(f"database {name}: the commands change nothing as it is now")
+        self._keep(action, "after", after)
+        if (num_bytes := self._num_bytes(action)) > self._databases.settings(name).max_bytes:
+            raise InputError(f"database {name}: {num_bytes} bytes would be kept, more than max_bytes")
+        told = {"keys": [key.hex() for key in keys], "before": _digests(before), "after": _digests(after)}
+        return self._plan_of(commands, told)
+
+    def _plan_of(self, commands: Commands, told: Json) -> Plan:
+        name, request = commands.database, self._request(commands.database, told)
+        digest = hashlib.sha256(canonical_json([commands.model_dump(mode="json"), told["before"], told["after"]]))
+        rows = {key: self._row(name, bytes.fromhex(key)) for key in told["keys"]}
+        changed = {key: verb for key, verb in _verbs(told).items() if verb}
         return Plan(
-            digest=hashlib.sha256(canonical_json(told)).hexdigest(),
-            changes=(*self._changes(name, trial), *_in_words(commands)),
-            request=Request(tuple(accesses), Guarantee.EXACT),
-            footprint=Footprint(frozenset(resources.values()), frozenset(resources[key] for key in trial.changed)),
+            digest=digest.hexdigest(),
+            changes=tuple(f"{verb} key {rows[key]}" for key, verb in changed.items()),
+            request=request,
+            footprint=Footprint(
+                frozenset(f"{_ROOT}/{row}" for row in rows.values()),
+                frozenset(f"{_ROOT}/{rows[key]}" for key in changed),
+            ),
             guarantee=Guarantee.EXACT,
-            kept={"before": _plain(trial.before), "after": _plain(trial.after), "keys": _words(trial.keys)},
+            kept=dict(told),
         )
 
     def plan_again(self, action: str, operation: Config, kept: Json) -> Plan:
+        """See `Manager`: the same commands do the same to keys that hold the same."""
+        commands = cast("Commands", operation)
+        if self._kept.get_mark(action, "after") is not None and self._now(commands.database, kept) == kept["before"]:
+            return self._plan_of(commands, kept)
         return self.plan(action, operation)
 
-    def _tried(self, commands: Commands) -> Trial:
-        settings = self._settings(commands.database)
-        live, place = self._store(commands.database), self._throw_away(commands.database)
-        try:
-            return try_out(commands, live, place, settings.max_rows)
-        except InputError as error:
-            where = f"database {commands.database}"
-            raise InputError(f"{error}" if f"{error}".startswith(where) else f"{where}: {error}") from None
-
-    def _changes(self, name: str, trial: Trial) -> Iterator[str]:
-        for key in trial.changed:
-            yield f"{trial.verb(key)} key {self._row(name, key)}"
-
-    def _settings(self, name: str) -> DatabaseConnection:
-        if name not in self._connections:
-            known = ", ".join(self._connections) or "none"
-            raise InputError(f"database {name!r}: there is no such key-value database; there are {known}")
-        return self._connections[name]
+    def _request(self, name: str, told: Json) -> Request:
+        resources = {key: self._resource(name, bytes.fromhex(key)) for key in told["keys"]}
+        accesses = [Access("read", resource) for resource in resources.values()]
+        accesses += [Access(verb, resources[key], rows=1) for key, verb in _verbs(told).items() if verb]
+        return Request(tuple(accesses), Guarantee.EXACT)
 
     def _row(self, name: str, key: bytes) -> str:
-        settings = self._settings(name)
-        return f"{name}/{settings.dbname}/{as_name(key)}"
+        return f"{name}/{self._databases.settings(name).dbname}/{as_name(key)}"
 
     def _resource(self, name: str, key: bytes) -> str:
         return f"{_ROOT}/{self._row(name, key)}"
 
     def _store(self, name: str) -> Store:
-        settings = self._settings(name)
-        if name not in self._stores:
-            password = self._key_of(settings.password_secret) if settings.password_secret else ""
-            self._stores[name] = open_store(name, settings, password)
-        return self._stores[name]
+        return self._databases.engine(name)
 
-    def _throw_away(self, name: str) -> ThrowAway:
-        if self._place is not None and not self._place.is_alive:
-            self._place.close()
-            self._place = None
-        if self._place is None:
-            self._place = ThrowAway(f"database {name}")
-        return self._place
+    # --- What is kept -----------------------------------------------------------------------------------------------
+
+    def _keep(self, action: str, name: str, images: Images) -> None:
+        self._kept.put_mark(action, name, plain_images(images))
+
+    def _images(self, action: str, name: str) -> Images:
+        found = self._kept.get_mark(action, name)
+        if found is None:
+            raise InputError(f"action {action}: what its keys held is not kept any more")
+        return images_from(found)
+
+    def _num_bytes(self, action: str) -> int:
+        return sum(len(each.dump) for name in ("before", "after") for each in self._images(action, name).values())
 
     # --- Doing ------------------------------------------------------------------------------------------------------
 
@@ -136,76 +184,64 @@ class KeyValueManager:
             "database": commands.database,
             "operation": commands.model_dump(mode="json"),
             **plan.kept,
+            "kept_bytes": self._num_bytes(action),
             "reads": sorted(plan.footprint.reads),
             "writes": sorted(plan.footprint.writes),
         }
 
     def execute(self, action: str, started: Json) -> Json:
-        commands = Commands.model_validate(started["operation"])
-        self._transact(started, started["before"], commands.commands)
+        name, keys = started["database"], _keys_of(started)
+        commands = Commands.model_validate(started["operation"]).commands
+        left, is_done = self._store(name).run_if(keys, _state(started["before"]), commands)
+        if not is_done or _digests(left) != started["after"]:
+            before = restoring(keys, self._images(action, "before"))
+            self._store(name).run_if(keys, digests_of(left), before)
+            raise InputError(f"database {name}: the commands did something else than was planned, and were rolled back")
         return dict(started)
 
-    def _transact(self, told: Json, wanted: Json, commands: Sequence[Sequence[str]]) -> None:
-        keys = [bytes.fromhex(key) for key in told["keys"]]
-        self._store(told["database"]).run_if(keys, _state(wanted), commands)
-
-    def _now(self, told: Json) -> dict[str, str]:
-        """What the keys of an action hold, as it is written in the journal."""
-        return _plain(self._store(told["database"]).state([bytes.fromhex(key) for key in told["keys"]]))
+    def _now(self, name: str, told: Json) -> dict[str, str]:
+        """The digests of what the keys of an action hold, as they are written in the journal."""
+        return _digests(self._store(name).read(_keys_of(told)))
 
     def find_out(self, action: str, started: Json) -> Json | None:
-        now = self._now(started)
+        now = self._now(started["database"], started)
         if now == started["after"]:
             return dict(started)
         if now == started["before"]:
             return None
         raise InDoubt(f"action {action}: its keys hold neither what they held before nor what it would have left")
 
+    def answers(self, action: str, begun: Json) -> bool:
+        """See `Manager`: connecting is limited in time."""
+        return True
+
     def observed(self, action: str, receipt: Json) -> Request:
-        trial = Trial(
-            tuple(bytes.fromhex(key) for key in receipt["keys"]), _state(receipt["before"]), _state(receipt["after"])
-        )
-        resources = {key: self._resource(receipt["database"], key) for key in trial.keys}
-        accesses = [Access("read", resource) for resource in resources.values()]
-        accesses += [Access(trial.verb(key), resources[key], rows=1) for key in trial.changed]
-        return Request(tuple(accesses), Guarantee.EXACT)
+        return self._request(receipt["database"], receipt)
 
     def accept(self, action: str, started: Json) -> Json:
-        return {**started, "after": self._now(started)}
+        images = self._store(started["database"]).read(_keys_of(started))
+        self._keep(action, "after", images)
+        return {**started, "after": _digests(images)}
 
     def put_back(self, action: str, started: Json) -> bool:
-        now = self._now(started)
-        if now != started["after"]:
-            return now == started["before"]
-        with contextlib.suppress(InputError, InDoubt):
-            self._transact(started, started["after"], Commands.model_validate(started["operation"]).undo)
-        return self._now(started) == started["before"]
-
-    def keep(self, action: str, receipt: Json) -> None:
-        """See `Manager`: digests are in the journal."""
-
-    def kept_bytes(self, receipt: Json) -> int:
-        return 0
+        now = self._now(started["database"], started)
+        if now == started["after"]:
+            before = restoring(_keys_of(started), self._images(action, "before"))
+            with contextlib.suppress(KeysChanged, InDoubt):
+                self._store(started["database"]).run_if(_keys_of(started), _state(now), before)
+            now = self._now(started["database"], started)
+        return now == started["before"]
 
     def discard(self, action: str) -> None:
-        """See `Manager`: nothing is kept."""
-
-    def commit(self, action: str, receipt: Json) -> None:
-        """See `Manager`: nothing is left open."""
-
-    def lapsed(self, action: str, receipt: Json) -> str:
-        return ""
+        self._kept.discard(action)
 
     # --- Taking back ------------------------------------------------------------------------------------------------
-
-    def obstacle(self, action: str, receipt: Json) -> str:
-        return ""
 
     def conflicts(self, done: Sequence[tuple[str, Json]]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         seen: set[str] = set()
         for action, receipt in done:
-            now, after, name = self._now(receipt), receipt["after"], receipt["database"]
+            now, after, name = self._now(receipt["database"], receipt), receipt["after"], receipt["database"]
             rows = [self._row(name, bytes.fromhex(key)) for key in receipt["keys"] if now.get(key) != after.get(key)]
             if own := [row for row in rows if not meet({f"{_ROOT}/{row}"}, seen)]:
                 found[action] = own
@@ -215,130 +251,125 @@ class KeyValueManager:
     def plan_undo(
         self, action: str, receipt: Json, choices: Mapping[str, Choice], default: Choice, undone_with: UndoneWith
     ) -> Json:
-        now = self._now(receipt)
-        chosen = {default, *choices.values()}
-        if now != receipt["after"] and chosen & {Choice.SKIP, Choice.SAVE_ASIDE}:
-            raise InputError(f"action {action}: the undo is commands: force it, or leave it as it is")
-        wanted = now if Choice.FORCE in chosen else receipt["after"]
-        return {**receipt, "found": wanted}
+        name, after = receipt["database"], _state(receipt["after"])
+        found = self._store(name).read(_keys_of(receipt))
+        skipped: set[bytes] = set()
+        for key in _keys_of(receipt):
+            if digests_of(found).get(key) == after.get(key):
+                continue
+            choice = choices.get(self._row(name, key), default)
+            if choice is Choice.SAVE_ASIDE:
+                raise InputError(f"{self._row(name, key)}: a key has no other place to be saved in; use skip or force")
+            if choice is Choice.SKIP:
+                skipped.add(key)
+            elif choice is Choice.REFUSE:
+                raise InputError(f"action {action}: another client has changed {self._row(name, key)} since")
+        keys = [key for key in _keys_of(receipt) if key not in skipped]
+        if not keys:
+            raise NothingLeft("others have changed all of its keys since")
+        return self._change(action, receipt, keys, found, self._images(action, "before"))
+
+    def _change(self, action: str, told: Json, keys: Sequence[bytes], source: Images, target: Images) -> Json:
+        """Keep what keys hold and what they are to hold; JSON data for `_write`."""
+        images = f"undo-{token_hex(4)}"
+        source = {key: image for key, image in source.items() if key in keys}
+        target = {key: image for key, image in target.items() if key in keys}
+        self._keep(action, f"{images}-from", source)
+        self._keep(action, f"{images}-to", target)
+        return {
+            **told,
+            "images": images,
+            "changed": [key.hex() for key in keys],
+            "from": _digests(source),
+            "to": _digests(target),
+        }
+
+    def _write(self, action: str, change: Json, error: type[InputError], *, is_late: bool) -> None:
+        """Have keys hold what they are to hold, unless that was done before a crash.
+
+        Raises:
+            error: nothing was done.
+            InDoubt: the keys hold neither.
+        """
+        store, keys = self._store(change["database"]), [bytes.fromhex(key) for key in change["changed"]]
+        if is_late:
+            now = _digests(store.read(keys))
+            if now == change["to"]:
+                return
+            if now != change["from"]:
+                raise InDoubt(f"action {action}: its keys hold neither what they held before nor what it left")
+        try:
+            store.run_if(keys, _state(change["from"]), restoring(keys, self._images(action, f"{change['images']}-to")))
+        except InDoubt as doubt:
+            if (now := _digests(store.read(keys))) == change["from"]:
+                raise error(f"{doubt}. Fix: try again when the database answers") from None
+            if now != change["to"]:
+                raise
+        except InputError as refused:
+            raise error(f"{refused}") from None
 
     def undo(self, action: str, undoing: Json, *, is_late: bool) -> Json:
-        if is_late and self._now(undoing) == undoing["before"]:
-            return dict(undoing)
-        commands = Commands.model_validate(undoing["operation"])
-        self._require_leads(undoing, undoing["found"], commands.undo, undoing["before"], NotUndone)
-        self._settle(undoing, undoing["found"], commands.undo, undoing["before"], NotUndone)
+        self._write(action, undoing, NotUndone, is_late=is_late)
         return dict(undoing)
 
     def plan_redo(self, action: str, undone: Json) -> Json:
-        if self._now(undone) != undone["before"]:
+        images, keys = undone["images"], [bytes.fromhex(key) for key in undone["changed"]]
+        if _digests(self._store(undone["database"]).read(keys)) != undone["to"]:
             raise InputError(f"action {action}: its keys changed since it was undone")
-        return dict(undone)
+        source, target = self._images(action, f"{images}-to"), self._images(action, f"{images}-from")
+        return self._change(action, undone, keys, source, target)
 
     def request_of_redo(self, action: str, receipt: Json, redoing: Json) -> Request:
         return self.observed(action, receipt)
 
     def redo(self, action: str, receipt: Json, redoing: Json, *, is_late: bool) -> Json:
-        if is_late and self._now(redoing) == redoing["after"]:
-            return dict(receipt)
-        commands = Commands.model_validate(redoing["operation"]).commands
-        self._require_leads(redoing, redoing["before"], commands, redoing["after"], NotRedone)
-        self._settle(redoing, redoing["before"], commands, redoing["after"], NotRedone)
+        self._write(action, redoing, NotRedone, is_late=is_late)
         return dict(receipt)
 
-    def _require_leads(
-        self, told: Json, start: Json, commands: Sequence[Sequence[str]], end: Json, error: type[InputError]
-    ) -> None:
-        """Try on copies whether commands lead from what keys hold to what they are to hold."""
-        keys, name = [bytes.fromhex(key) for key in told["keys"]], told["database"]
-        store = self._store(name)
-        try:
-            found = leads_to(commands, keys, store.copy(keys), self._throw_away(name))
-        except InputError as refused:
-            raise error(f"the commands fail: {refused}") from None
-        if _plain(found) != end:
-            wrong = [key for key in told["keys"] if _plain(found).get(key) != end.get(key)]
-            names = ", ".join(self._row(name, bytes.fromhex(key)) for key in wrong)
-            raise error(f"{names} would not be as wanted: somebody else has changed it since, or its time was over")
-
-    def _settle(
-        self, told: Json, start: Json, commands: Sequence[Sequence[str]], end: Json, error: type[InputError]
-    ) -> None:
-        """Do commands, and look how it ended where the connection was lost."""
-        try:
-            self._transact(told, start, commands)
-        except InDoubt as doubt:
-            now = self._now(told)
-            if now == end:
-                return
-            if now == start:
-                raise HostError(f"{doubt}. Fix: try again when the database answers") from None
-            raise
-        except InputError as refused:
-            raise error(f"{refused}") from None
-
     def difference(self, action: str, operation: Config, receipt: Json | None, *, is_done: bool) -> list[str]:
-        """See `Manager`: which keys; what they held is not kept."""
+        """See `Manager`: which keys."""
         if receipt is None or "keys" not in receipt:
             return []
         before, after, name = receipt["before"], receipt["after"], cast("Commands", operation).database
-        changed = [key for key in receipt["keys"] if before.get(key) != after.get(key)]
-        rows = [(key, self._row(name, bytes.fromhex(key))) for key in changed]
+        changed = [(key, self._row(name, bytes.fromhex(key))) for key, verb in _verbs(receipt).items() if verb]
         return [
-            *(f"- {row}; what it held is not kept" for key, row in rows if key in before),
-            *(f"+ {row}" for key, row in rows if key in after),
+            *(f"- {row}" for key, row in changed if key in before),
+            *(f"+ {row}" for key, row in changed if key in after),
         ]
 
 
-def open_store(name: str, settings: DatabaseConnection, password: str) -> Store:
-    """A database by its settings: `host` (a name, or the path of a socket), `port`, `dbname` (a number), `user`.
+def _removed(commands: Commands) -> set[bytes]:
+    """The keys that commands remove by name."""
+    found: set[bytes] = set()
+    for name, *keys in commands.commands:
+        if (most := REMOVING.get(name.upper())) is not None:
+            found |= set(map(str.encode, keys[:most]))
+    return found
 
-    Raises:
-        InputError: the settings do not fit, or the server does not let us in.
-        HostError: it does not answer, or something is not installed.
-    """
-    where = f"database {name}"
-    try:
-        import redis
-        from redis.backoff import NoBackoff
-        from redis.retry import Retry
-    except ImportError:
-        raise HostError(f"{where}: Redis needs redis. Fix: {install_command('databases')}") from None
-    if not settings.dbname.isdigit():
-        raise InputError(f"{where}: engine redis needs dbname, the number of a database")
-    given: dict[str, Any] = {
-        "db": int(settings.dbname),
-        "username": settings.user or None,
-        "password": password or None,
-        "socket_timeout": settings.statement_timeout_s,
-        "protocol": 2,
-        "retry": Retry(NoBackoff(), 0),
+
+def _verbs(told: Json) -> dict[str, str]:
+    """What becomes of each key; empty if nothing does."""
+    before, after = told["before"], told["after"]
+    return {
+        key: ""
+        if before.get(key) == after.get(key)
+        else "create"
+        if key not in before
+        else "modify"
+        if key in after
+        else "delete"
+        for key in told["keys"]
     }
-    if settings.host.startswith("/"):
-        connection: Any = redis.UnixDomainSocketConnection(path=settings.host, **given)
-    else:
-        connection = redis.Connection(host=settings.host or "127.0.0.1", port=settings.port or 6379, **given)
-    store = Store(connection, where)
-    store.open()
-    return store
 
 
-def _plain(state: State) -> dict[str, str]:
-    """What keys hold, as JSON data."""
-    return {key.hex(): digest for key, digest in sorted(state.items())}
+def _digests(images: Images) -> dict[str, str]:
+    """The digests of what keys hold, as JSON data."""
+    return {key.hex(): image.digest for key, image in sorted(images.items())}
 
 
-def _state(plain: Json) -> State:
+def _state(plain: Json) -> dict[bytes, str]:
     return {bytes.fromhex(key): digest for key, digest in plain.items()}
 
 
-def _words(keys: Sequence[bytes]) -> list[str]:
-    return [key.hex() for key in keys]
-
-
-def _in_words(commands: Commands) -> Iterator[str]:
-    count = len(commands.undo)
-    yield (
-        f"undo by {count} command{'' if count == 1 else 's'} of its own, tried twice on copies of the keys; it is done "
-        "only where these hold what the action left"
-    )
+def _keys_of(told: Json) -> list[bytes]:
+    return [bytes.fromhex(key) for key in told["keys"]]

@@ -1,29 +1,79 @@
 """One database of a Redis server: what its keys hold, and commands that are done all or none if keys are as expected.
 
-What a key holds is told by its type, its value in an order of its own, and the time at which it ends; not by the bytes
-of DUMP, which are others for the same set when it has once been larger. Only streams, modules and what else has no such
-reading are told by these bytes.
+A digest of what a key holds is of its type, its value in a canonical order, and the time at which it ends; not of the
+bytes of DUMP, which differ between equal sets. Only streams and modules are compared by these bytes. What DUMP returns
+is kept, and RESTORE writes it back.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from autoclave.core import AutoclaveError, HostError, InputError
+from autoclave.core.install import install_command
+from autoclave.runtime.databases.settings import DatabaseConnection
 from autoclave.runtime.interface import InDoubt
 
-Ask = Callable[..., Any]
-State = dict[bytes, str]
-"""What keys hold, as digests; those that are not there are left out."""
-Copy = dict[bytes, tuple[bytes, int]]
-"""What keys hold, as DUMP gives it, and when they end in ms since 1970 (-1: never)."""
+Words: TypeAlias = "Sequence[str | bytes | int]"
+_READS: tuple[tuple[Any, ...], ...] = (
+    ("TYPE",),
+    ("PEXPIRETIME",),
+    ("DUMP",),
+    ("GET",),
+    ("LRANGE", 0, -1),
+    ("SMEMBERS",),
+    ("HGETALL",),
+    ("ZRANGE", 0, -1, "WITHSCORES"),
+)
+"""By which a key of any type is read; those of other types fail, and are left out."""
+_SENT_AT_ONCE = 1000
+_CONNECT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class KeyImage:
+    """What a key holds: a digest, the bytes of DUMP, and when it ends in ms since 1970 (-1: never)."""
+
+    digest: str
+    dump: bytes
+    end: int
+
+
+Images = dict[bytes, KeyImage]
+"""What keys hold; those that do not exist are left out."""
+Digests = Mapping[bytes, str]
+
+
+def digests_of(images: Images) -> dict[bytes, str]:
+    """Return the digests of images."""
+    return {key: image.digest for key, image in images.items()}
+
+
+def plain_images(images: Images) -> dict[str, Any]:
+    """Return images as JSON data."""
+    return {
+        key.hex(): [each.digest, base64.b85encode(each.dump).decode(), each.end] for key, each in sorted(images.items())
+    }
+
+
+def images_from(plain: Mapping[str, Any]) -> Images:
+    """Return images from what `plain_images` returned."""
+    return {
+        bytes.fromhex(key): KeyImage(digest, base64.b85decode(dump), end) for key, (digest, dump, end) in plain.items()
+    }
+
+
+class KeysChanged(InputError):
+    """Keys do not hold what they are to hold before something is done; nothing was done."""
 
 
 class Store:
-    """A database, on one connection. `where`: how it is called in errors.
+    """A database, on one connection. `where`: its name in errors.
 
     The connection is used as it is: a client that repeats what was lost on its way would do commands twice.
     """
@@ -32,10 +82,10 @@ class Store:
         self._connection, self._where = connection, where
 
     def open(self) -> None:
-        """Connect, so that errors are told at once.
+        """Connect.
 
         Raises:
-            InputError: the server does not let us in.
+            InputError: the server does not let the user in.
             HostError: it is away.
         """
         with self.translated():
@@ -48,77 +98,94 @@ class Store:
         self._connection.send_command(*words)
         return self._connection.read_response()
 
-    def keys_of(self, commands: Iterable[Sequence[str]]) -> list[bytes]:
-        """The keys that commands name, each once.
+    def _ask_all(self, commands: Sequence[Words]) -> list[Any]:
+        """The answers to commands, which are sent together; errors of Redis are among them."""
+        import redis
+
+        answers: list[Any] = []
+        for start in range(0, len(commands), _SENT_AT_ONCE):
+            some = commands[start : start + _SENT_AT_ONCE]
+            words = ([each.encode() if isinstance(each, str) else each for each in words] for words in some)
+            self._connection.send_packed_command(self._connection.pack_commands(words))
+            for _ in some:
+                try:
+                    answers.append(self._connection.read_response())
+                except redis.ResponseError as error:
+                    answers.append(error)
+        return answers
+
+    def keys_of(self, commands: Iterable[Sequence[str]]) -> dict[bytes, bool]:
+        """Return the keys that commands name, and whether one of them writes each.
 
         Raises:
-            InputError: one of them names none, or is none.
+            InputError: one of them names none, or is not a command.
         """
-        found: dict[bytes, None] = {}
+        found: dict[bytes, bool] = {}
         with self.translated():
             for words in commands:
-                found.update(dict.fromkeys(self._ask("COMMAND GETKEYS", *map(str.encode, words))))
-        return list(found)
-
-    def copy(self, keys: Iterable[bytes]) -> Copy:
-        """What keys hold, to be brought elsewhere."""
-        found: Copy = {}
-        with self.translated():
-            for key in keys:
-                dump, end = self._ask("DUMP", key), self._end(key)
-                if dump is not None and end != -2:
-                    found[key] = (dump, end)
+                for key, flags in self._ask("COMMAND GETKEYSANDFLAGS", *map(str.encode, words)):
+                    found[key] = found.get(key, False) or b"RO" not in flags
         return found
 
-    def load(self, copy: Copy) -> None:
-        """Have nothing but what was copied."""
+    def read(self, keys: Collection[bytes]) -> Images:
+        """Return what keys hold."""
         with self.translated():
-            self._ask("FLUSHALL")
-            for key, (dump, end) in copy.items():
-                self._ask("RESTORE", key, max(end, 0), dump, *(["ABSTTL"] if end > 0 else []))
+            return _images(keys, self._ask_all(_reads(keys)))
 
-    def all(self) -> State:
-        """What all keys hold. For databases of ours only."""
-        with self.translated():
-            return self._state(self._ask("KEYS", "*"))
+    def rehearse(
+        self, keys: Sequence[bytes], commands: Sequence[Words], keep: Callable[[Images], None]
+    ) -> tuple[Images, Images]:
+        """Return what keys hold before and after commands, which are done and rolled back in one transaction.
 
-    def state(self, keys: Iterable[bytes]) -> State:
-        """What keys hold now."""
-        with self.translated():
-            return self._state(keys)
-
-    def run(self, commands: Sequence[Sequence[str]]) -> None:
-        """Do commands, one after the other. For databases of ours only."""
-        with self.translated():
-            for words in commands:
-                self._ask(*map(str.encode, words))
-
-    def run_if(self, keys: Sequence[bytes], wanted: Mapping[bytes, str], commands: Sequence[Sequence[str]]) -> None:
-        """Do commands, all or none, if some keys hold what is wanted, and nobody changes them meanwhile.
+        `keep` is called with what they hold before anything is done.
 
         Raises:
-            InputError: they hold something else; nothing was done.
+            InputError: a command fails, or others change the keys meanwhile.
+        """
+        with self._watching(keys):
+            before = self.read(keys)
+            keep(before)
+            reads = list(_reads(keys))
+            answers = self._transact([*commands, *reads, *restoring(keys, before)])
+            done, rest = answers[: len(commands)], answers[len(commands) :]
+            _require_done(rest[len(reads) :])
+            _require_done(done)
+            return before, _images(keys, rest[: len(reads)])
+
+    def run_if(self, keys: Sequence[bytes], wanted: Digests, commands: Sequence[Words]) -> tuple[Images, bool]:
+        """Do commands if keys hold what is wanted; what the keys hold then, and whether no command failed.
+
+        Raises:
+            KeysChanged: they hold something else.
             HostError: the server is away; nothing was done.
             InDoubt: the connection was lost while they were done.
         """
         import redis
 
+        with self._watching(keys):
+            if digests_of(self.read(keys)) != dict(wanted):
+                raise KeysChanged(f"{self._where}: what the commands change has changed since")
+            answers = self._transact([*commands, *_reads(keys)])
+            is_done = not any(isinstance(each, redis.RedisError) for each in answers[: len(commands)])
+            return _images(keys, answers[len(commands) :]), is_done
+
+    @contextlib.contextmanager
+    def _watching(self, keys: Sequence[bytes]) -> Generator[None]:
         with self.translated():
             try:
                 self._ask("WATCH", *keys)
-                if self._state(keys) != wanted:
-                    raise InputError(f"{self._where}: what the commands are about has changed since")
-                self._ask("MULTI")
-                for words in commands:
-                    self._ask(*map(str.encode, words))
-                answers = self._execute()
+                yield
             except BaseException:
                 self._connection.disconnect()  # which ends what was begun
                 raise
+
+    def _transact(self, commands: Sequence[Words]) -> list[Any]:
+        self._ask("MULTI")
+        _require_done(self._ask_all(commands))
+        answers = self._execute()
         if answers is None:
-            raise InputError(f"{self._where}: what the commands are about has changed since")
-        if any(isinstance(answer, redis.RedisError) for answer in answers):
-            raise InputError(f"{self._where}: Redis refused a command in the middle; the others were done")
+            raise KeysChanged(f"{self._where}: others change the keys meanwhile")
+        return answers
 
     def _execute(self) -> Any:
         import redis
@@ -128,25 +195,13 @@ class Store:
         except (redis.ConnectionError, redis.TimeoutError):
             raise InDoubt(f"{self._where}: the connection was lost while the commands were done") from None
 
-    def _state(self, keys: Iterable[bytes]) -> State:
-        found: State = {}
-        for key in keys:
-            kind = self._ask("TYPE", key).decode()
-            if kind != "none":
-                told = repr((kind, _READINGS.get(kind, _dumped)(self._ask, key), self._end(key)))
-                found[key] = hashlib.sha256(told.encode()).hexdigest()
-        return found
-
-    def _end(self, key: bytes) -> int:
-        return int(self._ask("PEXPIRETIME", key))
-
     @contextlib.contextmanager
     def translated(self) -> Generator[None]:
         """Raise errors of Redis as ours; their words may hold values, and are left out.
 
         Raises:
             InputError: a command cannot be done.
-            HostError: the server is away, or does not let us.
+            HostError: the server is away, or refuses the connection.
         """
         import redis
 
@@ -167,19 +222,91 @@ class Store:
             raise InputError(f"{self._where}: a word cannot be sent") from None
 
 
-def _dumped(ask: Ask, key: bytes) -> Any:
-    return ask("DUMP", key)
+def restoring(keys: Iterable[bytes], images: Images) -> list[Words]:
+    """Return the commands after which keys hold what images say, and do not exist where there is no image."""
+    return [
+        ("RESTORE", key, max(image.end, 0), image.dump, "REPLACE", *(("ABSTTL",) if image.end > 0 else ()))
+        if (image := images.get(key))
+        else ("DEL", key)
+        for key in keys
+    ]
 
 
-def _pairs(flat: Sequence[bytes]) -> Any:
-    return sorted(zip(flat[::2], flat[1::2], strict=True))
+def _reads(keys: Iterable[bytes]) -> list[Words]:
+    return [(name, key, *more) for key in keys for name, *more in _READS]
 
 
-_READINGS: Mapping[str, Callable[[Ask, bytes], Any]] = {
-    "string": lambda ask, key: ask("GET", key),
-    "list": lambda ask, key: ask("LRANGE", key, 0, -1),
-    "set": lambda ask, key: sorted(ask("SMEMBERS", key)),
-    "hash": lambda ask, key: _pairs(ask("HGETALL", key)),
-    "zset": lambda ask, key: ask("ZRANGE", key, 0, -1, "WITHSCORES"),
+def _images(keys: Iterable[bytes], answers: Sequence[Any]) -> Images:
+    """What keys hold, from the answers to `_reads`."""
+    found: Images = {}
+    for number, key in enumerate(keys):
+        own = answers[number * len(_READS) : (number + 1) * len(_READS)]
+        _require_done(own[:3])
+        (kind, end, dump), values = own[:3], own[3:]
+        if dump is None:
+            continue
+        name = kind.decode()
+        value = _VALUES[name](values) if name in _VALUES else dump
+        _require_done([value])
+        digest = hashlib.sha256(repr((name, value, end)).encode()).hexdigest()
+        found[key] = KeyImage(digest, dump, int(end))
+    return found
+
+
+def _require_done(answers: Iterable[Any]) -> None:
+    """Raise the first error among answers, as Redis gave it."""
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
+
+
+def _sorted(value: Any) -> Any:
+    return value if isinstance(value, Exception) else sorted(value)
+
+
+def _pairs(flat: Any) -> Any:
+    return flat if isinstance(flat, Exception) else sorted(zip(flat[::2], flat[1::2], strict=True))
+
+
+_VALUES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
+    "string": lambda answers: answers[0],
+    "list": lambda answers: answers[1],
+    "set": lambda answers: _sorted(answers[2]),
+    "hash": lambda answers: _pairs(answers[3]),
+    "zset": lambda answers: answers[4],
 }
-"""How the value of a type is read so that equal values are read equally."""
+"""The value of a type among the answers to `_READS`, such that equal values are read equally."""
+
+
+def open_store(name: str, settings: DatabaseConnection, password: str) -> Store:
+    """Open a database by its settings: `host` (a name, or the path of a socket), `port`, `dbname` (a number), `user`.
+
+    Raises:
+        InputError: the settings do not fit, or the server does not let the user in.
+        HostError: it does not answer, or something is not installed.
+    """
+    where = f"database {name}"
+    try:
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+    except ImportError:
+        raise HostError(f"{where}: Redis needs redis. Fix: {install_command('databases')}") from None
+    if not settings.dbname.isdigit():
+        raise InputError(f"{where}: engine redis needs dbname, the number of a database")
+    given: dict[str, Any] = {
+        "db": int(settings.dbname),
+        "username": settings.user or None,
+        "password": password or None,
+        "socket_timeout": settings.statement_timeout_s,
+        "socket_connect_timeout": _CONNECT_S,
+        "protocol": 2,
+        "retry": Retry(NoBackoff(), 0),
+    }
+    if settings.host.startswith("/"):
+        connection: Any = redis.UnixDomainSocketConnection(path=settings.host, **given)
+    else:
+        connection = redis.Connection(host=settings.host or "127.0.0.1", port=settings.port or 6379, **given)
+    store = Store(connection, where)
+    store.open()
+    return store

@@ -17,25 +17,10 @@ from autoclave.core import InputError
 if TYPE_CHECKING:
     import apsw
 
-VOLATILE = frozenset(
-    [
-        "random",
-        "randomblob",
-        "current_time",
-        "current_date",
-        "current_timestamp",
-        "date",
-        "time",
-        "datetime",
-        "julianday",
-        "strftime",
-        "unixepoch",
-        "timediff",
-        "last_insert_rowid",
-        "changes",
-        "total_changes",
-    ]
-)
+VOLATILE = frozenset([
+    "random", "randomblob", "current_time", "current_date", "current_timestamp", "date", "time", "datetime",
+    "julianday", "strftime", "unixepoch", "timediff", "last_insert_rowid", "changes", "total_changes",
+])  # fmt: skip
 """Functions that may give something else the next time."""
 _FORBIDDEN = {"load_extension", "edit", "readfile", "writefile", "fts3_tokenizer", "zipfile", "sqlar_compress"}
 _WRITING = {9: "delete", 18: "create", 23: "modify"}
@@ -79,7 +64,7 @@ class Seen:
     refused: str = ""
 
     @property
-    def is_settled(self) -> bool:
+    def is_deterministic(self) -> bool:
         return not self.functions & VOLATILE
 
     @property
@@ -163,7 +148,8 @@ def guarded(
         count += 1
         if count > 1 or not _NOTHING.fullmatch(text, len(sql)):
             raise InputError(f"statement {number}: holds several; give each as a text of its own")
-        require_action(cursor, barrier.seen, number)
+        if cursor.is_explain or not (barrier.seen.writes or barrier.seen.created or barrier.seen.changed):
+            raise InputError(f"statement {number}: changes nothing that can be taken back, so it is no action")
         return runs
 
     connection.authorizer, connection.exec_trace = barrier, trace
@@ -192,13 +178,3 @@ def without_foreign_keys(connection: apsw.Connection) -> Iterator[None]:
         yield
     finally:
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, was_on)
-
-
-def require_action(cursor: apsw.Cursor, seen: Seen, number: int) -> None:
-    """Check that a compiled statement does something that can be taken back.
-
-    Raises:
-        InputError: it does not.
-    """
-    if cursor.is_explain or not (seen.writes or seen.created or seen.changed):
-        raise InputError(f"statement {number}: changes nothing that can be taken back, so it is no action")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autoclave.runtime.databases.places import place_of
 from autoclave.runtime.databases.schema import Column, Reference, Table
+from autoclave.runtime.databases.sqlite.stored import Naming
 
 if TYPE_CHECKING:
     import apsw
@@ -27,22 +27,6 @@ def folded(name: str) -> str:
     return name.encode().lower().decode()
 
 
-_TOKEN = re.compile(
-    r"""'((?:[^']|'')*)'|"((?:[^"]|"")*)"|`((?:[^`]|``)*)`|\[([^\]]*)\]|([\w$\x80-\U0010ffff]+)|--[^\n]*|/\*.*?(?:\*/|\Z)""",
-    re.DOTALL,
-)
-
-
-def names_in(statement: str) -> set[str]:
-    """All that a statement may mean by a name, however it is quoted, in small letters."""
-    quotes = ("''", "'"), ('""', '"'), ("``", "`")
-    found: set[str] = set()
-    for texts in _TOKEN.findall(statement):
-        found.update(text.replace(*quote).lower() for text, quote in zip(texts, quotes, strict=False))
-        found.update(text.lower() for text in texts[3:])
-    return found
-
-
 @dataclass(frozen=True)
 class TableMaker:
     """What is known of one table. `columns`: name, type, whether not null, place in the key, kind, of each."""
@@ -56,8 +40,7 @@ class TableMaker:
     is_shadow: bool = False
     has_key_index: bool = False
     """Whether its primary key is an index beside the rows: so of each table with rowids, unless it is the rowid."""
-    computes_defaults: bool = False
-    """Whether a default is more than a value, so that it may be another one each time."""
+    has_unique_index: bool = False
 
     @cached_property
     def key(self) -> tuple[int, ...]:
@@ -65,10 +48,20 @@ class TableMaker:
         own = [(place, number) for number, (*_, place, _) in enumerate(self.stored) if place]
         return tuple(number for _, number in sorted(own))
 
+    @property
+    def key_columns(self) -> list[str]:
+        """Names of the columns of the primary key, as a statement has them."""
+        return [quoted(self.stored[number][0]) for number in self.key]
+
     @cached_property
     def alias(self) -> int | None:
         """The place of the column that is the rowid itself; an `INTEGER PRIMARY KEY DESC` is none."""
         return self.key[0] if self.has_rowid and len(self.key) == 1 and not self.has_key_index else None
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether a row can stand in the way of none but the row with its rowid, so that REPLACE takes no other one."""
+        return self.alias is not None and not self.has_unique_index
 
     @cached_property
     def stored(self) -> tuple[tuple[str, str, bool, int, int], ...]:
@@ -85,13 +78,6 @@ class TableMaker:
         """Whether its rows are named by their rowids."""
         return self.has_rowid and (self.alias is not None or not self.key)
 
-    def affinity(self, number: int) -> str:
-        """What SQLite makes of values in a stored column: TEXT of numbers, NUMERIC of texts of some, or neither."""
-        kind = self.stored[number][1].upper()
-        if "INT" not in kind and any(word in kind for word in ("CHAR", "CLOB", "TEXT")):
-            return "TEXT"
-        return "BLOB" if kind in ("", "ANY") or ("INT" not in kind and "BLOB" in kind) else "NUMERIC"
-
     @cached_property
     def rowid(self) -> str:
         """A name of the rowid that means nothing else; empty where columns have all of its names."""
@@ -99,6 +85,10 @@ class TableMaker:
             return quoted(self.stored[self.alias][0])
         names = {column[0].lower() for column in self.columns}
         return next((name for name in ("rowid", "_rowid_", "oid") if name not in names), "")
+
+    @property
+    def naming(self) -> Naming:
+        return Naming(self.has_rowid, self.alias is not None, self.key)
 
     @cached_property
     def layout(self) -> str:
@@ -117,19 +107,6 @@ class TableMaker:
         return Table(self.name, columns, key, self.unique, self.references, self.is_view)
 
 
-def key_in_words(values: Sequence[Any]) -> str:
-    """A key as a text that no other key of the table has."""
-    return _word(values[0]) if len(values) == 1 else json.dumps(values, separators=(",", ":"))
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, int):
-        return f"{value}"
-    if isinstance(value, str) and value[:1].isalpha() and not value.startswith(("rowid ", "Infinity")):
-        return value  # that float is written so
-    return json.dumps(value, separators=(",", ":"))
-
-
 def tables_of(connection: apsw.Connection) -> dict[str, TableMaker]:
     """The tables and views of the file, by name, those of SQLite's own left out; virtual tables count as views."""
     found: dict[str, TableMaker] = {}
@@ -145,8 +122,7 @@ def tables_of(connection: apsw.Connection) -> dict[str, TableMaker]:
                 _unique(connection, name),
                 kind in ("view", "virtual"),
                 kind == "shadow",
-                _has_key_index(connection, name),
-                kind != "view" and _computes_defaults(connection, name),
+                *_has_indexes(connection, name),
             )
     return found
 
@@ -162,13 +138,10 @@ def _columns(connection: apsw.Connection, name: str) -> tuple[tuple[str, str, bo
     return tuple((column, kind, bool(required), place, hidden) for column, kind, required, place, hidden in rows)
 
 
-def _has_key_index(connection: apsw.Connection, name: str) -> bool:
-    return bool(list(connection.execute("SELECT 1 FROM pragma_index_list(?) WHERE origin = 'pk'", (name,))))
-
-
-def _computes_defaults(connection: apsw.Connection, name: str) -> bool:
-    query = "SELECT 1 FROM pragma_table_xinfo(?) WHERE instr(dflt_value, '(') OR dflt_value LIKE '%current%'"
-    return bool(list(connection.execute(query, (name,))))
+def _has_indexes(connection: apsw.Connection, name: str) -> tuple[bool, bool]:
+    """Whether there is an index of the primary key, and one that is unique."""
+    found = list(connection.execute('SELECT origin, "unique" FROM pragma_index_list(?)', (name,)))
+    return any(origin == "pk" for origin, _ in found), any(is_unique for _, is_unique in found)
 
 
 def _references(connection: apsw.Connection, name: str, spelt: Mapping[str, str]) -> tuple[Reference, ...]:
@@ -208,6 +181,9 @@ def objects_of(connection: apsw.Connection) -> Objects:
 
 def counters_of(connection: apsw.Connection) -> dict[str, int]:
     """Where AUTOINCREMENT stands, by table."""
-    if not list(connection.execute("SELECT 1 FROM main.sqlite_schema WHERE name = 'sqlite_sequence'")):
+    import apsw
+
+    try:
+        return dict(connection.execute("SELECT name, seq FROM main.sqlite_sequence"))
+    except apsw.SQLError:  # there is none
         return {}
-    return dict(connection.execute("SELECT name, seq FROM main.sqlite_sequence"))

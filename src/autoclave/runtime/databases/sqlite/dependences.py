@@ -49,8 +49,11 @@ def parents_of(effect: TableEffect, tables: Mapping[str, TableMaker]) -> Iterato
         own = [places[folded(column)] for column in reference.columns]
         key = [] if parent is None or parent.alias is None else [folded(parent.stored[parent.alias][0])]
         target = [folded(column) for column in reference.target] or key
+        if not key or target != key or len(effect.added) > NUM_KEYS:
+            yield reference.table
+            continue
         rows = [row for _, (_, values) in effect.added if None not in (row := [values[place] for place in own])]
-        if not key or target != key or len(rows) > NUM_KEYS or any(type(row[0]) is not int for row in rows):
+        if any(type(row[0]) is not int for row in rows):
             yield reference.table
             continue
         yield from (f"{reference.table}/{row[0]}" for row in rows)

@@ -10,22 +10,20 @@ with its device and inode in the name, which leaves no file behind and ends with
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import time
-from array import array
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autoclave.core import HostError, InputError
 from autoclave.core.install import install_command
 from autoclave.runtime.databases.effects import (
-    Definition,
     Effect,
     Image,
-    without_collection,
 )
-from autoclave.runtime.databases.engine import Contested, Held, Json, Keep, Reading, Rejected
+from autoclave.runtime.databases.engine import Json, Keep, Reading, Rejected, RowConflict, TransactionState
 from autoclave.runtime.databases.limits import require_limits, too_many
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.places import name_of, place_of
@@ -33,50 +31,32 @@ from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 from autoclave.runtime.databases.sqlite.barrier import Seen, guarded, without_foreign_keys
 from autoclave.runtime.databases.sqlite.catalogue import (
-    Objects,
     TableMaker,
     counters_of,
     objects_of,
     quoted,
     tables_of,
 )
-from autoclave.runtime.databases.sqlite.cloning import cloned
 from autoclave.runtime.databases.sqlite.dependences import parents_of, reads_of
 from autoclave.runtime.databases.sqlite.failures import translated
-from autoclave.runtime.databases.sqlite.holding import Holding
+from autoclave.runtime.databases.sqlite.open_transactions import OpenTransactions
 from autoclave.runtime.databases.sqlite.place import OpenFiles, lease_of
 from autoclave.runtime.databases.sqlite.recorder import Recorder
-from autoclave.runtime.databases.sqlite.rows import Rows
+from autoclave.runtime.databases.sqlite.rows import Rows, detach, loaded
 from autoclave.runtime.interface import InDoubt
 
 if TYPE_CHECKING:
     import apsw
 
-_INVERTIBLE = ("table", "index", "view")
-
-
-@dataclass(frozen=True, slots=True)
-class _Evidence:
-    """How the file was when statements were rehearsed, and which rows they changed, in order.
-
-    SQLite does the same with the same file: where nobody has written to it since, and nothing was drawn by lot or read
-    from a clock, the rows before and after are those of the rehearsal. That the same rows were changed is looked at all
-    the same.
-    """
-
-    version: tuple[int, int]
-    rowids: array[int]
-
 
 class SqliteDatabase:
     """See `Engine`."""
 
-    modes = frozenset({Mode.IMAGES, Mode.HOLD, Mode.CLONE})
+    modes = frozenset({Mode.IMAGES, Mode.TRANSACTION})
 
     def __init__(self, name: str, settings: DatabaseConnection) -> None:
         self._name, self._settings = name, settings
-        self._num_commits = 0
-        self._uncontested: tuple[Effect, tuple[int, int]] | None = None
+        self._known: tuple[int, dict[str, TableMaker]] = (-1, {})
         with contextlib.ExitStack() as opening:
             path = Path(settings.path)
             if not path.is_file():
@@ -87,10 +67,12 @@ class SqliteDatabase:
             self._writing = self._connect(enforces=False)
             opening.callback(self._writing.close)
             with translated(self._where):
-                tables_of(self._acting)
+                self._tables(self._acting)
             self._files = OpenFiles(path)
             self._opened = opening.pop_all()
-        self._holding = Holding(self._connect, self._require_same, settings.hold_s, self._where)
+        self._transactions = OpenTransactions(
+            self._connect, self._require_same, settings.transaction_timeout_s, self._where
+        )
 
     @property
     def _where(self) -> str:
@@ -99,13 +81,11 @@ class SqliteDatabase:
     def _require_same(self) -> None:
         self._files.require_same(self._where)
 
-    def _connect(self, *, enforces: bool | None = None, path: str = "") -> apsw.Connection:
+    def _connect(self, *, enforces: bool | None = None) -> apsw.Connection:
         import apsw
 
         with translated(self._where):
-            connection = apsw.Connection(
-                path or self._settings.path, flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=0
-            )
+            connection = apsw.Connection(self._settings.path, flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=0)
             connection.set_busy_timeout(int(self._settings.lock_timeout_s * 1000))
             is_on = self._settings.enforces_foreign_keys if enforces is None else enforces
             connection.execute(f"PRAGMA foreign_keys = {int(is_on)}")
@@ -129,6 +109,7 @@ class SqliteDatabase:
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+            detach(connection)
 
     @contextlib.contextmanager
     def _transaction(self, connection: apsw.Connection) -> Iterator[Callable[[bool], None]]:
@@ -146,21 +127,27 @@ class SqliteDatabase:
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+            detach(connection)
+
+    def _tables(self, connection: apsw.Connection) -> dict[str, TableMaker]:
+        """The tables as they are committed; the connection has not changed any."""
+        if (version := _version(connection)) != self._known[0]:
+            self._known = version, tables_of(connection)
+        return self._known[1]
 
     # --- Looking ----------------------------------------------------------------------------------------------------
 
     def schema(self) -> Schema:
         with translated(self._where):
-            tables = tables_of(self._acting)
+            tables = self._tables(self._acting)
         return Schema({each.place: each.as_table() for each in tables.values() if not each.is_shadow})
 
     def read(self, operation: Sql, mode: Mode) -> Reading:
         writes: dict[str, frozenset[str]] = {}
         reads: set[str] = set()
         defines: set[str] = set()
-        is_settled = True
         with translated(self._where):
-            tables = tables_of(self._acting)
+            tables = self._tables(self._acting)
             for number in range(len(operation.statements)):
                 try:
                     seen = self._step(self._acting, operation, number, runs=False)
@@ -169,85 +156,40 @@ class SqliteDatabase:
                         continue
                     raise
                 _require_mode(seen, mode, number + 1)
-                is_settled = is_settled and seen.is_settled
                 defines |= {place_of("main", name) for _, name in (*seen.created, *seen.changed)}
                 for name, verbs in seen.writes.items():
                     place = place_of("main", name)
                     writes[place] = writes.get(place, frozenset()) | verbs
                 reads |= reads_of(operation, number, seen, tables)
-        return Reading(writes, frozenset(reads), frozenset(defines), is_settled)
+        return Reading(writes, frozenset(reads), frozenset(defines))
 
     def lease(self, tables: Collection[str]) -> None:
         """See `Engine`: this process has the whole file."""
 
     # --- Doing ------------------------------------------------------------------------------------------------------
 
-    def rehearse(self, operation: Sql, mode: Mode, planned: Effect | None = None) -> Effect:
-        if mode is Mode.CLONE:
-            with cloned(self._where, self._acting, self._settings) as (clone, before):
-                return self._run(clone, operation, mode, before=before)
-        with translated(self._where), without_collection(), self._transaction(self._acting) as end:
-            if planned is not None and self._is_version_of(planned):
-                return planned
+    def rehearse(self, operation: Sql, mode: Mode) -> Effect:
+        with translated(self._where), self._transaction(self._acting) as end:
             effect = self._run(self._acting, operation, mode)
             end(False)
             return effect
 
-    def perform(self, operation: Sql, keep: Keep, planned: Effect | None = None) -> None:
-        with translated(self._where), without_collection():
-            if not self._is_done_as_planned(operation, keep, planned):
-                with self._transaction(self._acting) as end:
-                    keep(self._run(self._acting, operation, Mode.IMAGES), {})
-                    self._commit(end)
+    def perform(self, operation: Sql, keep: Keep) -> None:
+        with translated(self._where), self._transaction(self._acting) as end:
+            keep(self._run(self._acting, operation, Mode.IMAGES), {})
+            end(True)
 
-    def _is_done_as_planned(self, operation: Sql, keep: Keep, planned: Effect | None) -> bool:
-        """Run statements, and commit if by the evidence of their rehearsal they do the same; else nothing is done."""
-        if planned is None:
-            return False
-        with self._transaction(self._acting) as end:
-            if not self._is_version_of(planned):
-                return False
-            if self._run(self._acting, operation, Mode.IMAGES, planned) != planned:
-                return False
-            keep(planned, {})
-            self._commit(end)
-        return True
-
-    def _commit(self, end: Callable[[bool], None]) -> None:
-        self._num_commits += 1
-        end(True)
-
-    def _is_version_of(self, planned: Effect) -> bool:
-        """Whether nobody has written to the file since something was rehearsed."""
-        return isinstance(planned.evidence, _Evidence) and planned.evidence.version == self._version(self._acting)
-
-    def _version(self, connection: apsw.Connection) -> tuple[int, int]:
-        """Another one whenever anybody has committed a change of the file. Asked in a transaction."""
-        ((version,),) = connection.execute("PRAGMA main.data_version")
-        return version, self._num_commits
-
-    def _run(
-        self,
-        connection: apsw.Connection,
-        operation: Sql,
-        mode: Mode,
-        planned: Effect | None = None,
-        before: apsw.Connection | None = None,
-    ) -> Effect:
-        """Run statements in the transaction that is open; what they did.
-
-        `planned` is believed to be that, if they change the rows of its evidence; if not, nothing is told of rows.
-        `before` sees the file as it was.
-        """
-        tables, objects, counters = tables_of(connection), objects_of(connection), counters_of(connection)
+    def _run(self, connection: apsw.Connection, operation: Sql, mode: Mode) -> Effect:
+        """Run statements in the transaction that is open; return what they did."""
+        tables, version, counters = self._tables(connection), _version(connection), counters_of(connection)
         reads: set[str] = set()
-        is_settled = True
-        with Recorder(connection, tables, self._settings, reads_rows=planned is None) as recorder:
+        is_deterministic = True
+        with Recorder(connection, tables, self._settings) as recorder:
             try:
                 for number in range(len(operation.statements)):
                     seen = self._step(connection, operation, number, is_too_much=lambda: recorder.is_too_much)
                     _require_mode(seen, mode, number + 1)
-                    is_settled = is_settled and seen.is_settled
+                    is_deterministic = is_deterministic and seen.is_deterministic
                     reads |= reads_of(operation, number, seen, tables)
                 connection.execute("SAVEPOINT flushed")  # virtual tables write what they had put off
                 connection.execute("RELEASE flushed")
@@ -255,19 +197,17 @@ class SqliteDatabase:
                 if recorder.is_too_much:
                     raise InputError(f"{self._where}: {too_many(self._settings.max_rows)}") from None
                 raise
-        after = tables_of(connection)
-        if planned is None:
-            with self._looking(before or self._writing) as then:
-                effects = tuple(recorder.table_effects(after, then))
-        else:
-            effects = planned.tables if recorder.rowids == planned.evidence.rowids else ()
-        made = tuple(_created(objects, objects_of(connection), after, mode))
-        effect = Effect(
-            effects,
-            created=made,
+        is_defined_anew = _version(connection) != version
+        after = tables_of(connection) if is_defined_anew else tables
+        with self._looking(self._writing) as then:
+            effect = recorder.effect(after, then)
+        if mode is not Mode.TRANSACTION and is_defined_anew:
+            raise InputError(f"{self._where}: a definition was altered, which no statement says")
+        effect = replace(
+            effect,
             counters=_moved(counters, counters_of(connection)),
-            reads=frozenset(reads | {key for each in effects for key in parents_of(each, after)}),
-            is_settled=is_settled,
+            reads=frozenset(reads | {key for each in effect.tables for key in parents_of(each, after)}),
+            is_deterministic=is_deterministic,
         )
         require_limits(
             self._where,
@@ -275,8 +215,6 @@ class SqliteDatabase:
             self._settings,
             lambda place: self._num_left(connection, after[name_of(place)]),
         )
-        if planned is None and mode is Mode.IMAGES and is_settled and not made and recorder.is_predictable:
-            return replace(effect, evidence=_Evidence(self._version(self._acting), recorder.rowids))
         return effect
 
     def _step(
@@ -318,48 +256,47 @@ class SqliteDatabase:
     # --- Taking back ------------------------------------------------------------------------------------------------
 
     def was_committed(self, mark: Json, effect: Effect) -> bool:
-        """See `Engine`: the rows tell, since all of them were written at once or none."""
-        with translated(self._where), self._looking(self._writing):
-            rows = Rows(self._writing)
-            is_before, is_after = rows.contested(effect), rows.contested(effect.inverse())
-        if (told := effect.has_come_true(is_before, is_after)) is None:
+        """See `Engine`: the definitions or the rows tell, since all of them were written at once or none."""
+        with translated(self._where), loaded(self._writing, effect) as rows, self._looking(self._writing):
+            if (now := self._definitions(self._writing)) in mark.get("definitions", ()):
+                return now == mark["definitions"][1]
+            tables = self._tables(self._writing)
+            not_before = rows.conflicting(tables, by_rowids=True)
+            not_after = rows.conflicting(tables, by_rowids=True, forwards=False)
+        if (told := effect.has_come_true(not_before, not_after)) is None:
             raise InDoubt(f"{self._where}: others have changed all that would tell whether it was committed")
         return told
 
-    def contested(self, effect: Effect) -> dict[tuple[str, str], Image | None]:
-        with translated(self._where), without_collection(), self._looking(self._writing):
-            found = Rows(self._writing).contested(effect)
-            self._uncontested = None if found else (effect, self._version(self._writing))
-            return found
+    def conflicting(self, effect: Effect) -> dict[tuple[str, str], Image | None]:
+        with translated(self._where), loaded(self._writing, effect) as rows, self._looking(self._writing):
+            return rows.conflicting(self._tables(self._writing))
 
     def write(self, effect: Effect, keep: Keep) -> None:
         connection = self._writing
-        with translated(self._where), without_collection(), self._transaction(connection) as end:
-            rows = Rows(connection)
-            if not self._is_uncontested(effect) and (contested := rows.contested(effect)):
-                raise Contested.over(self._name, contested)
+        with (
+            translated(self._where),
+            loaded(self._writing, effect) as rows,
+            self._transaction(connection) as end,
+        ):
+            tables = self._tables(connection)
+            if conflicting := rows.conflicting(tables):
+                raise RowConflict.over(self._name, conflicting)
             connection.execute("SAVEPOINT written")
-            self._written(rows, effect)
+            self._written(rows, tables)
             if broken := self._broken(connection):
                 connection.execute("ROLLBACK TO written")
                 if broken - self._broken(connection):
                     raise Rejected(f"{self._where}: rows of others refer to what it would take away, or it to theirs")
-                self._written(Rows(connection), effect)
+                self._written(rows, tables)
             connection.execute("RELEASE written")
             keep(effect, {})
-            self._commit(end)
-            self._uncontested = None
+            end(True)
 
-    def _is_uncontested(self, effect: Effect) -> bool:
-        """Whether it was found so, and nobody has written to the file since."""
-        known, version = self._uncontested or (None, None)
-        return known is effect and version == self._version(self._writing)
-
-    def _written(self, rows: Rows, effect: Effect) -> None:
+    def _written(self, rows: Rows, tables: Mapping[str, TableMaker]) -> None:
         import apsw
 
         try:
-            rows.write(effect)
+            rows.write(tables)
         except (apsw.ConstraintError, apsw.SQLError) as error:
             kind = type(error).__name__.removesuffix("Error")
             raise Rejected(f"{self._where}: what others did since stands against it ({kind})") from None
@@ -370,26 +307,40 @@ class SqliteDatabase:
             return set()
         return set(connection.execute("PRAGMA foreign_key_check"))
 
-    # --- Holding ----------------------------------------------------------------------------------------------------
+    # --- Open transactions -----------------------------------------------------------------------------------------
 
-    def hold(self, action: str, operation: Sql, keep: Keep) -> None:
+    def open_transaction(self, action: str, operation: Sql, keep: Keep) -> None:
         found: list[Effect] = []
-        self._holding.hold(
-            action,
-            lambda connection: found.append(self._run(connection, operation, Mode.HOLD)),
-            lambda mark: keep(found[0], mark),
-        )
+        definitions: list[str] = []
 
-    def held(self, action: str, mark: Json) -> Held:
-        if self._holding.is_open(action):
-            return Held(True)
-        return Held(False, self._holding.ended(action))
+        def run(connection: apsw.Connection) -> None:
+            definitions.append(self._definitions(connection))
+            found.append(self._run(connection, operation, Mode.TRANSACTION))
+            definitions.append(self._definitions(connection))
 
-    def end_hold(self, action: str, *, commit: bool) -> None:
-        self._holding.end(action, commit=commit)
+        def keep_all(mark: Json) -> None:
+            changed = {"definitions": definitions} if definitions[0] != definitions[1] else {}
+            keep(found[0], {**mark, **changed})
+
+        self._transactions.begin(action, run, keep_all)
+
+    def _definitions(self, connection: apsw.Connection) -> str:
+        """Return a digest of all that is defined."""
+        return hashlib.sha256(repr(sorted(objects_of(connection).items())).encode()).hexdigest()
+
+    def is_durable(self) -> bool:
+        return False
+
+    def transaction_state(self, action: str, mark: Json) -> TransactionState:
+        if self._transactions.is_open(action):
+            return TransactionState(True)
+        return TransactionState(False, self._transactions.ended(action))
+
+    def end_transaction(self, action: str, *, commit: bool) -> None:
+        self._transactions.end(action, commit=commit)
 
     def close(self) -> None:
-        self._holding.close()
+        self._transactions.close()
         self._opened.close()
 
 
@@ -408,25 +359,19 @@ def open_database(name: str, connection: DatabaseConnection, password: str) -> S
 
 
 def _require_mode(seen: Seen, mode: Mode, number: int) -> None:
-    """Check that definitions can be taken back in a mode."""
-    if mode is Mode.HOLD:
-        return
-    if seen.changed:
-        kind, name = min(seen.changed)
+    """Check that a statement that defines something is done in an open transaction."""
+    if mode is not Mode.TRANSACTION and (defined := seen.created | seen.changed):
+        kind, name = min(defined)
         raise InputError(
-            f'statement {number}: alters or drops {kind} {name}, which images of rows do not hold; mode "hold" does'
+            f'statement {number}: creates, alters or drops {kind} {name}, which mode "images" cannot undo. '
+            'Fix: use mode "transaction"'
         )
-    if odd := [kind for kind, _ in seen.created if kind not in _INVERTIBLE]:
-        raise InputError(f'statement {number}: creates a {odd[0]}, which needs mode "hold"')
 
 
-def _created(before: Objects, after: Objects, tables: dict[str, TableMaker], mode: Mode) -> Iterator[Definition]:
-    if mode is not Mode.HOLD and any(after.get(place) != sql for place, sql in before.items()):
-        raise InputError('a definition was altered, which images of rows do not hold; mode "hold" does')
-    for (kind, name), sql in after.items():
-        if before.get((kind, name)) != sql:
-            layout = tables[name].layout if kind == "table" and name in tables else ""
-            yield Definition(kind, place_of("main", name), sql, layout)
+def _version(connection: apsw.Connection) -> int:
+    """A number that is another one after each change of a definition."""
+    ((version,),) = connection.execute("PRAGMA main.schema_version")
+    return version
 
 
 def _moved(before: dict[str, int], after: dict[str, int]) -> dict[str, tuple[Any, Any]]:

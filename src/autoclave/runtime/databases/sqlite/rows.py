@@ -1,167 +1,293 @@
-"""Rows of an SQLite file looked up, taken away and brought by their images; definitions likewise.
-
-Meant for a connection of which triggers and foreign keys are switched off: what an image says is then all that happens.
-"""
+"""Rows of an SQLite file, copied into kept databases, compared with them, and written back; all of it by SQLite."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import contextlib
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from autoclave.runtime.databases.effects import Definition, Effect, TableEffect
-from autoclave.runtime.databases.engine import Contested
-from autoclave.runtime.databases.images import Image, is_same, keys_in
+from autoclave.runtime.databases.effects import Effect, Image, TableEffect
 from autoclave.runtime.databases.places import name_of
-from autoclave.runtime.databases.sqlite.catalogue import TableMaker, names_in, objects_of, quoted, tables_of
-from autoclave.runtime.databases.sqlite.texts import ROWID, column_at, equipped, image_of, matches, read_either_way
+from autoclave.runtime.databases.sqlite.catalogue import TableMaker, counters_of, quoted
+from autoclave.runtime.databases.sqlite.stored import StoredEffect, StoredRows, StoredTable, images_of
 
 if TYPE_CHECKING:
     import apsw
 
-Places = dict[tuple[str, str], Image | None]
-_MADE_KINDS = ("index", "view", "table")
+KEPT, WENT, CAME = "autoclave_kept", "autoclave_went", "autoclave_came"
+"""Names of kept databases beside a file. No statement that is proposed is compiled while they are there."""
+_PAGE_BYTES = 1024
+
+
+# --- Conditions ------------------------------------------------------------------------------------------------------
+
+
+def _all(terms: Sequence[str]) -> str:
+    """All of them; balanced, since SQLite limits the depth of an expression."""
+    if len(terms) < 2:
+        return "".join(terms) or "1"
+    half = len(terms) // 2
+    return f"({_all(terms[:half])} AND {_all(terms[half:])})"
+
+
+def _same_row(table: TableMaker, columns: Sequence[str]) -> str:
+    """The values of a row `a` in a kept database, and those of another row, are the same to the last bit.
+
+    1 and 1.0 are not, nor are 0.0 and -0.0, nor texts that are spelt alike: the collation and affinity of `a` count.
+    """
+    pairs = [(f"a.c{number}", column) for number, column in enumerate(columns)]
+    numbers = [pair for pair, (_, kind, *_) in zip(pairs, table.stored, strict=True) if not _holds_texts(kind)]
+    terms = [f"{one} IS {other}" for one, other in pairs]
+    terms += [f"typeof({one}) = typeof({other})" for one, other in numbers]
+    terms += [f"({one} IS NOT 0.0 OR atan2({one}, -1) IS atan2({other}, -1))" for one, other in numbers]
+    return _all(terms)
+
+
+def _holds_texts(kind: str) -> bool:
+    """Whether a column of a type turns numbers into texts."""
+    return "INT" not in kind.upper() and any(word in kind.upper() for word in ("CHAR", "CLOB", "TEXT"))
+
+
+def _lookups(table: TableMaker) -> Iterator[tuple[str, bool]]:
+    """Conditions that a row `t` of the file is there under the name of a kept row `a`; and whether that is a key."""
+    by_rowid = f"t.{table.rowid} = a.rowid"
+    if table.is_by_rowid:
+        yield by_rowid, table.alias is not None
+        return
+    yield _all([f"t.{name} = a.c{n}" for n, name in zip(table.key, table.key_columns, strict=True)]), True
+    if table.has_rowid:
+        yield f"{by_rowid} AND ({_has_null(table)})", False
+
+
+def _has_null(table: TableMaker) -> str:
+    return " OR ".join(f"a.c{n} IS NULL" for n in table.key)
+
+
+# --- Keeping ---------------------------------------------------------------------------------------------------------
+
+
+def attach(connection: apsw.Connection, name: str, content: bytes = b"", most_bytes: int = 1 << 40) -> None:
+    """Put a kept database, or an empty one, beside a file."""
+    connection.execute(f"ATTACH ':memory:' AS {name}")
+    if content:
+        connection.deserialize(name, content)
+    else:
+        connection.execute(f"PRAGMA {name}.page_size = {_PAGE_BYTES}")
+        connection.execute(f"PRAGMA {name}.max_page_count = {most_bytes // _PAGE_BYTES + 1}")
+
+
+def detach(connection: apsw.Connection) -> None:
+    """Take away the kept databases that are beside a file; not in a transaction."""
+    for name in connection.db_names():
+        if name in (KEPT, WENT, CAME):
+            connection.execute(f"DETACH {name}")
+
+
+def _numbered(places: Iterable[int]) -> str:
+    return ", ".join(f"c{n}" for n in places)
+
+
+class Copy(NamedTuple):
+    """Rows to be kept: of a table (as it is where it has most columns), by their rowids or keys; None: all of them."""
+
+    shape: TableMaker
+    rows: Collection[Any] | None
+
+    @property
+    def name(self) -> str:
+        return self.shape.name
+
+    def run(self, connection: apsw.Connection, place: str, table: TableMaker | None, most_rows: int) -> None:
+        """Copy them, if the table is there, to a new table."""
+        unique = "" if self.shape.has_rowid else f", UNIQUE ({_numbered(self.shape.key)})"
+        connection.execute(f"CREATE TABLE {place} ({_numbered(range(len(self.shape.stored)))}{unique})")
+        if table is None:
+            return
+        target, columns = (
+            _numbered(range(len(table.stored))),
+            ", ".join(f"t.{quoted(each[0])}" for each in table.stored),
+        )
+        if table.has_rowid:
+            target, columns = f"rowid, {target}", f"t.{table.rowid}, {columns}"
+        copy = f"INSERT OR IGNORE INTO {place} ({target}) SELECT {columns} FROM main.{quoted(table.name)} t"
+        if self.rows is None:
+            connection.execute(f"{copy} LIMIT ?", (most_rows,))
+        elif not table.has_rowid:
+            key = _all([f"t.{name} = ?" for name in table.key_columns])
+            connection.executemany(f"{copy} WHERE {key}", sorted(self.rows, key=repr))
+        else:
+            import apsw
+
+            numbers = apsw.carray(array("q", sorted(self.rows)))
+            connection.execute(f"{copy} WHERE t.{table.rowid} IN (SELECT value FROM carray(?))", (numbers,))
+
+
+def net(went: bytes, came: bytes, tables: Sequence[TableMaker]) -> StoredEffect:
+    """The effect of which these are the rows before and after, without those that are as they were."""
+    import apsw
+
+    with contextlib.closing(apsw.Connection(":memory:")) as kept:
+        kept.deserialize("main", went)
+        attach(kept, CAME, came)
+        counts = [_without_unchanged(kept, number, table) for number, table in enumerate(tables)]
+        if kept.total_changes():
+            went, came = kept.serialize("main"), kept.serialize(CAME)
+    effects: list[StoredTable] = []
+    for number, (table, (num_went, num_came, num_modified)) in enumerate(zip(tables, counts, strict=True)):
+        if num_went or num_came:
+            removed = StoredRows(went, number, num_went, table.naming)
+            added = StoredRows(came, number, num_came, table.naming)
+            effects.append(StoredTable(table.place, table.layout, removed, added, num_modified))
+    return StoredEffect(tuple(effects), went=went, came=came)
+
+
+def _without_unchanged(kept: apsw.Connection, number: int, table: TableMaker) -> tuple[int, int, int]:
+    """How many rows are left that went, that came, and that did both, once those that did not change are taken out."""
+    w, c, by_rowid = f"main.t{number}", f"{CAME}.t{number}", "t.rowid = a.rowid"
+    by_key = _all([f"t.c{n} = a.c{n}" for n in table.key])
+    same = _same_row(table, [f"t.c{n}" for n in range(len(table.stored))])
+    on = by_rowid if table.has_rowid else by_key
+    unchanged = list(kept.execute(f"SELECT a.rowid, t.rowid FROM {w} a CROSS JOIN {c} t ON {on} WHERE {same}"))
+    kept.executemany(f"DELETE FROM {w} WHERE rowid = ?", [(row,) for row, _ in unchanged])
+    kept.executemany(f"DELETE FROM {c} WHERE rowid = ?", [(row,) for _, row in unchanged])
+    num_modified = 0
+    for on in [by_rowid] if table.is_by_rowid else [by_key, f"{by_rowid} AND ({_has_null(table)})"]:
+        ((both,),) = kept.execute(f"SELECT count(*) FROM {w} a JOIN {c} t ON {on}")
+        num_modified += both
+    ((num_went, num_came),) = kept.execute(f"SELECT (SELECT count(*) FROM {w}), (SELECT count(*) FROM {c})")
+    return num_went, num_came, num_modified
+
+
+# --- Comparing and writing -------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def loaded(connection: apsw.Connection, effect: Effect) -> Iterator[Rows]:
+    """The rows of a file and of an effect beside it, in one transaction at most that is within the block."""
+    rows = Rows(connection, effect)
+    try:
+        rows.load()
+        yield rows
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        detach(connection)
 
 
 class Rows:
-    """Of one file, as its tables are now."""
+    """Of one file and of one effect. `tables`: those of the file as they are in the transaction that looks at them."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._connection = connection
-        self._tables = tables_of(connection)
-        self._objects = objects_of(connection)
+    def __init__(self, connection: apsw.Connection, effect: Effect) -> None:
+        self._connection, self._effect = connection, effect
+        self._numbers = {each.table: number for number, each in enumerate(effect.tables)}
 
-    def contested(self, effect: Effect) -> Places:
-        """See `Engine.contested`."""
-        found: Places = {}
-        made = {each.name for each in effect.created if each.kind == "table"}
-        for each in effect.tables:
-            if each.table in made:
-                continue
-            table = self._tables.get(name_of(each.table))
+    def load(self) -> None:
+        """Put the rows of the effect beside the file."""
+        effect = self._effect
+        if isinstance(effect, StoredEffect):
+            for name, content in ((WENT, effect.went), (CAME, effect.came)) if effect.tables else ():
+                attach(self._connection, name, content)
+            self._numbers = {
+                each.table: each.removed.number for each in effect.tables if isinstance(each.removed, StoredRows)
+            }
+            return
+        for name in (WENT, CAME):
+            attach(self._connection, name)
+            for number, each in enumerate(effect.tables):
+                _insert(self._connection, f"{name}.t{number}", each, each.removed if name == WENT else each.added)
+
+    def conflicting(
+        self, tables: Mapping[str, TableMaker], *, by_rowids: bool = False, forwards: bool = True
+    ) -> dict[tuple[str, str], Image | None]:
+        """See `Engine.conflicting`. `by_rowids`: also where rows come whose rowids are nothing but places.
+
+        `forwards`: what stands against the effect; else against its inverse.
+        """
+        went, came = (WENT, CAME) if forwards else (CAME, WENT)
+        found: dict[tuple[str, str], Image | None] = {}
+        for each in self._effect.tables:
+            table = tables.get(name_of(each.table))
             if table is None or table.layout != each.layout:
                 found[each.table, ""] = None
-            else:
-                found.update(self._contested_rows(table, each))
-        for each in effect.created:
-            if (each.kind, name_of(each.name)) in self._objects:
-                found[each.name, ""] = None
-        for each in effect.dropped:
-            if not self._is_as_made(each, effect):
-                found[each.name, ""] = None
+                continue
+            for side, query, on in self._queries(table, self._numbers[each.table], went, came, by_rowids):
+                found |= self._now(table, side, on, query)
         return found
 
-    def _contested_rows(self, table: TableMaker, effect: TableEffect) -> Iterator[tuple[tuple[str, str], Image | None]]:
-        went, came = effect.texts
-        for image, now in self._found(table, went, "({now}) IS NOT json(j.value)"):
-            if not is_same(now, image):  # what is the same may be written in several ways
-                yield (effect.table, image[0]), now
-        if not effect.counts.get("create"):
-            return
-        gone = set(keys_in(effect.removed))
-        for image, now in self._found(table, came, "({now}) IS NOT NULL"):
-            is_new = image[0] not in gone and not image[0].startswith("rowid ")
-            if is_new and now is not None and now[0] not in gone:  # else its key is the same, but for how it is spelt
-                yield (effect.table, image[0]), now
+    def _queries(
+        self, table: TableMaker, number: int, went: str, came: str, by_rowids: bool
+    ) -> Iterator[tuple[str, str, str]]:
+        """The kept rows that conflict: where they are, how they are found, and how the row of the file is."""
+        file, gone, coming = f"main.{quoted(table.name)}", f"{went}.t{number}", f"{came}.t{number}"
+        is_there = f"t.{table.rowid if table.has_rowid else quoted(table.stored[table.key[0]][0])} IS NOT NULL"
+        own, kept = f"t.{table.rowid}", "rowid"
+        if not table.has_rowid:
+            own, kept = f"({', '.join(f't.{each}' for each in table.key_columns)})", _numbered(table.key)
+        same = _same_row(table, [f"t.{quoted(each[0])}" for each in table.stored])
+        same = _all([f"a.rowid IS t.{table.rowid}", same]) if table.has_rowid else same
+        for on, has_key in _lookups(table):
+            applies = "1" if table.is_by_rowid or not table.has_rowid else f"({_has_null(table)}) = {int(not has_key)}"
+            there = f"FROM {gone} a LEFT JOIN {file} t ON {on}"
+            yield gone, f"SELECT a.rowid {there} WHERE {applies} AND NOT ({is_there} AND {same})", on
+            if has_key or by_rowids:
+                in_the_way = f"FROM {coming} a CROSS JOIN {file} t ON {on}"
+                yield coming, f"SELECT a.rowid {in_the_way} WHERE {own} NOT IN (SELECT {kept} FROM {gone})", on
 
-    def _is_as_made(self, definition: Definition, effect: Effect) -> bool:
-        """Whether something to be dropped is as it was made, with nothing put in since, and nobody needs it."""
-        name = name_of(definition.name)
-        if self._objects.get((definition.kind, name)) != definition.statement:
-            return False
-        own = {(each.kind, name_of(each.name)) for each in effect.dropped}
-        if any(name.lower() in names_in(sql) for place, sql in self._objects.items() if place not in own):
-            return False
-        if definition.kind != "table":
-            return True
-        ((count,),) = self._connection.execute(f"SELECT count(*) FROM main.{quoted(name)}")
-        return count == sum(len(each.removed) for each in effect.tables if each.table == definition.name)
+    def _now(self, table: TableMaker, kept: str, on: str, query: str) -> dict[tuple[str, str], Image | None]:
+        """The rows of the file under the names of some kept rows, by these names."""
+        found: dict[tuple[str, str], Image | None] = {}
+        naming = table.naming
+        columns = ["a.rowid" if table.has_rowid else "NULL", *(f"a.c{n}" for n in range(len(table.stored)))]
+        now = [f"t.{table.rowid}" if table.has_rowid else "NULL", *(f"t.{quoted(each[0])}" for each in table.stored)]
+        for (row,) in list(self._connection.execute(query)):
+            ((key, _),) = images_of(self._connection, naming, columns, f"FROM {kept} a WHERE a.rowid = {row}")
+            there = f"FROM {kept} a CROSS JOIN main.{quoted(table.name)} t ON {on} WHERE a.rowid = {row}"
+            found[table.place, key] = next(iter(images_of(self._connection, naming, now, there)), None)
+        return found
 
-    def _found(self, table: TableMaker, images: str, condition: str) -> Iterator[tuple[Image, Image | None]]:
-        """Images out of a text of them, each with the row that is there under its key, where a condition holds."""
-
-        def found(is_odd: bool) -> list[tuple[str, str | None]]:
-            now = image_of(table, is_odd=is_odd)
-            return [
-                row
-                for match, which in matches(table)
-                for row in self._connection.execute(
-                    f"SELECT json(j.value), {now} FROM jsonb_each(?) j LEFT JOIN main.{quoted(table.name)} t "
-                    f"ON {match} WHERE {which} AND {condition.format(now=now)}",
-                    (images,),
-                )
-            ]
-
-        with equipped(self._connection):
-            rows = read_either_way(found)
-        for image, now in rows:
-            yield _parsed(image), _parsed(now) if now is not None else None
-
-    def write(self, effect: Effect) -> None:
-        """Make an effect true. The caller has the transaction, and has looked that nothing is contested."""
-        for each in effect.created:
-            self._connection.execute(each.statement)
-            if each.kind == "table":  # what was made out of a query is full
-                self._connection.execute(f"DELETE FROM main.{quoted(name_of(each.name))}")
-        self._tables = tables_of(self._connection)
-        with equipped(self._connection):
-            for each in effect.tables:
-                if each.removed:
-                    self._take(self._tables[name_of(each.table)], each)
-            for each in effect.tables:
-                if each.added:
-                    self._bring(self._tables[name_of(each.table)], each.texts[1])
-        for each in effect.dropped:
-            self._connection.execute(f"DROP {each.kind} main.{quoted(name_of(each.name))}")
-        self._set_counters(effect.counters)
-
-    def _take(self, table: TableMaker, effect: TableEffect) -> None:
-        if table.has_rowid:
-            which = f"{table.rowid} IN (SELECT {ROWID} FROM jsonb_each(?) j)"
-        else:
-            names = ", ".join(quoted(table.stored[number][0]) for number in table.key)
-            values = ", ".join(column_at(number) for number in table.key)
-            which = f"({names}) IN (SELECT {values} FROM jsonb_each(?) j)"
-        before = self._connection.total_changes()
-        self._connection.execute(f"DELETE FROM main.{quoted(table.name)} WHERE {which}", (effect.texts[0],))
-        if self._connection.total_changes() - before != len(effect.removed):
-            raise Contested(f"somebody else has changed {table.place}")
-
-    def _bring(self, table: TableMaker, images: str) -> None:
-        """Insert rows. Where a rowid is nothing but a place, and somebody has it, a row gets another one."""
-        names = [quoted(table.stored[number][0]) for number in table.written]
-        values = [column_at(number) for number in table.written]
-        if not table.has_rowid or table.alias is not None:
-            self._insert(table, names, values, images)
-            return
-        query = f"SELECT {ROWID} FROM jsonb_each(?) j JOIN main.{quoted(table.name)} t ON t.{table.rowid} = {ROWID}"
-        taken = json.dumps([rowid for (rowid,) in self._connection.execute(query, (images,))])
-        names.append(table.rowid)
-        is_taken = f"{ROWID} IN (SELECT value FROM json_each(?))"
-        self._insert(table, names, [*values, ROWID], images, f"NOT {is_taken}", taken)
-        self._insert(table, names, [*values, "NULL"], images, is_taken, taken)
-
-    def _insert(
-        self, table: TableMaker, names: Sequence[str], values: Sequence[str], images: str, which: str = "", *given: str
-    ) -> None:
-        self._connection.execute(
-            f"INSERT INTO main.{quoted(table.name)} ({', '.join(names)}) SELECT {', '.join(values)} "
-            f"FROM jsonb_each(?) j WHERE {which or 'true'}",
-            (images, *given),
-        )
-
-    def _set_counters(self, counters: Mapping[str, tuple[Any, Any]]) -> None:
-        """Set AUTOINCREMENT where nobody has drawn another number since."""
-        for table, (before, after) in counters.items():
-            if not list(self._connection.execute("SELECT 1 FROM main.sqlite_schema WHERE name = ?", (table,))):
-                continue
-            now = list(self._connection.execute("SELECT seq FROM main.sqlite_sequence WHERE name = ?", (table,)))
-            if now == ([(before,)] if before is not None else []):
-                self._connection.execute("DELETE FROM main.sqlite_sequence WHERE name = ?", (table,))
+    def write(self, tables: Mapping[str, TableMaker]) -> None:
+        """Make the effect true. The caller has the transaction, and has looked that no row conflicts."""
+        for each in self._effect.tables:
+            self._take(tables[name_of(each.table)], self._numbers[each.table])
+        for each in self._effect.tables:
+            self._bring(tables[name_of(each.table)], self._numbers[each.table])
+        now = counters_of(self._connection)
+        for name, (before, after) in self._effect.counters.items():
+            if name in tables and now.get(name) == before:  # nobody has drawn another number since
+                self._connection.execute("DELETE FROM main.sqlite_sequence WHERE name = ?", (name,))
                 if after is not None:
-                    self._connection.execute("INSERT INTO main.sqlite_sequence VALUES (?, ?)", (table, after))
+                    self._connection.execute("INSERT INTO main.sqlite_sequence VALUES (?, ?)", (name, after))
+
+    def _take(self, table: TableMaker, number: int) -> None:
+        own, theirs = table.rowid, "rowid"
+        if not table.has_rowid:
+            own, theirs = f"({', '.join(table.key_columns)})", _numbered(table.key)
+        rows = f"SELECT {theirs} FROM {WENT}.t{number}"
+        if table.is_replaced:
+            rows += f" EXCEPT SELECT rowid FROM {CAME}.t{number}"
+        self._connection.execute(f"DELETE FROM main.{quoted(table.name)} WHERE {own} IN ({rows})")
+
+    def _bring(self, table: TableMaker, number: int) -> None:
+        """Insert rows. Where a rowid is nothing but a place, and somebody has it, a row gets another one."""
+        file, names = f"main.{quoted(table.name)}", [quoted(table.stored[n][0]) for n in table.written]
+        values, order = [f"a.c{n}" for n in table.written], ""
+        if table.has_rowid and table.alias is None:
+            names.append(table.rowid)
+            taken = f"EXISTS (SELECT 1 FROM {file} t WHERE t.{table.rowid} = a.rowid)"
+            values.append(f"iif({taken}, NULL, a.rowid)")
+            order = f"ORDER BY {taken}"  # none of these gets the rowid of another one
+        insert = "REPLACE" if table.is_replaced else "INSERT OR ABORT"  # whatever a constraint says ON CONFLICT
+        rows = f"SELECT {', '.join(values)} FROM {CAME}.t{number} a {order}"
+        self._connection.execute(f"{insert} INTO {file} ({', '.join(names)}) {rows}")
 
 
-def _parsed(text: str) -> Image:
-    key, data = json.loads(text)
-    return key, data
+def _insert(connection: apsw.Connection, place: str, table: TableEffect, images: Sequence[Image]) -> None:
+    """Keep rows of which there are images."""
+    width = max((len(values) for _, (_, values) in (*table.removed, *table.added)), default=1)
+    connection.execute(f"CREATE TABLE {place} ({_numbered(range(width))})")
+    for _, (rowid, values) in images:
+        marks = ["CAST(? AS TEXT)" if isinstance(value, dict) and "t" in value else "?" for value in values]
+        bound = [bytes.fromhex(*value.values()) if isinstance(value, dict) else value for value in values]
+        columns = _numbered(range(len(values)))
+        connection.execute(f"INSERT INTO {place} (rowid, {columns}) VALUES (?, {', '.join(marks)})", (rowid, *bound))

@@ -1,0 +1,80 @@
+"""The file of signed checkpoints of a journal, with its key beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+from autoclave.core import DataError
+from autoclave.core.files import sync_directory
+from autoclave.runtime.records import Checkpoint
+
+_KEY_BYTES = 32
+
+
+class CheckpointFile:
+    """Made, with its folder and its key, if it is not there.
+
+    Raises:
+        OSError: it cannot be, or the key is none.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._path = path
+        self.key = _key_in(path.with_name(f"{path.name}.key"))
+
+    def has_any(self) -> bool:
+        return self._path.exists() and self._path.stat().st_size > 0
+
+    def sign(self, count: int, head: bytes) -> Checkpoint:
+        """Add a checkpoint: how many records there are, and the digest of the last. Durable when this returns."""
+        checkpoint = Checkpoint.signed(count, head, self.key)
+        line = {"count": count, "head": head.hex(), "signature": checkpoint.signature.hex()}
+        with self._path.open("ab+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)  # of a line that was being written when a process died
+            file.write(f"{json.dumps(line)}\n".encode())
+            file.flush()
+            os.fsync(file.fileno())
+        return checkpoint
+
+    def read(self) -> Iterator[Checkpoint]:
+        """Yield all checkpoints.
+
+        Raises:
+            DataError: a line is none.
+        """
+        if not self._path.exists():
+            return
+        content = self._path.read_bytes()
+        for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), start=1):
+            try:  # what comes after the last line break was being written when a process died
+                given = json.loads(line)
+                yield Checkpoint(int(given["count"]), bytes.fromhex(given["head"]), bytes.fromhex(given["signature"]))
+            except (ValueError, KeyError, TypeError):
+                raise DataError(f"{self._path}:{number}: no checkpoint") from None
+
+
+def _key_in(path: Path) -> bytes:
+    """The key in a file that its owner alone can read; a new one if there is none."""
+    if not path.exists():
+        new = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(_KEY_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):  # another process was first: its key counts
+            os.link(new, path)
+        new.unlink()
+        sync_directory(path.parent)
+    key = path.read_bytes()
+    if len(key) != _KEY_BYTES:
+        raise OSError(f"{path} is no key")
+    return key

@@ -1,1 +1,0 @@
-"""Servers of our own, apart from the databases of actions and from any network, on which things are tried."""

@@ -1,0 +1,145 @@
+"""Digests of trees, by which it is told whether one is as it was. Only looks.
+
+Three depths: all that an undo restores (`survey`); inodes with their times, which change with content, names and facts
+unless a clock is set back (`survey_by_inode`, `survey_inside`); and names and kinds alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import time
+from dataclasses import dataclass, replace
+
+from autoclave.core.json import canonical_json
+from autoclave.runtime.files.scope import TICK_NS, Entry, Scope, entry_at
+
+OVERLAY = "user.overlay."
+NOT_COMPARED = (OVERLAY, "security.selinux")
+"""Prefixes of the names of attributes that an overlay or the host gives."""
+
+
+_BY_INODE = "inodes "
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The tree digest of a path (empty: nothing is there), and how much is there.
+
+    `inside` are the paths below it, seen from there; `shared` the inodes of files there that have several names.
+    The times of folders are left out of the digest: they change with what is in them.
+    """
+
+    digest: str = ""
+    num_files: int = 0
+    num_bytes: int = 0
+    inside: tuple[str, ...] = ()
+    shared: frozenset[int] = frozenset()
+
+
+def survey(path: str, scope: Scope, *, with_times: bool = False) -> Survey:
+    """Look at a path and all below it. `with_times`: the digest has the times of folders as well.
+
+    Raises:
+        InputError: something cannot be read, or changes meanwhile.
+    """
+    digest, num_bytes, names, shared = hashlib.sha256(), 0, list[str](), set[int]()
+    for each, entry in scope.walk(path):
+        names.append(each.removeprefix(f"{path}/"))
+        num_bytes += entry.size
+        shared |= {entry.shared} if entry.shared else set()
+        entry = without_marks(entry)
+        facts = replace(entry, mtime_ns=0 if entry.kind == "folder" and not with_times else entry.mtime_ns, shared=0)
+        digest.update(canonical_json([each.removeprefix(path), facts]) + b"\n")
+    if not names:
+        return Survey()
+    return Survey(digest.hexdigest(), len(names), num_bytes, tuple(names[1:]), frozenset(shared))
+
+
+def survey_by_inode(path: str, scope: Scope) -> Survey:
+    """Look at a path and all below it, for what is moved whole into the stash or out of it.
+
+    The digest is that of `survey` at the path itself; below a folder that of `survey_inside`, which is strict.
+
+    Raises:
+        InputError: as `survey`.
+    """
+    top = scope.entry(path)
+    if top is None or not top.is_open_folder:
+        return survey(path, scope)
+    found = survey_inside(path, scope, is_strict=True)
+    told = canonical_json([replace(without_marks(top), mtime_ns=0), found.digest])
+    digest = f"{_BY_INODE}{hashlib.sha256(told).hexdigest()}"
+    return replace(found, digest=digest, num_files=1 + found.num_files)
+
+
+def survey_inside(folder: str, scope: Scope, *, is_strict: bool = False) -> Survey:
+    """Look at what is below a folder; at all in the scope with the path "". O(what is there), in time.
+
+    An entry counts by its inode, whose time tells of every change, so that no file is read. Of files with several names
+    that time is left out: it changes with their other names. `is_strict`: they are read instead, and any change from
+    now on has another time.
+
+    Raises:
+        InputError: `is_strict`, and as `survey`.
+    """
+    digest, num_bytes, newest = hashlib.sha256(), 0, 0
+    names, shared, unread = list[str](), set[int](), {folder}
+    for place, descriptor, inside in scope.folders(folder):
+        unread.discard(place)
+        within = f"{place}/".removeprefix(f"{folder}/")
+        facts: list[object] = [within]
+        for each in inside:
+            try:
+                about = os.stat(each.name, dir_fd=descriptor, follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            facts += (each.name, about.st_ino, about.st_mode)
+            names.append(within + each.name)
+            newest = max(newest, about.st_ctime_ns)
+            is_folder = stat.S_ISDIR(about.st_mode)
+            if is_folder:
+                unread.add(f"{place}/{each.name}" if place else each.name)
+            else:
+                num_bytes += about.st_size
+            if is_folder or about.st_nlink == 1:
+                facts.append(about.st_ctime_ns)
+                continue
+            shared.add(about.st_ino)
+            facts += (about.st_size, about.st_mtime_ns, about.st_uid, about.st_gid)
+            if is_strict:
+                facts.append(entry_at(descriptor, each.name, f"{place}/{each.name}"))
+        digest.update(repr(facts).encode())
+    if is_strict:
+        for place in unread:
+            scope.entry(place)  # one that may not be listed is left as it is; on another file system it is refused
+        time.sleep(max(0, min(TICK_NS, newest + TICK_NS - time.time_ns())) / 1e9)
+    return Survey(digest.hexdigest(), len(names), num_bytes, tuple(names), frozenset(shared))
+
+
+def is_by_inode(digest: str) -> bool:
+    """Whether a digest is one of `survey_by_inode`."""
+    return digest.startswith(_BY_INODE)
+
+
+def tree_digest(path: str, scope: Scope, like: str = "") -> str:
+    """The digest of `survey`, or where `like` is one of `survey_by_inode`, of that."""
+    return (survey_by_inode if is_by_inode(like) else survey)(path, scope).digest
+
+
+def tree_digest_with_times(path: str, scope: Scope) -> str:
+    """The digest of `survey`, with the times of folders."""
+    return survey(path, scope, with_times=True).digest
+
+
+def tree_digest_of_names(path: str, scope: Scope) -> str:
+    """A digest of the names and kinds at a path and below it; empty if nothing is there."""
+    found = [[each.removeprefix(path), entry.kind] for each, entry in scope.walk(path)]
+    return hashlib.sha256(canonical_json(found)).hexdigest() if found else ""
+
+
+def without_marks(entry: Entry) -> Entry:
+    """An entry without the attributes that an overlay or the host gave it."""
+    kept = tuple(each for each in entry.attributes if not each[0].startswith(NOT_COMPARED))
+    return entry if len(kept) == len(entry.attributes) else replace(entry, attributes=kept)

@@ -1,0 +1,117 @@
+"""Settling what another process, or a resource that was lost, has left unfinished or in doubt."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from autoclave.core import AutoclaveError, HostError, InputError
+from autoclave.runtime.actions import Actions
+from autoclave.runtime.execution import Execution
+from autoclave.runtime.interface import InDoubt, Manager, NotUndone
+from autoclave.runtime.journal import Standing
+from autoclave.runtime.states import UNFINISHED, ActionState
+from autoclave.runtime.undoing import Undoing
+
+_S = ActionState
+_CHECKING_S = 5.0
+"""After so many seconds no further action in doubt is checked."""
+_PAUSE_S = 1.0
+"""An action that stays in doubt is checked again after so many seconds, and ten times what the check took."""
+
+
+class Recovery:
+    """Settles actions of all kinds by `execution` and `undoing`."""
+
+    def __init__(self, actions: Actions, execution: Execution, undoing: Undoing) -> None:
+        self._actions, self._journal = actions, actions.journal
+        self._execution, self._undoing = execution, undoing
+        self._next_check = dict[str, float]()
+
+    def recover(self) -> Iterator[str]:
+        """Settle what is unfinished, and what is in doubt where the resource answers; the ids of the actions."""
+        for standing in self._journal.standings(UNFINISHED):
+            action, manager = standing.action, self._actions.manager_of(standing)
+            with contextlib.suppress(InputError, HostError):  # recorded, or checked again with the next command
+                self._finish(standing, manager)
+            yield action
+        yield from self._settle_doubts()
+        for standing in self._journal.standings((_S.COMMITTED,), kept_only=True):
+            self._actions.discard(standing.action, self._actions.manager_of(standing))
+        yield from self._undoing.recover()
+        for action in self._journal.left_open():
+            if self._undoing.is_lapsed(action):
+                yield action
+
+    def require_settled(self, manager: Manager) -> None:
+        """Check that nothing of a manager is unfinished.
+
+        Raises:
+            HostError: something is, since its resource does not answer.
+        """
+        for standing in self._journal.standings(UNFINISHED):
+            if self._actions.manager_of(standing) is manager:
+                raise HostError(
+                    f"action {standing.action}: is {standing.state}, and its resource does not answer, so nothing else "
+                    "is done there. Fix: try again when it answers"
+                )
+
+    def check_again(self, action: str) -> None:
+        """Find out how an action in doubt stands, and record it.
+
+        Raises:
+            InputError: it is not in doubt, or still is.
+        """
+        standing = self._journal.standing(action)
+        if standing.state not in (_S.IN_DOUBT, _S.UNDO_IN_DOUBT):
+            raise InputError(f"action {action}: is {standing.state}; only an action in doubt is checked again")
+        manager = self._actions.manager_of(standing)
+        try:
+            if standing.state is _S.UNDO_IN_DOUBT:
+                undone = manager.undo(action, self._actions.last_record(action, (_S.UNDOING,)).body, is_late=True)
+                self._journal.advance(action, _S.UNDONE, undone, seal=True)
+            else:
+                self._execution.check_again(action, manager)
+        except NotUndone as error:
+            self._journal.advance(action, _S.UNDO_FAILED, {"reason": str(error)}, seal=True)
+        except InDoubt as error:
+            raise InputError(f"action {action}: is still in doubt: {error}") from None
+
+    def _settle_doubts(self) -> Iterator[str]:
+        """Check actions in doubt again whose resource answers; the ids of those that are settled.
+
+        A resource that is away, or that cannot tell, is left alone for a while.
+        """
+        began = time.monotonic()
+        for standing in self._journal.standings((_S.IN_DOUBT, _S.UNDO_IN_DOUBT)):
+            action, check_began = standing.action, time.monotonic()
+            if check_began < self._next_check.get(action, 0.0):
+                continue
+            if check_began > began + _CHECKING_S:
+                return
+            with contextlib.suppress(Exception):  # it is still in doubt; and no session could be opened any more
+                begun = self._actions.last_record(action, (_S.EXECUTING, _S.UNDOING, _S.REDOING)).body
+                if self._actions.manager_of(standing).answers(action, begun):
+                    self.check_again(action)
+                    yield action
+                    continue
+            now = time.monotonic()
+            self._next_check[action] = now + _PAUSE_S + 10 * (now - check_began)
+
+    def _finish(self, standing: Standing, manager: Manager) -> None:
+        """Bring an unfinished action to one side. After an unforeseen error it is in doubt, or it would come again."""
+        action = standing.action
+        try:
+            if standing.state is _S.EXECUTING:
+                self._execution.finish(action, manager, standing.body)
+            elif standing.state is _S.UNDOING:
+                self._undoing.finish_undo(action, manager, standing.body, is_late=True)
+            else:
+                self._undoing.finish_redo(action, manager, standing.body, is_late=True)
+        except (AutoclaveError, OSError):
+            raise
+        except Exception as error:  # noqa: BLE001 - no session could be opened any more
+            # its words may hold what no journal is to hold
+            doubt = _S.UNDO_IN_DOUBT if standing.state is _S.UNDOING else _S.IN_DOUBT
+            self._journal.advance(action, doubt, {"reason": f"{type(error).__name__}, which nobody foresaw"}, seal=True)

@@ -1,0 +1,178 @@
+"""Experience with compensating requests: proven so often, or once broken and never used again.
+
+All of it are records in the journal. A compensating request is proven each time when after an undo the service shows
+what it showed before, and broken when it once does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from autoclave.core import InputError
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.journal import Journal
+from autoclave.runtime.rest.catalogue import OperationSpec, Undo
+from autoclave.runtime.rest.expressions import is_general, normal
+from autoclave.runtime.rest.forms import digest_of
+from autoclave.runtime.rest.notes import age_s
+
+_KIND = "compensation"
+_ORDER = (Guarantee.EXACT, Guarantee.EQUIVALENT, Guarantee.COMPENSATING, Guarantee.NONE)
+
+
+class ProofStatus(StrEnum):
+    """State of knowledge about a compensating request."""
+
+    UNPROVEN = "unproven"
+    """Somebody says so, and nobody has seen it."""
+    PROVEN = "proven"
+    """It was seen to take an action back."""
+    QUARANTINED = "quarantined"
+    """It was seen not to, and is not used any more."""
+    PINNED = "pinned"
+    """A developer answers for it."""
+
+
+class Match(StrEnum):
+    """What makes two actions the same for what is learnt (GoEX's match policies)."""
+
+    NAME = "name"
+    """The operation."""
+    NAME_AND_SCHEMA = "name_and_schema"
+    """The operation, and what the catalogue says of its arguments."""
+    EXACT = "exact"
+    """The operation with all its arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """Status of a compensating request, number of proofs, time of the last (seconds since 1970), why it is broken."""
+
+    status: ProofStatus
+    num_proofs: int = 0
+    proven_at: float = 0.0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Compensation:
+    """A way to take a part back, and what is known of it."""
+
+    undo: Undo
+    name: str
+    status: ProofStatus
+    num_proofs: int = 0
+    proven_at: float = 0.0
+    valid_s: float = math.inf
+    """How long, in seconds, a proof is valid."""
+
+    @property
+    def is_expired(self) -> bool:
+        """True if the last proof is older than proofs of this connection are valid."""
+        return self.status is ProofStatus.PROVEN and age_s(self.proven_at) > self.valid_s
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What grants may count on: the grade of what is pinned or proven, nothing of what is neither."""
+        is_known = self.status in (ProofStatus.PINNED, ProofStatus.PROVEN) and not self.is_expired
+        return self.undo.grade if is_known else Guarantee.NONE
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        known = self.status.value
+        if self.status is ProofStatus.PROVEN:
+            day = datetime.fromtimestamp(self.proven_at, UTC).date()
+            known = f"proven {self.num_proofs} times, last on {day}" + (", expired" if self.is_expired else "")
+        if self.guarantee is Guarantee.NONE and self.undo.grade is not Guarantee.NONE:
+            known += "; counts as none until an undo proves it"
+        window = f", within {self.undo.window_s:.0f} s" if self.undo.window_s else ""
+        return f"{self.undo.operation}, {self.undo.grade} ({known}){window}"
+
+
+def worst(grades: Sequence[Guarantee]) -> Guarantee:
+    """The least that several undos promise together."""
+    return max(grades, key=_ORDER.index, default=Guarantee.EXACT)
+
+
+class Compensations:
+    """The compensating requests of which a journal has records, by their names."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def name(self, match: Match, service: str, operation: str, spec: OperationSpec, arguments: Any, undo: Undo) -> str:
+        """Return the name of a compensating request: another for other arguments, another match or another request."""
+        given = [undo.operation, normal(undo.arguments), undo.when]
+        same: list[Any] = [spec.model_dump(mode="json", include={"method", "path", "parameters", "body"})]
+        same = [] if match is Match.NAME else same if match is Match.NAME_AND_SCHEMA else [arguments]
+        return f"{service}/{operation}/{digest_of([match, given, same])[:16]}"
+
+    def learnt(self, name: str, declared: str = ProofStatus.UNPROVEN) -> Learnt:
+        """Return what is known of a compensating request that the catalogue declares as `declared`."""
+        learnt = Learnt(ProofStatus(declared))
+        for record in self._journal.records(name):
+            if record.kind == _KIND:
+                learnt = _after(learnt, record.body, record.at)
+        return learnt
+
+    def prove(self, name: str, undo: Undo | None = None) -> None:
+        """Record that it was seen to undo an action. `undo`: the request, if the catalogue does not have it."""
+        self._add(name, ProofStatus.PROVEN, "", undo)
+
+    def quarantine(self, name: str, reason: str, undo: Undo | None = None) -> None:
+        """Record that it was seen not to."""
+        self._add(name, ProofStatus.QUARANTINED, reason, undo)
+
+    def pin(self, name: str, reason: str) -> None:
+        """A developer answers for it, whatever was seen. For a person, never for what a model says."""
+        self._add(name, ProofStatus.PINNED, reason, None)
+
+    def judge(self, name: str, reason: str, *, is_good: bool) -> None:
+        """What a user says of an undo after having read the service. For a person, never for what a model says."""
+        self._add(name, ProofStatus.PROVEN if is_good else ProofStatus.QUARANTINED, reason or "said by a user", None)
+
+    def all(self) -> dict[str, Learnt]:
+        """Return all of which anything is known."""
+        names = dict.fromkeys(record.subject for record in self._journal.records_of_kinds(_KIND))
+        return {name: self.learnt(name) for name in names}
+
+    def reusable(self, service: str, operation: str) -> list[Undo]:
+        """Compensating requests of an operation that a model proposed and that were proven since, and not broken.
+
+        Only those whose every value comes from the action itself: one with a value of its own, at whatever depth,
+        would bring that into other actions.
+        """
+        found: dict[str, Undo] = {}
+        for record in self._journal.records_of_kinds(_KIND):
+            if record.subject.startswith(f"{service}/{operation}/") and record.body.get("undo"):
+                undo = Undo.model_validate(record.body["undo"])
+                if is_general(normal(undo.arguments)):
+                    found[record.subject] = undo
+        return [undo for name, undo in found.items() if self.learnt(name).status is ProofStatus.PROVEN]
+
+    def _add(self, name: str, status: ProofStatus, reason: str, undo: Undo | None) -> None:
+        given = undo.model_dump(mode="json") if undo else None
+        self._journal.append(_KIND, name, {"status": status, "reason": reason, "undo": given})
+
+
+def _after(learnt: Learnt, body: Mapping[str, Any], at: float) -> Learnt:
+    """What is known after one more record: broken stays broken, until a developer pins it."""
+    status, reason = ProofStatus(body["status"]), str(body["reason"])
+    match status:
+        case ProofStatus.QUARANTINED:
+            return replace(learnt, status=status, reason=reason)
+        case ProofStatus.PINNED:
+            return replace(learnt, status=status, reason="")
+        case ProofStatus.PROVEN:
+            is_first = learnt.status is ProofStatus.UNPROVEN
+            return replace(
+                learnt, status=status if is_first else learnt.status, num_proofs=learnt.num_proofs + 1, proven_at=at
+            )
+        case _:
+            raise InputError(f"compensation: {status} cannot be recorded")

@@ -1,0 +1,369 @@
+"""A compensating request is believed when the service shows what it showed before; one that is wrong is wrong once."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoclave.core import InputError
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.interface import NotPermitted, NotUndone
+from autoclave.runtime.policy.grants import Grant
+from autoclave.runtime.rest.catalogue import Undo
+from autoclave.runtime.rest.compensations import Match, ProofStatus
+from autoclave.runtime.rest.expressions import is_general, normal
+from autoclave.runtime.rest.parts import part_from
+from autoclave.runtime.session import Session
+from autoclave.runtime.states import ActionState
+from tests.runtime.rest.acting import Reader, asked, connection, done, manager_of, opened
+from tests.runtime.rest.catalogues import plain, written
+from tests.runtime.rest.odd_service import CATALOGUE, OddService
+
+S = ActionState
+RIGHT = {
+    "operation": "put_record",
+    "arguments": {
+        "bucket": "$request.path.bucket",
+        "collection": "$request.path.collection",
+        "id": "$request.path.id",
+        "body": {"data": {"of": "$before.body#/data", "without": ["/last_modified"]}},
+    },
+}
+OF_PATH = {name: f"$request.path.{name}" for name in ("bucket", "collection", "id")}
+
+
+def with_undo(folder: Path, operation: str, *undo: Mapping[str, Any]) -> str:
+    """Kinto's catalogue with other compensating requests of one operation."""
+    catalogue = plain("kinto")
+    catalogue["operations"][operation]["undo"] = list(undo)
+    return written(folder, catalogue)
+
+
+def change(reader: Reader, **data: Any) -> dict[str, Any]:
+    return {"bucket": reader.bucket, "collection": "notes", "id": "one", "body": {"data": data}}
+
+
+def statuses(session: Session) -> list[ProofStatus]:
+    return [each.status for each in manager_of(session).compensations.all().values()]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"operation": "patch_record", "arguments": {**OF_PATH, "body": {"data": {"title": "nonsense"}}}},
+        {"operation": "delete_record", "arguments": OF_PATH},
+    ],
+    ids=["other content", "deleted"],
+)
+def test_a_wrong_compensation_is_found_out_taken_back_and_never_used_again(
+    kinto: int, reader: Reader, tmp_path: Path, wrong: dict[str, Any]
+):
+    reader.put("one", title="first")
+    services = {"kinto": connection(kinto, catalogue=with_undo(tmp_path, "patch_record", wrong), queue_s=0.0)}
+    with opened(tmp_path, services) as session:
+        action = done(session, "patch_record", **change(reader, title="ours"))
+        with pytest.raises(NotUndone, match="it is not as it was before; this compensating request is not used again"):
+            session.undo(action)
+        assert reader.records() == {"one": {"title": "ours"}}  # what the wrong one did was taken back
+        assert session.journal.standing(action).state is S.UNDO_FAILED
+        assert ProofStatus.QUARANTINED in statuses(session)
+        num_events = len(reader.history())
+        with pytest.raises(InputError, match=r"is quarantined: .*not as it was before"):
+            session.undo(action)
+        plan = session.plan(asked("patch_record", **change(reader, title="other")))
+        assert plan.guarantee is Guarantee.NONE
+        assert "cannot be taken back" in plan.changes[0]
+        assert len(reader.history()) == num_events
+    with opened(tmp_path, services) as session:  # also by those that come later
+        assert session.plan(asked("patch_record", **change(reader, title="x"))).guarantee is Guarantee.NONE
+
+
+def test_a_wrong_pinned_compensation_is_undone_and_not_quarantined(kinto: int, reader: Reader, tmp_path: Path):
+    reader.put("one", title="first")
+    wrong = {"operation": "put_record", "arguments": {**OF_PATH, "body": {"data": {}}}, "status": "pinned"}
+    services = {"kinto": connection(kinto, catalogue=with_undo(tmp_path, "patch_record", wrong), queue_s=0.0)}
+    with opened(tmp_path, services) as session:
+        action = done(session, "patch_record", **change(reader, title="ours"))
+        with pytest.raises(NotUndone, match="it is not as it was before"):
+            session.undo(action)
+        assert reader.records() == {"one": {"title": "ours"}}
+        assert ProofStatus.QUARANTINED not in statuses(session)
+        plan = session.plan(asked("patch_record", **change(reader, title="other")))
+        assert "put_record, equivalent (pinned)" in plan.changes[0]  # a developer answers for it: the next call goes on
+
+
+def test_after_a_wrong_compensation_the_next_one_in_the_catalogue_is_used(kinto: int, reader: Reader, tmp_path: Path):
+    reader.put("one", title="first")
+    wrong = {"operation": "delete_record", "arguments": OF_PATH}
+    services = {"kinto": connection(kinto, catalogue=with_undo(tmp_path, "patch_record", wrong, RIGHT), queue_s=0.0)}
+    with opened(tmp_path, services) as session:
+        action = done(session, "patch_record", **change(reader, title="ours"))
+        with pytest.raises(NotUndone):
+            session.undo(action)
+        session.undo(action)
+        assert reader.records() == {"one": {"title": "first"}}
+        assert sorted(statuses(session)) == [ProofStatus.PROVEN, ProofStatus.QUARANTINED]
+
+
+def test_a_compensation_is_proven_each_time_that_it_was_seen_to_work(kinto: int, reader: Reader, tmp_path: Path):
+    reader.put("one", title="first")
+    services = {"kinto": connection(kinto, catalogue=with_undo(tmp_path, "patch_record", RIGHT), queue_s=0.0)}
+    with opened(tmp_path, services) as session:
+        given = asked("patch_record", **change(reader, title="ours"))
+        plan = session.plan(given)
+        assert plan.guarantee is Guarantee.NONE
+        assert plan.changes[0].endswith("put_record, equivalent (unproven; counts as none until an undo proves it)")
+        for number in range(1, 3):
+            session.undo(done(session, "patch_record", **change(reader, title="ours")))
+            plan = session.plan(given)
+            assert plan.guarantee is Guarantee.EQUIVALENT
+            assert f"equivalent (proven {number} times, last on {datetime.now(UTC).date()})" in plan.changes[0]
+
+
+def test_a_proof_expires(kinto: int, reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    reader.put("one", title="first")
+    catalogue = with_undo(tmp_path, "patch_record", RIGHT)
+    services = {"kinto": connection(kinto, catalogue=catalogue, queue_s=0.0, proof_days=30.0)}
+    with opened(tmp_path, services) as session:
+        session.undo(done(session, "patch_record", **change(reader, title="ours")))
+        given, proven_at = asked("patch_record", **change(reader, title="ours")), time.time()
+        monkeypatch.setattr(time, "time", lambda: proven_at + 29 * 86_400)
+        assert session.plan(given).guarantee is Guarantee.EQUIVALENT
+        monkeypatch.setattr(time, "time", lambda: proven_at + 31 * 86_400)
+        plan = session.plan(given)
+        assert plan.guarantee is Guarantee.NONE
+        assert "expired; counts as none until an undo proves it" in plan.changes[0]
+        session.undo(done(session, "patch_record", **change(reader, title="ours")))  # which proves it again
+        assert session.plan(given).guarantee is Guarantee.EQUIVALENT
+
+
+def test_a_grant_for_equivalent_undos_does_not_cover_an_unproven_one(kinto: int, reader: Reader, tmp_path: Path):
+    reader.put("one", title="first")
+    services = {"kinto": connection(kinto, catalogue=with_undo(tmp_path, "patch_record", RIGHT))}
+    grants = (Grant(resources=("services/**",), verbs=("*",), minimum_guarantee=Guarantee.EQUIVALENT),)
+    with opened(tmp_path, services, grants=grants) as session, pytest.raises(NotPermitted):
+        session.propose(asked("patch_record", **change(reader, title="ours")))
+    assert reader.records() == {"one": {"title": "first"}}
+
+
+def test_in_strict_mode_only_pinned_compensations_count(kinto: int, reader: Reader, tmp_path: Path):
+    reader.put("one", title="first")
+    catalogue = with_undo(tmp_path, "patch_record", RIGHT)
+    services = {"kinto": connection(kinto, catalogue=catalogue, is_strict=True, queue_s=0.0)}
+    with opened(tmp_path, services) as session:
+        given = asked("patch_record", **change(reader, title="ours"))
+        assert session.plan(given).guarantee is Guarantee.NONE
+        action = done(session, "patch_record", **change(reader, title="ours"))
+        with pytest.raises(InputError, match="no compensating request is pinned, and this connection is strict"):
+            session.undo(action)
+        manager = manager_of(session)
+        (compensation,) = [
+            name for name, (_, operation, _) in manager.declared_compensations().items() if operation == "patch_record"
+        ]
+        manager.compensations.pin(compensation, "I have read the documentation")
+        assert session.plan(given).guarantee is Guarantee.EQUIVALENT
+        session.undo(action)
+    assert reader.records() == {"one": {"title": "first"}}
+
+
+def test_what_a_user_says_counts_like_what_was_seen(session: Session, reader: Reader):
+    compensations = manager_of(session).compensations
+    compensations.judge("kinto/x/1", "it is back", is_good=True)
+    assert compensations.learnt("kinto/x/1").status is ProofStatus.PROVEN
+    compensations.judge("kinto/x/1", "it is not", is_good=False)
+    assert compensations.learnt("kinto/x/1").status is ProofStatus.QUARANTINED
+    compensations.prove("kinto/x/1")
+    assert compensations.learnt("kinto/x/1").status is ProofStatus.QUARANTINED  # once broken is broken
+    compensations.pin("kinto/x/1", "fixed")
+    assert compensations.learnt("kinto/x/1").status is ProofStatus.PINNED
+
+
+@pytest.mark.parametrize(
+    ("match", "is_same"),
+    [
+        (Match.NAME, {"arguments": True, "schema": True}),
+        (Match.NAME_AND_SCHEMA, {"arguments": True, "schema": False}),
+        (Match.EXACT, {"arguments": False, "schema": True}),
+    ],
+)
+def test_the_match_policy_says_what_is_the_same_compensation(session: Session, match: Match, is_same: dict[str, bool]):
+    manager = manager_of(session)
+    spec, undo = manager._services["kinto"].spec("patch_record"), Undo.model_validate(RIGHT)
+    name = manager.compensations.name(match, "kinto", "patch_record", spec, {"id": "one"}, undo)
+    other_arguments = manager.compensations.name(match, "kinto", "patch_record", spec, {"id": "two"}, undo)
+    other = spec.model_copy(update={"path": "/v2/other"})
+    other_schema = manager.compensations.name(match, "kinto", "patch_record", other, {"id": "one"}, undo)
+    assert {"arguments": name == other_arguments, "schema": name == other_schema} == is_same
+    compensation = undo.model_copy(update={"operation": "delete_record"})
+    assert name != manager.compensations.name(match, "kinto", "patch_record", spec, {"id": "one"}, compensation)
+
+
+def test_when_the_window_is_over_it_cannot_be_taken_back(
+    kinto: int, reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    reader.put("one", title="first")
+    catalogue = with_undo(tmp_path, "patch_record", {**RIGHT, "window_s": 30})
+    with opened(tmp_path, {"kinto": connection(kinto, catalogue=catalogue, queue_s=0.0)}) as session:
+        action = done(session, "patch_record", **change(reader, title="ours"))
+        again = done(session, "patch_record", **change(reader, title="more"))
+        session.undo(again)
+        now = time.time()
+        monkeypatch.setattr(time, "time", lambda: now + 31)
+        with pytest.raises(InputError, match="could be taken back for 30 s, and that time is over"):
+            session.undo(action)
+        monkeypatch.setattr(time, "time", lambda: now - 3600)
+        with pytest.raises(InputError, match="the clock was set back since, so nobody can tell"):
+            session.undo(action)
+    assert reader.records() == {"one": {"title": "ours"}}
+
+
+# --- Proposed by a model ---------------------------------------------------------------------------------------------
+
+
+class Model:
+    """Proposes what it was given, and keeps what it was asked."""
+
+    def __init__(self, *answers: Mapping[str, Any]) -> None:
+        self.answers, self.asked = list(answers), list[Any]()
+
+    def __call__(self, request: Any, response: Any, specification: Any) -> Mapping[str, Any]:
+        self.asked.append((request, response, specification))
+        return self.answers.pop(0)
+
+
+def opened_with(model: Model, kinto: int, folder: Path) -> Session:
+    """A session whose catalogue has no compensating request of a change, and a model to ask."""
+    services = {"kinto": connection(kinto, catalogue=with_undo(folder, "patch_record"), queue_s=0.0)}
+    return opened(folder, services, propose_compensation=model)
+
+
+def test_where_the_catalogue_has_none_a_model_proposes_and_is_asked_once(kinto: int, reader: Reader, tmp_path: Path):
+    reader.put("one", title="first")
+    model = Model(RIGHT)
+    with opened_with(model, kinto, tmp_path) as session:
+        plan = session.plan(asked("patch_record", **change(reader, title="ours")))
+        assert plan.guarantee is Guarantee.NONE
+        assert "a model has to propose it, unproven" in plan.changes[0]
+        action = done(session, "patch_record", **change(reader, title="ours"))
+        session.undo(action)
+        assert reader.records() == {"one": {"title": "first"}}
+        (request, response, operations) = model.asked[0]
+        assert request["before"]["data"]["title"] == "first"
+        assert response["body"]["data"]["title"] == "ours"
+        assert "delete_record" in operations
+        assert "get_record" not in operations
+        again = done(session, "patch_record", **change(reader, title="more"))  # proven by now: nobody is asked
+        session.undo(again)
+        assert reader.records() == {"one": {"title": "first"}}
+        assert len(model.asked) == 1
+
+
+def test_what_a_model_proposes_wrongly_is_tried_once_and_not_again(kinto: int, reader: Reader, tmp_path: Path):
+    reader.put("one", title="first")
+    wrong = {"operation": "patch_record", "arguments": {**OF_PATH, "body": {"data": {"title": "$request.path.id"}}}}
+    model = Model(wrong, wrong, RIGHT)
+    with opened_with(model, kinto, tmp_path) as session:
+        action = done(session, "patch_record", **change(reader, title="ours"))
+        with pytest.raises(InputError, match="it is not as it was before"):
+            session.undo(action)
+        num_events = len(reader.history())
+        with pytest.raises(InputError, match="proposed again, and is known to be wrong"):
+            session.undo(action)
+        assert len(reader.history()) == num_events
+        session.undo(action)
+    assert reader.records() == {"one": {"title": "first"}}
+
+
+def test_a_proposal_about_anything_else_is_not_sent(kinto: int, reader: Reader, tmp_path: Path):
+    reader.put("one", title="first")
+    reader.put("two", title="precious")
+    before_all = {"bucket": "$request.path.bucket", "collection": "notes"}
+    model = Model(
+        {"operation": "delete_record", "arguments": {**before_all, "id": "two"}},
+        {"operation": "delete_collection", "arguments": before_all},
+        {"operation": "get_anything"},
+        {"nothing": 1},
+        {"operation": "delete_record", "arguments": {"bucket": "$response.body#/nothing"}},
+    )
+    with opened_with(model, kinto, tmp_path) as session:
+        action = done(session, "patch_record", **change(reader, title="ours"))
+        for rule in ("targets .*two, not this", "which would go with it", "there is none", "no operation", "noth"):
+            with pytest.raises(InputError, match=rule):
+                session.undo(action)
+        assert session.journal.standing(action).state is S.EXECUTED
+    assert reader.records() == {"one": {"title": "ours"}, "two": {"title": "precious"}}
+
+
+def test_a_value_of_a_model_at_any_depth_is_not_brought_into_other_actions(tmp_path: Path):
+    planted = {"id": "$request.path.id", "body": {"v": "$before.body#/v", "at": "planted"}}  # `at` is not compared
+    model = Model({"operation": "put", "arguments": planted}, {"operation": "put", "arguments": planted})
+    catalogue = copy.deepcopy(CATALOGUE)
+    catalogue["operations"]["put"] |= {"undo": [], "spend": 0.0}
+    with OddService(items={"x": {"v": 1}, "y": {"v": 2}}) as service:
+        settings = {"catalogue": written(tmp_path, catalogue), "secret": "", "queue_s": 0.0}
+        with opened(tmp_path, {"odd": connection(service.port, **settings)}, propose_compensation=model) as session:
+            session.undo(done(session, "put", "odd", id="x", body={"v": 7}))
+            assert session.plan(asked("put", "odd", id="y", body={"v": 8})).guarantee is Guarantee.NONE
+            session.undo(done(session, "put", "odd", id="y", body={"v": 8}))
+            assert len(model.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("template", "is_so"),
+    [
+        ({"id": "{$request.path.id}", "body": ["$before.body#/v"]}, True),
+        ({"body": {"of": "$before.body", "without": ["/at"]}}, True),
+        ({"id": "x-{$request.path.id}"}, False),
+        ({"id": "$request.path.id", "n": 1}, False),
+        ({"body": {}}, False),
+        ({}, False),
+    ],
+)
+def test_only_what_comes_from_the_action_alone_is_general(template: Any, is_so: bool):
+    assert is_general(normal(template)) is is_so
+
+
+def test_a_wrong_compensation_is_known_in_another_spelling(kinto: int, reader: Reader, tmp_path: Path):
+    reader.put("one", title="first")
+    wrong = {"operation": "patch_record", "arguments": {**OF_PATH, "body": {"data": {"title": "wrong"}}}}
+    other = {**wrong, "arguments": {**wrong["arguments"], "id": "{$request.path.id}"}}
+    with opened_with(Model(wrong, other), kinto, tmp_path) as session:
+        action = done(session, "patch_record", **change(reader, title="ours"))
+        with pytest.raises(NotUndone):
+            session.undo(action)
+        with pytest.raises(InputError, match="proposed again, and is known to be wrong"):
+            session.undo(action)
+
+
+def test_a_compensation_that_was_found_wrong_puts_nothing_back_either(kinto: int, reader: Reader, tmp_path: Path):
+    with opened(tmp_path, {"kinto": connection(kinto)}) as session:
+        action = done(session, "put_record", **change(reader, title="ours"))
+        session.undo(action)
+        manager = manager_of(session)
+        for name, (_, _, compensation) in manager.declared_compensations().items():
+            if compensation.undo.operation == "put_record":
+                manager.compensations.judge(name, "it lost my title", is_good=False)
+        part = part_from(session.journal.standing(action).body["part"])
+        assert part.operation == "delete_record"
+        with pytest.raises(InputError, match="nothing is known that takes delete_record back"):
+            manager._compensator.restoring(manager._services["kinto"], part, part.after)
+
+
+def test_a_compensation_with_values_of_its_own_action_is_not_used_for_another(
+    kinto: int, reader: Reader, tmp_path: Path
+):
+    reader.put("one", title="first")
+    literal = {**RIGHT, "arguments": {**RIGHT["arguments"], "body": {"data": {"title": "first"}}}}
+    model = Model(literal, RIGHT)
+    with opened_with(model, kinto, tmp_path) as session:
+        session.undo(done(session, "patch_record", **change(reader, title="ours")))
+        reader.put("one", title="second")
+        session.undo(done(session, "patch_record", **change(reader, title="ours")))
+        assert len(model.asked) == 2
+    assert reader.records() == {"one": {"title": "second"}}

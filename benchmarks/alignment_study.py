@@ -45,9 +45,9 @@ from autoclave.report.run_report import write_comparison
 from autoclave.rollout import RewardFunction
 from autoclave.tasks import ExecutionSemantics, OutputPrediction, TraceInference
 from autoclave.tasks.final_values import written
-from autoclave.training.items import ItemSource
+from autoclave.training.learned import ItemSource
+from autoclave.training.metrics import ThreeStages
 from autoclave.training.schedules import Iteration, RunProgress, synchronous
-from autoclave.training.timing import ThreeStages
 from runs import Arm, FinishedRun, experiment_arguments, run_arms
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo-alignment.yaml"

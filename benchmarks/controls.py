@@ -19,9 +19,9 @@ from harness import arguments, finish, print_environment, sized
 from autoclave.compose.training import train
 from autoclave.config import TrainConfig, load, parse_override
 from autoclave.core import Group
-from autoclave.training.items import ItemSource
+from autoclave.training.learned import ItemSource
+from autoclave.training.metrics import ThreeStages
 from autoclave.training.schedules import Iteration, RunProgress
-from autoclave.training.timing import ThreeStages
 from runs import TINY
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "demo.yaml"

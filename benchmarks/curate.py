@@ -27,10 +27,9 @@ from autoclave.config import JudgeConfig, SandboxConfig
 from autoclave.config.curation import DeduplicationConfig
 from autoclave.core import Problem, Program, StdinCase, StdinTests
 from autoclave.judge import Judge, JudgeJob, LocalJudge, stream
-from autoclave.problems.candidate import Candidate, Origin
+from autoclave.problems.candidate import Origin, ProblemCandidate
 from autoclave.problems.curation.deduplication import find_duplicates
-from autoclave.problems.curation.programs import CandidatePrograms
-from autoclave.problems.curation.verdict_cache import VerdictCache
+from autoclave.problems.curation.programs import CandidatePrograms, VerdictCache
 from autoclave.problems.curation.verification import Verification
 
 SIZES = (25_000, 100_000)
@@ -46,14 +45,14 @@ class Solved:
     def __init__(self) -> None:
         self._count = 0
 
-    def next(self, number: int) -> list[Candidate]:
+    def next(self, number: int) -> list[ProblemCandidate]:
         tests = StdinTests("stdin", [StdinCase(f"{a} {a + 1}\n", f"{2 * a + 1}\n") for a in range(15)])
-        found: list[Candidate] = []
+        found: list[ProblemCandidate] = []
         for _ in range(number):
             self._count += 1
             sources = [f"print(sum(map(int, input().split())))  # {self._count} {place}" for place in range(2)]
             problem = Problem("Add.", tests, id=str(self._count), solutions=sources, time_limit_s=6.0)
-            found.append(Candidate(problem, Origin("made", str(self._count))))
+            found.append(ProblemCandidate(problem, Origin("made", str(self._count))))
         return found
 
 
@@ -69,7 +68,7 @@ def verification(number: int, rounds: int) -> dict[str, float]:
 
         def by_stage() -> float:
             given = solved.next(number)
-            return seconds(lambda: _require(sum(isinstance(one, Candidate) for one in stage.run(given)), number))
+            return seconds(lambda: _require(sum(isinstance(one, ProblemCandidate) for one in stage.run(given)), number))
 
         def by_judge() -> float:
             given = solved.next(number)
@@ -80,7 +79,7 @@ def verification(number: int, rounds: int) -> dict[str, float]:
     return {"verify_rate_ratio": found.median}
 
 
-def _num_accepted(judge: Judge, candidates: Sequence[Candidate]) -> int:
+def _num_accepted(judge: Judge, candidates: Sequence[ProblemCandidate]) -> int:
     jobs = (
         JudgeJob(replace(one.problem, solutions=[]), Program(source))
         for one in candidates
@@ -94,7 +93,7 @@ def _require(found: int, expected: int) -> None:
         raise SystemExit(f"expected {expected} right ones: {found}")
 
 
-def statements(number: int) -> Iterator[Candidate]:
+def statements(number: int) -> Iterator[ProblemCandidate]:
     """Made-up problems: every tenth is a copy, with one word in ten another, of the one a few places before."""
     for row in range(number):
         is_copy = row % COPY_EVERY == COPY_EVERY - 1
@@ -106,7 +105,7 @@ def statements(number: int) -> Iterator[Candidate]:
             words = [_word(changes) if changes.random() < 0.1 else word for word in words]
         cases = [StdinCase(f"{original} {case}", f"{case * original}") for case in range(5)]
         problem = Problem(id=str(row), statement=" ".join(words), tests=StdinTests("stdin", cases))
-        yield Candidate(problem, Origin("synthetic", f"{row:09}"))
+        yield ProblemCandidate(problem, Origin("synthetic", f"{row:09}"))
 
 
 def _word(chance: random.Random) -> str:

@@ -22,7 +22,7 @@ import numpy as np
 from harness import arguments, finish, print_environment, sized
 from sides import Times, Turn, open_sides
 
-from autoclave.config import CurriculumConfig, TinyModelConfig, VllmEngineConfig
+from autoclave.config import SyntheticConfig, TinyModelConfig, VllmEngineConfig
 
 GROUP_SIZE = 8
 MEDIAN_TOKENS, SPREAD, FEWEST, MOST = 32, 0.8, 4, 128
@@ -142,9 +142,9 @@ def _serve(work: Work, turn: Turn, engine: Any) -> None:
 def build_work(case: Case, folder: Path, rounds: int) -> Work:
     """Write a policy with random weights to `folder`, and make up requests for it."""
     from autoclave.models import build_tiny_policy, encode_prompt, save_policy
-    from autoclave.problems.curriculum import build_curriculum
+    from autoclave.problems.synthetic import build_synthetic
 
-    statements = [problem.statement for problem in build_curriculum(CurriculumConfig(train=200, heldout=200)).train]
+    statements = [problem.statement for problem in build_synthetic(SyntheticConfig(train=200, heldout=200)).train]
     policy = build_tiny_policy(case.model, statements, seed=0, device="cpu")
     save_policy(policy, folder)
     chats = [[{"role": "user", "content": statement}] for statement in statements[: case.prompts]]

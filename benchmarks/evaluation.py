@@ -24,7 +24,7 @@ from autoclave.compose.host import build_judge
 from autoclave.config import BenchmarkConfig, JudgeConfig, Override, SandboxConfig, load
 from autoclave.core import Program
 from autoclave.judge import JudgeJob
-from autoclave.problems.candidate import Candidate
+from autoclave.problems.candidate import ProblemCandidate
 from autoclave.problems.readers import raw_files, read_rows
 
 SAMPLES = 10
@@ -44,7 +44,7 @@ def main() -> None:
         found = {
             row.problem.id: row.problem
             for row in read_rows("humaneval", "humaneval", raw_files(folder / "problems.jsonl", ()).rows())
-            if isinstance(row, Candidate)
+            if isinstance(row, ProblemCandidate)
         }
         jobs = [JudgeJob(found[row["task_id"]], Program(code)) for row, code in programs]
         right: dict[str, int] = {}

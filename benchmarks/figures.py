@@ -7,7 +7,8 @@
 A block on a page stands between `<!-- figures KEY -->` and `<!-- /figures -->`. Its entry holds `command`, `machine`,
 `commit`, `date`, the `paths` of the code that the figures depend on, and the `body`: texts, and tables as columns and
 rows. `[[KEY/NAME]]` in a body is the value NAME of `values` in the entry KEY, so that a figure which two pages quote is
-written down once. Where code under `paths` changed after `commit`, the block ends with a line that says so.
+written down once. `[[source]]` in a body shows the entry's own commands, machine, commit and date. Where code
+under `paths` changed after `commit`, the block ends with a line that says so.
 """
 
 from __future__ import annotations
@@ -111,7 +112,16 @@ def rendered(page: str, entries: Mapping[str, Any], history: Path | None) -> str
 def text_of(entry: Mapping[str, Any], entries: Mapping[str, Any]) -> str:
     """The body of an entry as Markdown."""
     text = "\n\n".join(part.rstrip() if isinstance(part, str) else _table(part) for part in entry["body"]) + "\n"
+    if "[[source]]" in text:
+        text = text.replace("[[source]]", _source(entry))
     return _QUOTED.sub(lambda found: str(entries[found[1]]["values"][found[2]]), text)
+
+
+def _source(entry: Mapping[str, Any]) -> str:
+    """Return the commands of an entry as a block of code, then its machine, commit and date."""
+    commands = "\n".join(f"    {command}" for command in entry["command"].split("; "))
+    machine = entry["machine"][:1].upper() + entry["machine"][1:]
+    return f"{commands}\n\n{machine}; commit {entry['commit']}, {entry['date']}."
 
 
 def _table(part: Mapping[str, Any]) -> str:
@@ -129,7 +139,7 @@ def age(entry: Mapping[str, Any], checkout: Path) -> str | None:
     changed = [f"`{path}`" for path, run in runs.items() if run.stdout]
     if not changed:
         return ""
-    return f"\n*Measured at commit {entry['commit']}, before later changes to {', '.join(changed)}.*\n"
+    return f"\n*Measured at commit {entry['commit']}; changed since then: {', '.join(changed)}.*\n"
 
 
 def loose(path: Path) -> list[str]:

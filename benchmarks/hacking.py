@@ -44,7 +44,7 @@ from autoclave.core import Group, Problem, Program, Rollout
 from autoclave.judge import EXTRACTION_RULES, Judge, JudgeJob
 from autoclave.problems import Demonstration, ProblemSets
 from autoclave.tasks import CodeGeneration
-from autoclave.training.items import ShuffledItems
+from autoclave.training.learned import ShuffledItems
 from autoclave.training.schedules import RunProgress, choose_schedule
 from runs import TINY
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
-from autoclave.training.environment import machine, versions
+from autoclave.training.summary import machine, versions
 
 T = TypeVar("T")
 

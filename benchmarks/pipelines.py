@@ -3,7 +3,7 @@
     python benchmarks/pipelines.py [--profile FILE ...] [--rounds N] [--time-scale N] [--real] [--quick] [--json FILE]
 
 The schedules of `training/schedules.py` run with a process in place of each sampler device, which sleeps as long as a
-workload profile says; so do rewards and updates. Profiles are those that `training/planning` generates, or FILEs. Each
+workload profile says; so do rewards and updates. Profiles are those of `workloads.py`, or FILEs. Each
 schedule has the same number of devices: synchronous takes turns on all of them and starts rewards when all is sampled,
 the others divide them as is best in the simulation. A round runs every schedule once, and the median round counts.
 
@@ -23,20 +23,16 @@ from statistics import median
 from harness import argument_parser, finish, print_environment, sized
 from sleeping_run import Plan, open_devices, run_schedule
 from workbook import Scale
+from workloads import CODE, MATHEMATICS, generate, ideal, read_profile
 
-from autoclave.core.timeline import Role
+from autoclave.core.timeline import Role, clipped, seconds, union
 from autoclave.planning import (
-    CODE,
-    MATHEMATICS,
     Assignment,
     Candidate,
     Profile,
     ScheduleName,
     ScheduleRun,
     every_split,
-    generate,
-    ideal,
-    read_profile,
     simulate_each,
 )
 from autoclave.training.schedules import asynchronous, minibatch_pipeline, one_off_pipeline, synchronous
@@ -164,8 +160,12 @@ def table(results: Results) -> Iterator[str]:
 
 def spill_over_s(run: ScheduleRun) -> float:
     """Seconds of training after the last reward of an iteration, on average."""
-    numbers = range(len(run.ends))
-    return sum(run.spill_over_s(number) for number in numbers) / len(run.ends)
+    total = 0.0
+    for number in range(len(run.ends)):
+        judged = max(span.end for span in run.of(Role.JUDGE, number))
+        spans = (span.interval for span in run.of(Role.TRAINER, number))
+        total += seconds(union(clipped(spans, (judged, float("inf")))))
+    return total / len(run.ends)
 
 
 def figures_of(found: Mapping[str, Results]) -> dict[str, float]:

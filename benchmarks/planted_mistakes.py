@@ -30,9 +30,9 @@ from autoclave.algorithms.choices import CHOICES
 from autoclave.config import TrainConfig, load, parse_override
 from autoclave.core import FaultError, FinishReason, Group, IncompleteError, Reward, Rollout, Status, Verdict
 from autoclave.runs.reader import Run, read_run
-from autoclave.training.items import ItemSource
+from autoclave.training.learned import ItemSource
+from autoclave.training.metrics import ThreeStages
 from autoclave.training.schedules import Iteration, RunProgress, Schedule
-from autoclave.training.timing import ThreeStages
 from runs import RECIPE, TINY, folder_of_runs
 
 SETTINGS = (

@@ -43,7 +43,9 @@ def main() -> None:
     parser.add_argument("--files", type=int, help="of the large tree; 10,000 by default")
     parser.add_argument("--rows", type=int, help="of the table that is updated; 100,000 by default")
     parser.add_argument("--in", dest="place", type=Path, help="a folder on the file system to measure")
-    parser.add_argument("--only", choices=("trees", "policy", "journal", "databases"), help="one part")
+    parser.add_argument(
+        "--only", choices=("trees", "history", "policy", "journal", "databases", "rows", "folders"), help="one part"
+    )
     args = parser.parse_args()
     print_environment()
     rounds = sized(args, 50, 10, 1)
@@ -51,9 +53,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=args.place) as place:
         parts: dict[str, Callable[[], dict[str, float]]] = {
             "trees": lambda: trees(Path(place), min(1000, files // 2), files, rounds),
+            "history": lambda: history(Path(place), sized(args, 10_000, 1000, 20), sized(args, 30, 20, 1)),
             "policy": lambda: policy(rounds),
             "journal": lambda: journal(Path(place), rounds),
             "databases": lambda: databases(Path(place), sized(args, 9, 3, 1), rows),
+            "rows": lambda: row_changes(Path(place), sized(args, 9, 5, 1), rows),
+            "folders": lambda: folder_delete(Path(place), files, sized(args, 5, 3, 1)),
         }
         figures: dict[str, float] = {}
         for name in [args.only] if args.only else parts:
@@ -108,11 +113,52 @@ def session_on(place: Path, num_files: int) -> Iterator[Session]:
 def once(session: Session, operation: dict[str, Any]) -> tuple[float, float]:
     """Seconds to propose and do an operation, and to take it back."""
     begun = time.perf_counter()
+    action = perform(session, operation)
+    done = time.perf_counter()
+    session.undo(action)
+    return done - begun, time.perf_counter() - done
+
+
+# --- History ---------------------------------------------------------------------------------------------------------
+
+
+def history(place: Path, num_actions: int, rounds: int) -> dict[str, float]:
+    """CPU milliseconds of a one-file write from proposal to execution, and the growth of an act and its undo.
+
+    Growth compares a session in which `num_actions` writes stand with one in which ten stand.
+    """
+    times: dict[str, list[float]] = {}
+    with session_on(place / "few", 100) as few, session_on(place / "many", 100) as many:
+        for session, standing in ((few, 10), (many, num_actions)):
+            perform(session, {"do": "make_folder", "path": "standing"})
+            for number in range(standing):
+                perform(session, {"do": "write", "path": f"standing/{number}", "content": "x"})
+        for number in range(rounds):
+            sides = [("few", few), ("many", many)]
+            for side, session in sides if number % 2 else reversed(sides):
+                begun = time.process_time()
+                action = perform(session, {"do": "write", "path": f"new{number}", "content": f"{number}\n"})
+                done = time.process_time()
+                session.undo(action)
+                times.setdefault(f"act {side}", []).append(done - begun)
+                times.setdefault(f"undo {side}", []).append(time.process_time() - done)
+    act_few, act_many, undo_few, undo_many = (
+        statistics.median(times[name]) for name in ("act few", "act many", "undo few", "undo many")
+    )
+    print(
+        f"act {act_few * 1000:.1f} and {act_many * 1000:.1f} ms, undo {undo_few * 1000:.1f} and {undo_many * 1000:.1f}"
+    )
+    return {
+        "action_ms": act_few * 1000,
+        "history_growth": max(act_many / act_few, undo_many / undo_few),
+    }
+
+
+def perform(session: Session, operation: dict[str, Any]) -> str:
+    """Propose and execute an operation; return its action."""
     proposal = session.propose(operation)
     session.run(proposal.action, proposal.plan.digest)
-    done = time.perf_counter()
-    session.undo(proposal.action)
-    return done - begun, time.perf_counter() - done
+    return proposal.action
 
 
 # --- Policy ----------------------------------------------------------------------------------------------------------
@@ -164,14 +210,9 @@ def journal(place: Path, rounds: int) -> dict[str, float]:
 # --- Databases -------------------------------------------------------------------------------------------------------
 
 _ROWS = 100_000
-_TABLES = (
-    "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, kind TEXT, note TEXT, price NUMERIC)",
-    "CREATE TABLE visit (id INTEGER PRIMARY KEY, at INTEGER)",
-    "INSERT INTO visit VALUES (1, 0)",
-)
+_TABLES = ("CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, kind TEXT, note TEXT, price NUMERIC)",)
 _UPDATE = "UPDATE item SET price = price + 1 WHERE kind = 'book'"
-_VISIT = "UPDATE visit SET at = at + 1"
-_PHASES = ("row_image_overhead", "row_image_plan", "row_image_run", "row_image_disturbed", "row_image_undo")
+_PHASES = ("row_image_overhead", "row_image_plan", "row_image_run", "row_image_undo")
 
 
 @dataclass(frozen=True)
@@ -186,10 +227,8 @@ def databases(place: Path, rounds: int, num_rows: int) -> dict[str, float]:
     """What an action costs that updates all rows of a table, over the same statement and its commit without us.
 
     `row_image_overhead`: to do what was planned, rows before and after included. Besides, with the engine's name, the
-    other phases over the same statement: `row_image_plan` (which runs the statement as well, reads all rows and writes
-    them down), `row_image_run` (what a session does to run what was planned: look whether the plan is still true, do
-    it, look what was done), `row_image_disturbed` (to do what was planned when somebody has written to another table
-    since) and `row_image_undo`.
+    other phases over the same statement: `row_image_plan` (which runs the statement as well and reads all rows),
+    `row_image_run` (what a session does to run what was planned: plan again, execute, observe) and `row_image_undo`.
     """
     path = f"{place / 'item.db'}"
     with closing(sqlite3.connect(path, isolation_level=None)) as bare:
@@ -269,8 +308,6 @@ def row_images(state: Path, item: Item, rounds: int) -> dict[str, float]:
         plan = manager.plan(action, operation)
         planned = time.perf_counter()
         started = manager.prepare(action, operation, plan)
-        if phase == "row_image_disturbed":
-            item.others(_VISIT)
         begun = time.perf_counter()
         if phase == "row_image_run":
             manager.plan_again(action, operation, plan.kept)
@@ -298,6 +335,60 @@ def row_images(state: Path, item: Item, rounds: int) -> dict[str, float]:
         found[phase] = ratio.median
     manager.close()
     return found
+
+
+# --- A part of a table, and a large folder ---------------------------------------------------------------------------
+
+
+def row_changes(place: Path, rounds: int, num_rows: int) -> dict[str, float]:
+    """CPU time to run and undo an action on 1,000 rows of a table, over the bare statement and its inverse (SQLite)."""
+    path, most = place / "part.db", num_rows // 2 + 1000
+    where = f"id >= {num_rows // 2} AND id < {most}"
+    update, inverse = (f"UPDATE item SET price = price {sign} 1 WHERE {where}" for sign in "+-")
+    with closing(sqlite3.connect(path, isolation_level=None)) as bare:
+        item = sqlite_item(bare, f"{path}", num_rows)
+        manager = DatabaseManager({"item": item.settings}, place / "part", lambda _: "")
+        operation, number = Sql(database="item", statements=(update,)), itertools.count()
+
+        def act() -> float:
+            action = f"{next(number)}"
+            started = manager.prepare(action, operation, manager.plan(action, operation))
+            begun = time.process_time()
+            receipt = manager.execute(action, started)
+            manager.observed(action, receipt)
+            undoing = manager.plan_undo(action, receipt, {}, Choice.REFUSE, lambda _: iter(()))
+            manager.undo(action, undoing, is_late=False)
+            ended = time.process_time()
+            manager.discard(action)
+            return ended - begun
+
+        def change() -> float:
+            begun = time.process_time()
+            item.others(update)
+            item.others(inverse)
+            return time.process_time() - begun
+
+        found = compare(act, change, rounds=rounds)
+        manager.close()
+    print(f"1,000 rows of {num_rows} changed and undone, over the bare statements: {found}")
+    return {"row_change_overhead": found.median}
+
+
+def folder_delete(place: Path, num_files: int, rounds: int) -> dict[str, float]:
+    """CPU milliseconds of an act that deletes a folder of `num_files` files, from proposal to execution."""
+    spent: list[float] = []
+    with session_on(place / "deletes", num_files) as session:
+        root = place / "deletes" / f"tree{num_files}"
+        (root / "all").mkdir()
+        for folder in root.glob("folder*"):
+            folder.rename(root / "all" / folder.name)
+        for _ in range(rounds):
+            begun = time.process_time()
+            action = perform(session, {"do": "delete", "path": "all", "recursive": True})
+            spent.append((time.process_time() - begun) * 1000)
+            session.undo(action)
+    print(f"a folder of {num_files} files deleted: {min(spent):.0f} to {max(spent):.0f} ms")
+    return {"folder_delete_ms_10k": statistics.median(spent)}
 
 
 def times(count: int, work: Callable[[], object]) -> None:

@@ -270,7 +270,9 @@ def overload(url: str, pid: int, time_s: float, *, is_tiny: bool = False) -> dic
 
     def num_judged() -> int:
         text = httpx.get(f"{url}/v1/metrics", trust_env=False).text
-        return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("autoclave_verdicts_total"))
+        return sum(
+            int(float(line.split()[1])) for line in text.splitlines() if line.startswith("autoclave_verdicts_total")
+        )
 
     def judged_per_s(per_s: float) -> tuple[float, Counter[int]]:
         before, started = num_judged(), time.monotonic()

@@ -25,11 +25,10 @@ from autoclave.core import Completion, Group, Reward, TaskItem
 from autoclave.core.timeline import Role, Span, Timeline
 from autoclave.planning import Profile, ScheduleRun
 from autoclave.rollout import Collection, RewardFunction
-from autoclave.rollout.spans import CollectionSpans
-from autoclave.training.items import ItemSource, ShuffledItems
-from autoclave.training.learned import Learned
+from autoclave.rollout.collection import CollectionSpans
+from autoclave.training.learned import ItemSource, Learned, ShuffledItems
+from autoclave.training.metrics import RunStages
 from autoclave.training.schedules import RunProgress, Schedule
-from autoclave.training.timing import TimedStages
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.sampler.pool import SamplerPool
 from autoclave.workers.spawn_executor import SpawnExecutor
@@ -155,7 +154,7 @@ def run_schedule(plan: Plan, profile: Profile, scale: Scale, devices: Sequence[W
         reward = RewardsAfterSampling(judge, book) if plan.rewards_after_sampling else judge
         timeline = Timeline()
         trainer = SleepingTrainer(profile, plan.trainers, Scale(scale.time))
-        stages = TimedStages(SleepingStages(book, sampler, reward, trainer, timeline), timeline=timeline)
+        stages = RunStages(SleepingStages(book, sampler, reward, trainer, timeline), timeline=timeline)
         source = ShuffledItems(items(book, 0), per_iteration=sizes[0], seed=0)
         spans = _spans(plan.schedule, stages, source, RunProgress(0, len(sizes)), scale)
     # As in the simulation, an iteration ends with its update and the time of a publish. One-off pipelining publishes
@@ -165,7 +164,7 @@ def run_schedule(plan: Plan, profile: Profile, scale: Scale, devices: Sequence[W
 
 
 def _spans(
-    schedule: Schedule, stages: TimedStages, source: ItemSource, run_progress: RunProgress, scale: Scale
+    schedule: Schedule, stages: RunStages, source: ItemSource, run_progress: RunProgress, scale: Scale
 ) -> list[Span]:
     timeline, spans = stages.timeline, list[Span]()
     learnt: Counter[tuple[int, int, int]] = Counter()

@@ -14,7 +14,7 @@ from pathlib import Path
 from controls import shuffled_rewards
 from harness import finish, print_environment
 
-from autoclave.models.packaged import get_packaged_model
+from autoclave.models.policy import get_packaged_model
 from runs import Arm, experiment_arguments, run_arms
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "smollm2-135m.yaml"

@@ -23,7 +23,7 @@ from typing import Any
 from harness import arguments, finish, print_environment, seconds, sized
 from sides import Times, Turn, open_sides
 
-from autoclave.config import CurriculumConfig, TinyModelConfig
+from autoclave.config import SyntheticConfig, TinyModelConfig
 
 NEVER = "<never>"
 """A token that is not in the model's vocabulary, so that no response ends before its last token."""
@@ -246,9 +246,9 @@ class Measured:
 def build_model(case: Case, folder: Path) -> tuple[str, ...]:
     """Write a policy with random weights to `folder`; prompts for it."""
     from autoclave.models import build_tiny_policy, save_policy
-    from autoclave.problems.curriculum import build_curriculum
+    from autoclave.problems.synthetic import build_synthetic
 
-    statements = [problem.statement for problem in build_curriculum(CurriculumConfig(train=200, heldout=200)).train]
+    statements = [problem.statement for problem in build_synthetic(SyntheticConfig(train=200, heldout=200)).train]
     policy = build_tiny_policy(case.model, statements, seed=0, device="cpu")
     save_policy(policy, folder)
     return tuple(statements[: case.prompts])

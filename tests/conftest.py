@@ -5,14 +5,18 @@ from __future__ import annotations
 import inspect
 import os
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from tests.forked import ForkedCommands
 
 # Time limits of single examples fail under load.
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -34,6 +38,20 @@ def data() -> Path:
     return Path(os.environ["AUTOCLAVE_DATA"])
 
 
+@pytest.fixture(scope="module")
+def forking() -> Iterator[ForkedCommands]:
+    from tests.forked import ForkedCommands
+
+    with ForkedCommands() as commands:
+        yield commands
+
+
+@pytest.fixture
+def forked(tmp_path: Path, forking: ForkedCommands) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """forked("act", ..., input="..."): a command in an empty folder, in a fork of a process that has loaded it."""
+    return lambda *words, **options: forking.run(tmp_path, *words, **options)
+
+
 # --- Order ---------------------------------------------------------------------------------------------------------
 
 LONG_FILES = (
@@ -43,7 +61,6 @@ LONG_FILES = (
     "training/alignment/test_aligned_runs.py",
     "benchmarks/test_every_benchmark.py",
     "cli/test_curate_real_sets.py",
-    "cli/test_act_command.py",
     "runtime/test_kinds_together.py",
     "service/test_sandbox_fusion_judge.py",
     "workers/test_sharding.py",

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
-_FENCE = re.compile(r'^```(\w+)( error)?(?: title="(.+?)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"(?:^`([\w./]+)`:\n\n)?^```(\w+)( error)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 RUNNER = """
 import json, os, runpy, subprocess, sys, tempfile
@@ -67,7 +67,7 @@ class Step:
 def steps() -> list[Step]:
     """The commands in their order, without those that install."""
     found: list[Step] = []
-    for language, error, _, content in _FENCE.findall(PAGE):
+    for _, language, error, content in _FENCE.findall(PAGE):
         if language == "sh":
             commands = [line.split() for line in content.splitlines() if not line.startswith("pip install")]
             found.append(Step(commands, bool(error)))
@@ -77,7 +77,7 @@ def steps() -> list[Step]:
 
 
 STEPS = steps()
-FILES = {title: content for _, _, title, content in _FENCE.findall(PAGE) if title}
+FILES = {path: content for path, _, _, content in _FENCE.findall(PAGE) if path}
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[list[tuple[int, st
     checkout, work = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("work")
     for folder in ("src", "docs"):
         shutil.copytree(ROOT / folder, checkout / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for language, _, _, content in _FENCE.findall(PAGE):
+    for _, language, _, content in _FENCE.findall(PAGE):
         if language == "diff":
             subprocess.run(["git", "apply", "-"], cwd=checkout, input=content, text=True, check=True)
     for title, content in FILES.items():

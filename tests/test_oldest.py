@@ -18,6 +18,7 @@ from tests.test_pins import TESTED_ENDS
 pytestmark = [pytest.mark.oldest, pytest.mark.timeout(900)]
 NOT_IMPORTED = (
     "autoclave.sandbox.guest",
+    "autoclave.workspaces.guest",
     "autoclave.judge.runners",
     "autoclave.__main__",
     "autoclave.rollout.vllm_parts",

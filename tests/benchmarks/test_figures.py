@@ -110,7 +110,7 @@ def test_a_figure_whose_code_changed_since_is_marked_and_values_stay_checked(roo
     assert run(root, monkeypatch, "--check") == 0  # a commit that touches code needs no rendering
     assert run(root, monkeypatch, "--check", "--age") == 1  # a release does
     assert run(root, monkeypatch, "--write") == 0
-    assert f"*Measured at commit {old}, before later changes to `code.py`.*\n<!-- /figures -->" in page.read_text()
+    assert f"*Measured at commit {old}; changed since then: `code.py`.*\n<!-- /figures -->" in page.read_text()
     assert run(root, monkeypatch, "--check") == run(root, monkeypatch, "--check", "--age") == 0
 
 

@@ -12,17 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sleeping import SleepingEngine, SleepingJudge, SleepingTrainer, Slots
 from workbook import Scale, Workbook, items, requests
+from workloads import CODE, MATHEMATICS, generate
 
 from autoclave.core import Completion, FinishReason
 from autoclave.core.timeline import Role
 from autoclave.planning import (
-    CODE,
-    MATHEMATICS,
     Profile,
     ScheduleName,
     Split,
     Work,
-    generate,
     simulate,
 )
 from tests.planning.profiles import profiles, tiny

@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from transformers import PretrainedConfig, Qwen2Config, Starcoder2Config
+from transformers import GraniteConfig, PretrainedConfig, Qwen2Config, Starcoder2Config
 
 from autoclave.cli.main import cli
-from autoclave.compose.dry_run.checks import Findings, check_recipe
 from autoclave.compose.dry_run.miniature import LONGEST, shrunk, write_parts
-from autoclave.compose.dry_run.table import Row, Run, changes, describe, rows_of
+from autoclave.compose.dry_run.table import Findings, Row, Run, changes, check_recipe, describe, rows_of
 from autoclave.config import SftConfig, TrainConfig, load, parse_override
 from autoclave.core import ConfigError, DataError, HostError, InputError
 from autoclave.models import load_critic, load_policy, load_reward_model
@@ -104,6 +103,17 @@ def test_vllm_samples_in_a_dry_run_of_a_recipe_that_names_it(tmp_path: Path):
     assert states(dry_run(recipe(tmp_path), tmp_path))["engine"] == "exercised"
 
 
+@pytest.mark.vllm
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in TRAINING if "vllm" in path.read_text()])
+def test_vllm_samples_in_the_dry_run_of_every_recipe_that_names_it(path: Path, tmp_path: Path):
+    config, parts = config_of(path), states(dry_run(path, tmp_path))
+    assert config.sampler.engine.name == "vllm"
+    assert parts["engine"] == "exercised"
+    assert_learned(config, parts)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
@@ -111,13 +121,16 @@ def test_vllm_samples_in_a_dry_run_of_a_recipe_that_names_it(tmp_path: Path):
     [pytest.param(path, id=path.stem, marks=[] if path.stem == ON_RAY else pytest.mark.soak) for path in TRAINING],
 )
 def test_every_recipe_dry_runs(path: Path, tmp_path: Path):
-    config, found = config_of(path), dry_run(path, tmp_path)
-    parts = states(found)
+    assert_learned(config_of(path), states(dry_run(path, tmp_path)))
+
+
+def assert_learned(config: TrainConfig, parts: dict[str, str]) -> None:
+    """Assert that a dry run exercised what every recipe has, and what this one has."""
     learned = {"schedule", "algorithm", "publish", "evaluation", "checkpoints", "judge"}
     learned |= {f"pools.{name}" for name in config.pools}
     learned |= {"alignment"} if config.alignment else set()
     learned |= {"length schedule"} if config.length_schedule else set()
-    assert {part: parts[part] for part in learned} == dict.fromkeys(learned, "exercised"), found
+    assert {part: parts[part] for part in learned} == dict.fromkeys(learned, "exercised"), parts
 
 
 # --- Settings --------------------------------------------------------------------------------------------------------
@@ -214,6 +227,13 @@ def test_models_are_of_the_family_that_the_recipe_names(family: type[PretrainedC
     assert load_reward_model(config.reward_model.path).model.config.num_labels == 1
 
 
+def test_a_reward_model_of_a_family_without_classifier_is_an_error_with_a_fix(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("autoclave.compose.dry_run.miniature._LEARNS", SftConfig(steps=1))
+    config = shrunk(config_of(recipe(tmp_path)), tmp_path)
+    with pytest.raises(ConfigError, match=r"no sequence classifier of granite\. Fix: reward_model\.path= "):
+        write_parts(config, tmp_path, GraniteConfig())
+
+
 def test_adapters_of_a_family_that_is_not_known_are_on_all_layers(tmp_path: Path):
     config = config_of(recipe(tmp_path, trainer={"lora": {"targets": ["c_fc"]}}))
     for is_llama, targets in ((True, ()), (False, ("c_fc",))):
@@ -292,7 +312,7 @@ def test_a_missing_package_is_no_judge_that_does_not_answer(tmp_path: Path, monk
         raise HostError("datasketch is not installed")
 
     (tmp_path / "mine.jsonl").write_text("{}\n")
-    monkeypatch.setattr("autoclave.compose.dry_run.checks.ProblemSets", missing)
+    monkeypatch.setattr("autoclave.compose.dry_run.table.ProblemSets", missing)
     remote = {"backend": "remote", "remote": {"urls": ["http://127.0.0.1:9"], "retries": 0}}
     config = config_of(recipe(tmp_path, judge=remote, problems={"path": str(tmp_path / "mine.jsonl")}))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)

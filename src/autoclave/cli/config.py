@@ -15,7 +15,7 @@ FRAMEWORKS = ("verl", "trl", "trl-rloo", "openrlhf", "prime-rl")
 
 @click.group()
 def config() -> None:
-    """Look at settings, and import those of other frameworks.
+    """Show settings, and import those of other frameworks.
 
     Example: autoclave config show recipes/demo.yaml
     """
@@ -48,8 +48,8 @@ def show(settings: tuple[str, ...], as_json: bool, **short: object) -> None:
 def import_settings(file: Path, framework: str | None, processes: int, out: Path | None, as_json: bool) -> None:
     """Turn settings of verl, TRL, OpenRLHF or prime-rl into a recipe.
 
-    FILE is YAML, JSON or TOML, or a script with the command line of the run. What means something else here, or has no
-    counterpart, stands in comments of the recipe.
+    FILE is YAML, JSON or TOML, or a script with the command line of the run. Comments of the recipe list the
+    settings that mean something else here or have no counterpart.
 
     Example: autoclave config import grpo_config.yaml --from trl --out recipe.yaml
     """

@@ -17,8 +17,8 @@ from autoclave.config import CurateConfig
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the set and its report.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 def curate(settings: tuple[str, ...], out: Path, as_json: bool) -> None:
-    """Make a training set of public problem sets: filtered, verified in the sandbox, without duplicates, and free of
-    evaluation sets. What was done before is not done again, also after the command was killed.
+    """Make a training set of public problem sets: filtered, verified in the sandbox, without duplicates, and without
+    problems of evaluation sets. The command continues where it ended, also after it was killed.
 
     \b
     Settings: sources, evaluation_sets, minimum_tests, verification.*, strength.*, deduplication.*, judge.* ...

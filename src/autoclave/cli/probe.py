@@ -50,7 +50,7 @@ from autoclave.core.json import shown
     show_default=True,
     help="Folder for probe.json and probe.html.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def probe(
     settings: tuple[str, ...],
     models: tuple[str, ...],
@@ -67,11 +67,10 @@ def probe(
     out: Path,
     as_json: bool,
 ) -> None:
-    """Measure how well each layer of a model tells what its programs compute, by linear probes.
+    """Measure by linear probes how well each layer of a model predicts what its programs compute.
 
-    The model writes a program for every single example of a problem; the program is run sealed on it; from the hidden
-    states at each numerical variable its final value is predicted. The exit code is 1 if a model gave nothing to
-    measure.
+    The model writes a program for each example of a problem, which runs sealed on it; probes predict the final value of
+    each numerical variable from the hidden states at its name. The exit code is 1 if a model wrote no usable program.
 
     Example: autoclave probe recipes/demo.yaml --model before=runs/demo/start --model after=runs/demo/model
     """
@@ -94,12 +93,12 @@ def probe(
     )
     if found.unmeasured:
         raise IncompleteError(
-            f"{', '.join(found.unmeasured)}: no variable to learn from, or none to test; give more problems or examples"
+            f"{', '.join(found.unmeasured)}: no variable to train or test probes on. Fix: use more problems or examples"
         )
 
 
 def _named(models: Sequence[str]) -> dict[str, Path]:
-    """The folders by name, which by default is that of the folder."""
+    """Return the folders by name; the default name is that of the folder."""
     found: dict[str, Path] = {}
     for text in models:
         name, equals, folder = text.partition("=")
@@ -108,6 +107,6 @@ def _named(models: Sequence[str]) -> dict[str, Path]:
         if not name or not folder:
             raise InputError(f"--model {shown(text)}: must be FOLDER or NAME=FOLDER")
         if name in found:
-            raise InputError(f"--model {shown(text)}: there is a model {shown(name)} already; give NAME={folder}")
+            raise InputError(f"--model {shown(text)}: is a second model {shown(name)}. Fix: --model NAME={folder}")
         found[name] = Path(folder)
     return found

@@ -1,4 +1,4 @@
-"""`autoclave problems`: look at files of problems."""
+"""`autoclave problems`: inspect files of problems."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 _SHOWN_CASES = 3
 _HINTED = 20_000
-"""With more ids, looking for a similar one would take long."""
+"""Most ids that are searched for a similar one."""
 _SHOWN_CHARACTERS = 400
 FILE = click.Path(path_type=Path)
 
 
 @click.group()
 def problems() -> None:
-    """Look at files of problems, such as `autoclave curate` writes.
+    """Inspect files of problems, such as `autoclave curate` writes.
 
     Example: autoclave problems stats curated/problems.jsonl.zst
     """
@@ -101,8 +101,8 @@ def diff(first: Path, second: Path, as_json: bool) -> None:
 
 @problems.command(name="sample")
 @click.argument("file", type=FILE)
-@click.option("--count", "-n", type=click.IntRange(min=1), default=5, show_default=True, help="How many.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Another sample.")
+@click.option("--count", "-n", type=click.IntRange(min=1), default=5, show_default=True, help="Number of problems.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the lines of the problems.")
 def sample_(file: Path, count: int, seed: int, as_json: bool) -> None:
     """Show some problems of a file, drawn at random.
@@ -122,7 +122,7 @@ def sample_(file: Path, count: int, seed: int, as_json: bool) -> None:
 @click.option("--split", type=FILE, help="Folder for train.jsonl and heldout.jsonl, of the problems without an error.")
 @click.option("--heldout-share", type=click.FloatRange(0, 1), default=0.1, show_default=True, help="Of --split.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of --split.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def check(
     file: Path,
     settings: tuple[str, ...],
@@ -133,8 +133,8 @@ def check(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Check that the problems of a file can be judged and trained on, and say what to fix: solutions pass, programs
-    that know nothing fail, tests tell mutants of a solution apart, no problem comes twice, and the model solves some.
+    """Check that the problems of a file can be judged and trained on, and report what to fix: solutions pass, lazy
+    programs fail, tests detect mutants of a solution, problems are unique, and the model solves some.
 
     The exit code is 1 if a problem has an error; warnings alone leave it at 0.
 
@@ -145,7 +145,7 @@ def check(
     overrides = [parse_override(text) for text in settings]
     ignored = next((each.path for each in overrides if not each.path.startswith(("judge.", "sandbox."))), None)
     if ignored and not model:
-        raise ConfigError(f"{ignored}: is of the model that is measured. Fix: give --model, or leave it out")
+        raise ConfigError(f"{ignored}: needs --model. Fix: give --model, or leave it out")
     of_model = {"samples": samples, "k": [1, samples], "temperature": 1.0, "lazy_programs": False}
     given = [Override(path, value, "--samples" if path == "samples" else "default") for path, value in of_model.items()]
     config = load(BenchmarkConfig, None, [*given, *overrides]).config

@@ -9,7 +9,12 @@ import click
 
 @click.command()
 @click.argument("run_folder", type=click.Path(path_type=Path))
-@click.option("--against", type=click.Path(path_type=Path), multiple=True, help="Run folder to compare with; several.")
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Run folder to compare with; may be given several times.",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="File for the page; in RUN_FOLDER by default.")
 def report(run_folder: Path, against: tuple[Path, ...], out: Path | None) -> None:
     """Write report.html of a run, finished or not, into its folder.

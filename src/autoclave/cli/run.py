@@ -35,7 +35,9 @@ def run(file: Path, settings: tuple[str, ...], as_json: bool) -> None:
     """
     config = resolve(JudgeRunConfig, settings).config
     if config.judge.backend != "local":
-        raise InputError(f"judge.backend = {config.judge.backend}: this command runs programs here; use local")
+        raise InputError(
+            f"judge.backend = {config.judge.backend}: this command runs on this machine. Fix: judge.backend=local"
+        )
     try:
         source = existing_file(file, "program").read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

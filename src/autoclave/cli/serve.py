@@ -19,7 +19,7 @@ _SCOPES = ("judge", "problems:write", "answers:read", "traces:read")
 
 
 class _Serve(click.Group):
-    """A group whose first word may also be a setting or a recipe of the command itself."""
+    """Group that takes settings and a recipe before the name of a command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         names = [place for place, word in enumerate(args) if word in self.commands]
@@ -33,9 +33,9 @@ class _Serve(click.Group):
 @click.option("--ray", "on_ray", is_flag=True, help="As a deployment of Ray Serve; short for ray={}.")
 @click.pass_context
 def serve(context: click.Context, on_ray: bool) -> None:
-    """Judge programs for others over HTTP, until SIGTERM or Ctrl-C.
+    """Judge programs over HTTP until SIGTERM or Ctrl-C.
 
-    Without tokens only this machine can connect. Accepted programs survive a crash and are judged after the next start.
+    Without tokens, only this machine can connect. Accepted programs survive a crash and are judged after a restart.
 
     \b
     Settings: host, port, store, require_token, tls.*, admission.*, audit.*, ray.*, judge.*, sandbox.* and more.
@@ -44,7 +44,7 @@ def serve(context: click.Context, on_ray: bool) -> None:
     settings: tuple[str, ...] = context.meta["settings"]
     if context.invoked_subcommand:
         if settings:
-            raise click.UsageError(f"{settings[0]}: settings stand behind the command", context)
+            raise click.UsageError(f"{settings[0]}: settings must follow the command", context)
         return
     from autoclave.compose.serving import run_server
 
@@ -58,20 +58,22 @@ def serve(context: click.Context, on_ray: bool) -> None:
 
 @serve.group()
 def token() -> None:
-    """Make, list and revoke the tokens that clients show.
+    """Create, list and revoke tokens of clients.
 
     Example: autoclave serve token list
     """
 
 
 @token.command()
-@click.option("--scope", "scopes", multiple=True, type=click.Choice(_SCOPES), help="What it allows; may be repeated.")
-@click.option("--expires", default="90d", help="After how long: a number with s, m, h or d, or never.")
-@click.option("--label", default="", help="A note on who has it.")
+@click.option(
+    "--scope", "scopes", multiple=True, type=click.Choice(_SCOPES), help="Permission; may be given several times."
+)
+@click.option("--expires", default="90d", help="Lifetime: a number with s, m, h or d, or never.")
+@click.option("--label", default="", help="A note, such as the name of its user.")
 @click.option("--json", "as_json", is_flag=True, help="Print the token and its record as JSON.")
 @takes_settings
 def create(scopes: tuple[str, ...], expires: str, label: str, as_json: bool, settings: tuple[str, ...]) -> None:
-    """Make a token and print it. It cannot be shown again: the store keeps its hash.
+    """Create a token and print it once: the store keeps only its hash.
 
     \b
     Settings: store.
@@ -92,7 +94,7 @@ def create(scopes: tuple[str, ...], expires: str, label: str, as_json: bool, set
 @click.option("--json", "as_json", is_flag=True, help="Print the records as JSON.")
 @takes_settings
 def list_tokens(as_json: bool, settings: tuple[str, ...]) -> None:
-    """List all tokens by name, without what proves them.
+    """List all tokens by id, without their secrets.
 
     \b
     Settings: store.
@@ -113,10 +115,10 @@ def list_tokens(as_json: bool, settings: tuple[str, ...]) -> None:
 
 
 @token.command()
-@click.argument("name")
+@click.argument("id")
 @takes_settings
-def revoke(name: str, settings: tuple[str, ...]) -> None:
-    """Make a token useless, at once. NAME is the first word of its line in the list.
+def revoke(id: str, settings: tuple[str, ...]) -> None:
+    """Revoke a token at once. ID is the first word of its line in the list.
 
     \b
     Settings: store.
@@ -125,9 +127,9 @@ def revoke(name: str, settings: tuple[str, ...]) -> None:
     from autoclave.compose.service import open_store
 
     with contextlib.closing(open_store(_store(settings))) as store:
-        if not store.revoke_token(name):
-            raise InputError(f"{name}: no token has this name; see autoclave serve token list")
-    click.echo(f"{name} is revoked")
+        if not store.revoke_token(id):
+            raise InputError(f"{id}: no such token. Fix: use an id from `autoclave serve token list`")
+    click.echo(f"{id} is revoked")
 
 
 def _store(settings: tuple[str, ...]) -> str:

@@ -23,21 +23,21 @@ SHORT = {
     "steps": "steps",
     "seed": "seed",
 }
-"""Short options and the settings that they set."""
+"""Settings by short option."""
 
 
 def takes_settings(command: F) -> F:
-    """The argument `[RECIPE] [a.b=value]...`."""
+    """Add the argument `[RECIPE] [a.b=value]...`."""
     return click.argument("settings", nargs=-1, metavar="[RECIPE] [KEY=VALUE]...")(command)
 
 
 def takes_short_options(command: F) -> F:
-    """The short options of training."""
+    """Add the short options of training."""
     for option, kind, text in (
         ("--seed", int, "Random seed."),
         ("--steps", int, "Steps of reinforcement learning."),
         ("--engine", str, "Sampling engine."),
-        ("--schedule", str, "Order of sampling, learning and publishing."),
+        ("--schedule", str, "Order of sampling, training and weight sync."),
         ("--algorithm", str, "Learning algorithm, with its default settings."),
     ):
         command = click.option(option, type=kind, help=text)(command)
@@ -45,14 +45,14 @@ def takes_short_options(command: F) -> F:
 
 
 def resolve(schema: type[C], settings: Sequence[str], short: Mapping[str, Any] | None = None) -> Resolved[C]:
-    """The configuration that a command line means. Short options apply before `KEY=VALUE` settings.
+    """Return the configuration of a command line. Short options apply before `KEY=VALUE` settings.
 
     Raises:
         ConfigError: two recipes, a setting that cannot be used, or a recipe that does not suit the model.
     """
     recipes = [text for text in settings if "=" not in text]
     if len(recipes) > 1:
-        raise ConfigError(f"{shown(recipes[1])}: give one recipe; settings have the form KEY=VALUE")
+        raise ConfigError(f"{shown(recipes[1])}: is a second recipe. Fix: give one; settings have the form KEY=VALUE")
     overrides = [
         Override(SHORT[name], value, f"--{name}") for name, value in (short or {}).items() if value is not None
     ]

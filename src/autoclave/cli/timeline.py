@@ -20,13 +20,13 @@ _COLUMNS = ("busy/sampler", "busy/judge", "busy/trainer", "hidden/reward", "hidd
 @click.command()
 @click.argument("run_folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Write a Chrome trace of the steps to this file.")
-@click.option("--steps", "chosen", metavar="STEPS", help="Which steps, such as 3-5 or 1,10,20-; all by default.")
+@click.option("--steps", "chosen", metavar="STEPS", help="Steps, such as 3-5 or 1,10,20-; all by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print the shares as JSON.")
 def timeline(run_folder: Path, out: Path | None, chosen: str | None, as_json: bool) -> None:
-    """Say how busy sampler, judge and trainer were, and export a trace to look at.
+    """Print how busy sampler, judge and trainer were, and export a trace.
 
-    Open the trace with chrome://tracing or https://ui.perfetto.dev. Hidden is the share of the time of rewards and of
-    the trainer in which the sampler was busy too.
+    Open the trace with chrome://tracing or https://ui.perfetto.dev. `hidden` is the share of the time
+    of rewards and of the trainer during which the sampler was busy too.
 
     Example: autoclave timeline runs/demo --steps 3-5 --out trace.json
     """
@@ -52,23 +52,25 @@ def timeline(run_folder: Path, out: Path | None, chosen: str | None, as_json: bo
         click.echo(line)
 
 
-def _chosen(there: list[int], chosen: str | None, run_folder: Path) -> list[int]:
-    """The steps that `chosen` names of those that are `there`."""
+def _chosen(present: list[int], chosen: str | None, run_folder: Path) -> list[int]:
+    """Return the steps that `chosen` names among those with a timeline."""
     if not run_folder.is_dir():
-        raise InputError(f"run folder {run_folder}: no such folder; give the folder that `autoclave train` wrote")
-    if not there:
-        raise InputError(f"{run_folder}: has no timeline; it is recorded by `autoclave train`")
+        raise InputError(f"run folder {run_folder}: no such folder. Fix: give the folder that `autoclave train` wrote")
+    if not present:
+        raise InputError(f"{run_folder}: has no timeline. Fix: give a run of `autoclave train`")
     if chosen is None:
-        return there
+        return present
     wanted: set[int] = set()
     for part in chosen.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdigit() or (last and not last.isdigit()):
-            raise InputError(f"--steps {chosen}: {part!r} is neither a step nor a range; write 3, 3-5, 3- or 1,4-6")
-        low, high = int(first), int(last) if last else there[-1] if dash else int(first)
-        if not any(low <= step <= high for step in there):
-            raise InputError(f"--steps {chosen}: no step of {part} has a timeline; steps {there[0]} to {there[-1]} do")
-        wanted |= {step for step in there if low <= step <= high}
+            raise InputError(f"--steps {chosen}: {part!r} must be a step or a range. Fix: write 3, 3-5, 3- or 1,4-6")
+        low, high = int(first), int(last) if last else present[-1] if dash else int(first)
+        if not any(low <= step <= high for step in present):
+            raise InputError(
+                f"--steps {chosen}: no step of {part} has a timeline; steps {present[0]} to {present[-1]} do"
+            )
+        wanted |= {step for step in present if low <= step <= high}
     return sorted(wanted)
 
 

@@ -35,15 +35,15 @@ from autoclave.judge.profiles import PROFILES
 @takes_settings
 @click.option("--call", "entry_point", metavar="NAME", help="Call this function instead: `f`, or a method `Class.f`.")
 @click.option("--arguments", metavar="JSON", help="With --call: the arguments, a JSON list.")
-@click.option("--profile", type=click.Choice(list(PROFILES)), default="plain", help="What the interpreter offers.")
+@click.option("--profile", type=click.Choice(list(PROFILES)), default="plain", help="Interpreter profile.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole trace as JSON.")
 def trace(
     file: Path, settings: tuple[str, ...], entry_point: str | None, arguments: str | None, profile: str, as_json: bool
 ) -> None:
     """Run one Python program sealed and print the final values of its variables.
 
-    It reads the standard input of this command; its output is not shown. Names of `main()` begin with `main.`, a call
-    ends with its `return` value. The exit code is 0 if the program ended normally, else 1.
+    The program reads the standard input of this command; its output is not shown. Names in `main()` begin with `main.`;
+    a call prints its `return` value last. The exit code is 0 if the program ended normally, else 1.
 
     \b
     Settings: judge.*, sandbox.*.
@@ -51,7 +51,7 @@ def trace(
     """
     config = resolve(JudgeRunConfig, settings).config
     if arguments is not None and not entry_point:
-        raise InputError("--arguments: are those of a call; give --call NAME too")
+        raise InputError("--arguments needs --call. Fix: give --call NAME too")
     program = Program(_text(existing_file(file, "program").read_bytes(), f"program {file}"))
     tests = _call(entry_point, arguments or "[]") if entry_point else _run()
     problem = Problem("", tests, id=file.name, profile=profile)
@@ -96,6 +96,6 @@ def _show(found: Trace, *, is_call: bool) -> None:
     if is_call and found.result is not None:
         click.echo(f"return {found.result}")
     if found.left_out:
-        click.echo(f"left out: {found.left_out}, too large or too many", err=True)
+        click.echo(f"left out: {found.left_out} variables, too large or too many", err=True)
     if found.message:
         click.echo(f"{found.status}: {found.message}", err=True)

@@ -18,8 +18,8 @@ from autoclave.core import ConfigError
 @takes_settings
 @takes_short_options
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the run; runs/<name> by default.")
-@click.option("--resume", is_flag=True, help="Go on from the newest checkpoint in the folder.")
-@click.option("--fresh", is_flag=True, help="Do the warm start anew even if it is in the cache.")
+@click.option("--resume", is_flag=True, help="Continue from the newest checkpoint in the folder.")
+@click.option("--fresh", is_flag=True, help="Repeat the SFT warm start even if it is in the cache.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Check the recipe and train it in miniature, in a minute.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary, or the table of a dry run, as JSON.")
 def train(
@@ -54,7 +54,7 @@ def train(
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs/demo"), help="Folder of the run.")
 @click.pass_context
 def demo(context: click.Context, settings: tuple[str, ...], out: Path) -> None:
-    """Train the embedded policy from nothing, in minutes on 2 cores: warm start by demonstrations, then RL.
+    """Train the embedded policy from nothing, in minutes on 2 cores: SFT warm start, then RL.
 
     It is `autoclave train demo --fresh`.
 
@@ -76,7 +76,7 @@ def _dry_run(config: TrainConfig, out: Path | None, *, as_json: bool) -> None:
 @takes_settings
 @click.option("--seed", type=int, help="Random seed.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the model.")
-@click.option("--resume", is_flag=True, help="Go on from the newest checkpoint in the folder.")
+@click.option("--resume", is_flag=True, help="Continue from the newest checkpoint in the folder.")
 def sft(settings: tuple[str, ...], out: Path, resume: bool, seed: int | None) -> None:
     """Fine-tune a policy on demonstrations and write it in Hugging Face form.
 

@@ -15,8 +15,10 @@ from autoclave.core import HostError
 @click.argument("run_folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--against", type=click.Path(path_type=Path), help="Run folder to compare with.")
 @click.option("--against-step", type=int, help="Step to compare with, of --against or of RUN itself.")
-@click.option("--step", "steps", type=int, multiple=True, help="Show this step; can be given several times.")
-@click.option("--problem", "problems", multiple=True, help="Show rollouts of this problem only; several times.")
+@click.option("--step", "steps", type=int, multiple=True, help="Show this step; may be given several times.")
+@click.option(
+    "--problem", "problems", multiple=True, help="Show rollouts of this problem only; may be given several times."
+)
 @click.option("--limit", type=click.IntRange(min=1), help="Most rollouts on the page; 200 by default.")
 @click.option("--out", type=click.Path(path_type=Path), help="File for the page; view.html in RUN by default.")
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
@@ -32,7 +34,7 @@ def view(
     opens: bool,
     as_json: bool,
 ) -> None:
-    """Write a page of rollouts: tokens, verdicts, advantages, and what differs between two steps or runs.
+    """Write a page of rollouts: tokens, verdicts, advantages, and the differences between two steps or runs.
 
     By default of the first and the last step; with --problem of all steps; with --against of the last step that both
     runs have.
@@ -49,4 +51,4 @@ def view(
     else:
         click.echo(f"{written.path}: {written.num_shown} of {written.num_found} rollouts")
     if opens and not webbrowser.open(written.path.resolve().as_uri()):
-        raise HostError(f"--open: no browser found; open {written.path} yourself")
+        raise HostError(f"--open: no browser found. Fix: open {written.path} yourself")

@@ -43,7 +43,7 @@ def main() -> None:
             session.permissions.grant(
                 Grant(resources=("databases/shop/main/item/**",), verbs=("read", "modify", "delete"), max_rows=100)
             )
-            session.mark("before the sale")
+            session.savepoint("before the sale")
             have_proposed(session, options, TASK, RECORDED)
             review(session)
             print("\nas it stands:", *rows(file), sep="\n    ")

@@ -81,7 +81,7 @@ def invite_and_take_back(session: Session, calendar: Calendar, options: argparse
     """The story."""
     ours = f"services/calendar/*/{quote(calendar.user, safe='')}/{CALENDAR}/**"
     session.permissions.grant(Grant(resources=(ours,), verbs=("read", "create", "modify")))
-    session.mark("before")
+    session.savepoint("before")
     before = calendar.show("before")
     have_proposed(session, options, TASK.format(user=calendar.user), recorded(calendar.user))
     calendar.show("after that")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from autoclave.core import AutoclaveError, InputError
-from autoclave.runtime.proposals import Refused, chat_at, converse
+from autoclave.runtime.proposals import Refused, chat_at, converse, refusal_of, result_of
 from autoclave.runtime.session import Session
 
 _INDENT = " " * len("    3f2a9c01  ")
@@ -72,12 +72,11 @@ def act(session: Session, operation: dict[str, Any]) -> str | Refused:
         proposal = session.propose(operation, by="example")
         what = "; ".join(proposal.plan.changes) or f"{operation.get('operation', 'it')}: only reads"
         what = what.replace("; undo: ", f"\n{_INDENT}undo: ")
-        print(f"    {proposal.action}  {operation['do']}: {what}")
+        print(f"    {proposal.action}  {operation['do']} ({proposal.plan.guarantee}): {what}")
         session.run(proposal.action, proposal.plan.digest)
     except InputError as error:
         print(f"    refused: {error}")
-        return Refused(str(error))
-    if hold_s := proposal.plan.hold_s:
-        print(f"{_INDENT}held for {hold_s:g} s before it is done")
-        return f"approved; it is done in {hold_s:g} s if nobody withdraws it"
-    return str(proposal.plan.output.get("stdout", "")) or "done"
+        return refusal_of(error)
+    if delay_s := proposal.plan.delay_s:
+        print(f"{_INDENT}queued for {delay_s:g} s")
+    return result_of(proposal.plan)

@@ -1,4 +1,4 @@
-"""A model writes into a chat room; a person withdraws one message before it leaves, and takes the other back.
+"""A model writes into a chat room; a person discards one message before it leaves, and takes the other back.
 
     python examples/acting/send_message.py                                  # at a Synapse of its own, see below
     python examples/acting/send_message.py --synapse PYTHON                 # which this Python has
@@ -53,12 +53,12 @@ def main() -> None:
     parser.add_argument("--synapse", metavar="PYTHON", default="", help="a Python that has Synapse, to start one")
     parser.add_argument("--url", help="of a Matrix server that runs; the token is taken from MATRIX_TOKEN")
     parser.add_argument("--room", help="there, such as !id:example.org; without it a private one is made, and stays")
-    parser.add_argument("--hold", type=float, default=3.0, metavar="SECONDS", help="before a message leaves")
+    parser.add_argument("--queue-s", type=float, default=3.0, metavar="SECONDS", help="before a message leaves")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place, a_room(options, Path(place)) as (token, room):
         key = key_for("chat", room.url, token, methods=["GET", "PUT"])
-        held = {"holds": Guarantee.COMPENSATING, "hold_s": options.hold}  # all that others will have read
-        with session_with(Path(place), room.url, key, catalogue="synapse", **held) as session:
+        queued = {"queue_up_to": Guarantee.COMPENSATING, "queue_s": options.queue_s}  # all that others will have read
+        with session_with(Path(place), room.url, key, catalogue="synapse", **queued) as session:
             write_and_take_back(session, room, options)
 
 
@@ -67,18 +67,18 @@ def write_and_take_back(session: Session, room: Room, options: argparse.Namespac
     place = f"_matrix/client/v3/rooms/{quote(room.id, safe='')}"  # of this room, and of no other
     session.permissions.grant(Grant(resources=(f"services/chat/GET/{place}/messages",), verbs=("read",)))
     session.permissions.grant(Grant(resources=(f"services/chat/PUT/{place}/send/**",), verbs=("create",)))
-    session.mark("before")
+    session.savepoint("before")
     room.show("before")
     have_proposed(session, options, TASK.format(room=room.id), recorded(room.id))
-    room.show("while all is held")
-    held = session.journal.standings((ActionState.APPROVED,))
-    if len(held) > 1:
-        last = held.pop()
-        session.withdraw(last.action, "nobody has decided that")
-        print(f"\na person withdraws {last.action}, which has not left yet: {text_of(last)!r}")
-    for standing in when_due(session, len(held)):
+    room.show("while all is queued")
+    queued = session.journal.standings((ActionState.APPROVED,))
+    if len(queued) > 1:
+        last = queued.pop()
+        session.discard(last.action, "nobody has decided that")
+        print(f"\na person discards {last.action}, which has not left yet: {text_of(last)!r}")
+    for standing in when_due(session, len(queued)):
         grade = standing.proposed["guarantee"]
-        print(f"\n{standing.action} is sent, since its {options.hold:g} s are over: {text_of(standing)!r}")
+        print(f"\n{standing.action} is sent, since its {options.queue_s:g} s are over: {text_of(standing)!r}")
         print(f"its undo is {grade}: it will be emptied for all, but who has read it has read it")
     room.show("after that")
     session.undo_to("before")
@@ -94,7 +94,7 @@ def text_of(standing: Standing) -> str:
 def when_due(session: Session, num_held: int) -> Iterator[Standing]:
     """Actions that were held, each done as soon as its time is over."""
     while num_held > 0:
-        for standing in session.release():
+        for standing in session.run_queued():
             num_held -= 1
             yield standing
         time.sleep(0.05)  # until the next is due

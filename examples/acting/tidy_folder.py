@@ -33,7 +33,7 @@ def main() -> None:
             session.permissions.grant(Grant(resources=("files/**", "programs/*"), verbs=("*",), max_files=50))
             changing = ("create", "modify", "delete", "rename", "set_mode")
             session.permissions.grant(Grant(effect="forbid", resources=("files/taxes/**",), verbs=changing))
-            session.mark("before tidying")
+            session.savepoint("before tidying")
             have_proposed(session, options, TASK, recorded())
             review(session)
             undone = session.undo_to("before tidying")

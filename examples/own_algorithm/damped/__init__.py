@@ -1,1 +1,1 @@
-"""An algorithm in which failures pull less than successes."""
+"""An algorithm in which failures change the policy less than successes."""

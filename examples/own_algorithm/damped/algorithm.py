@@ -1,4 +1,4 @@
-"""The choices of `damped`."""
+"""The algorithm `damped`."""
 
 from __future__ import annotations
 
@@ -15,22 +15,20 @@ from autoclave.algorithms import (
     LossTerm,
     clipped_policy_loss,
     group_token_advantages,
-    mask_no_verdict,
     token_mean,
 )
 from damped.settings import DampedConfig
 
 
 def damped_advantages(advantages: Tensor, *, negative_weight: float) -> Tensor:
-    """(N,): negative advantages times `negative_weight`. The name of a parameter is that of the column it reads."""
+    """Return the advantages (N,), negative ones times `negative_weight`. The first parameter names a column."""
     return torch.where(advantages < 0, negative_weight * advantages, advantages)
 
 
 def damped(config: DampedConfig) -> Algorithm:
-    """The algorithm of these settings."""
+    """Return the algorithm of these settings."""
     return Algorithm(
         name=config.name,
-        filters=(mask_no_verdict,),
         advantage=(
             Equation(Column.ADVANTAGES, ColumnFunction(group_token_advantages)),
             Equation(
@@ -46,5 +44,4 @@ def damped(config: DampedConfig) -> Algorithm:
                 vanishes_with=Column.ADVANTAGES,
             ),
         ),
-        include_masked_in_baseline=config.include_masked_in_baseline,
     )

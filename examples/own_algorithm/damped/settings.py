@@ -1,4 +1,4 @@
-"""Settings of `damped`. No torch here: they are read wherever settings are."""
+"""Settings of `damped`. Must not import torch."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from autoclave.config.base import Fraction
 
 
 class DampedConfig(GroupSettings):
-    """GRPO's advantages, in which failures pull less than successes."""
+    """GRPO's advantages, with a factor for negative ones."""
 
     name: Literal["damped"] = "damped"
     """The algorithm."""
 
     negative_weight: Fraction = 0.5
-    """Negative advantages are multiplied by this."""
+    """Factor of negative advantages."""

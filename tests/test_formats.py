@@ -36,7 +36,7 @@ def test_judging_the_examples_gives_the_verdicts_shown(tmp_path: Path):
         [sys.executable, "-m", "autoclave", *command.split()],
         cwd=tmp_path,
         capture_output=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, b"")

@@ -36,7 +36,7 @@ def counts(tmp_path: Path) -> Callable[..., dict[str, int]]:
             str(tmp_path),
         ]
         ended = subprocess.run(
-            command, cwd=tmp_path, env=outside | environment, capture_output=True, text=True, timeout=120, check=False
+            command, cwd=tmp_path, env=outside | environment, capture_output=True, text=True, timeout=600, check=False
         )
         summary = ended.stdout.strip().splitlines()[-1]
         return {

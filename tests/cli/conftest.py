@@ -34,7 +34,7 @@ def autoclave(tmp_path: Path) -> Callable[..., Ended]:
         if "input" not in options:
             options["stdin"] = subprocess.DEVNULL
         return subprocess.run(
-            command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False, **options
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False, **options
         )
 
     return run

@@ -77,7 +77,7 @@ def test_the_example_works_when_pasted(words: tuple[str, ...], write_lines: Call
     (tmp_path / "recipes").symlink_to(ROOT / "recipes")
     script = f'autoclave() {{ "{sys.executable}" -m autoclave "$@"; }}; {examples(words)[0]}'
     ended = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
     )
     assert (ended.returncode, ended.stderr) == (0, "")
 
@@ -108,7 +108,7 @@ def test_commands_without_tensors_load_no_tensor_library(
         "main()\n"
     )
     command = [sys.executable, "-c", script, *words, *map(str, arguments.get(words[0], []))]
-    ended = subprocess.run(command, input="3 4\n", capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run(command, input="3 4\n", capture_output=True, text=True, timeout=600, check=False)
     assert ended.returncode == 0
     assert {"torch", "transformers", "ray", "vllm"}.isdisjoint(json.loads(ended.stderr))
 

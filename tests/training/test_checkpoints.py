@@ -181,7 +181,7 @@ def test_killed_at_any_file_operation_a_whole_newest_checkpoint_is_left(tmp_path
         [sys.executable, killed_writer.__file__, str(tmp_path / "checkpoints")],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert script.returncode == 0, script.stderr

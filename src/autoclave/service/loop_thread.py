@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from autoclave.service.transport import REQUEST
+
 T = TypeVar("T")
 Step = Callable[[], Coroutine[Any, Any, None]]
 
@@ -80,7 +82,7 @@ class LoopThread:
     async def _end(self, last: Step, first: Step | None) -> None:
         if first:
             await first()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
+        others = {task for task in asyncio.all_tasks() if task.get_name() != REQUEST} - {asyncio.current_task()}
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)

@@ -42,6 +42,7 @@ from autoclave.judge.profiles import PROFILES
 from autoclave.service.client import context_of, require_language, token_of
 from autoclave.service.loop_thread import LoopThread
 from autoclave.service.server_link import pause_s
+from autoclave.service.transport import CancellableTransport
 
 _COMPILE_TIMEOUT_S = 30.0
 _SLACK_S = 10.0
@@ -98,9 +99,14 @@ class SandboxFusionJudge(Closing):
         self._config, self._judge_config = config, judge_config or JudgeConfig()
         self._client = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {token}"} if token else {},
-            verify=context_of(config),
+            transport=CancellableTransport(
+                httpx.AsyncHTTPTransport(
+                    verify=context_of(config),
+                    trust_env=False,
+                    limits=httpx.Limits(max_connections=config.requests_at_a_time),
+                )
+            ),
             trust_env=False,
-            limits=httpx.Limits(max_connections=config.requests_at_a_time),
         )
         self._urls = itertools.cycle([url.rstrip("/") for url in config.urls])
         self._slots = asyncio.Semaphore(config.requests_at_a_time)

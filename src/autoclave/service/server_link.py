@@ -16,6 +16,7 @@ import zstandard
 from autoclave.config import LEVELS, Level, RemoteJudgeConfig
 from autoclave.core import ConfigError, HostError, InputError, IsolationError, Problem
 from autoclave.core.problem import StoredTests
+from autoclave.service.transport import CancellableTransport
 from autoclave.service.wire import LookupAnswer, ServerAnswer
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 30.0
@@ -90,9 +91,14 @@ class ServerLink:
             base_url=self.url,
             headers={"Authorization": f"Bearer {token}"} if token else {},
             timeout=httpx.Timeout(config.timeout_s, connect=min(_CONNECT_S, config.timeout_s), pool=None),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=32),
-            verify=context,
-            trust_env=False,  # no proxies and credentials from the environment
+            transport=CancellableTransport(
+                httpx.AsyncHTTPTransport(
+                    limits=httpx.Limits(max_connections=None, max_keepalive_connections=32),
+                    verify=context,
+                    trust_env=False,  # no proxies and credentials from the environment
+                )
+            ),
+            trust_env=False,
         )
 
     # --- State ----------------------------------------------------------------------------------------------------

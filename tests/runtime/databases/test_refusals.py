@@ -295,7 +295,7 @@ def test_a_statement_of_any_depth_is_read_or_refused():
         "    except InputError:\n"
         "        pass\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, ended.stderr
 
 
@@ -313,7 +313,7 @@ def test_statements_are_read_in_any_number_of_threads_and_in_forks():
         "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7\n"
         "import psycopg, numpy, ssl, sqlite3, apsw, jsonschema_rs\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, ended.stderr
 
 

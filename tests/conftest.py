@@ -90,7 +90,6 @@ ALLOWED_SKIPS = (
     "AUTOCLAVE_INSTALL is not set",
     "AUTOCLAVE_VERL is not set",
     "AUTOCLAVE_VLLM is not set",
-    "presidio-analyzer is not installed",
 )
 """With AUTOCLAVE_REQUIRE_ALL=1, a test that skips for a reason that does not begin like this fails."""
 

@@ -156,7 +156,6 @@ SMOKE = {
     "curate": "import datasets, pyarrow, datasketch, ijson, jinja2; import autoclave.compose.curation",
     "runtime": "import autoclave.runtime.opening, autoclave.runtime.vault, autoclave.runtime.oauth, openai, h11",
     "databases": "import autoclave.runtime.databases.sqlite.engine, apsw, psycopg, pglast, pymysql, redis, sqlglot",
-    "presidio": "import presidio_analyzer",
     "wandb": "import wandb",
     "mlflow": "import mlflow",
     "trl": "import trl; import autoclave.integrations.trl",

@@ -17,7 +17,7 @@ PINS = {
     if not line.startswith("#")
     for pin in [Requirement(line)]
 }
-APART = {"liger-kernel", "mlflow-skinny", "presidio-analyzer", "wandb"}
+APART = {"liger-kernel", "mlflow-skinny", "wandb"}
 """Packages that no target of the Makefile installs."""
 TESTED_ENDS = {
     "torch": ("2.11", "2.13"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.runtime.personal_data import Found, PersonalData, known_forms, of_presidio
+from autoclave.runtime.personal_data import PersonalData
 from autoclave.runtime.proposals import Answer, Call, with_placeholders
 
 
@@ -48,16 +48,13 @@ def test_what_was_hidden_comes_back(texts: list[str]):
     assert [personal.restore(each) for each in [personal.hide(text) for text in texts]] == texts
 
 
-def test_the_longest_finding_counts_and_others_may_be_added():
-    def names(text: str):
-        for name in ("Ann", "Ann Lee"):
-            if (at := text.find(name)) >= 0:
-                yield Found(at, at + len(name), "PERSON")
-
-    personal = PersonalData([known_forms, names])
-    assert personal.hide("Ann Lee <ann@example.com>") == "<PERSON_1> <<EMAIL_1>>"
-    assert personal.restore_in({"<PERSON_1>": ["<EMAIL_1>", 1, None]}) == {"Ann Lee": ["ann@example.com", 1, None]}
-    assert personal.restore("<PERSON_7>") == "<PERSON_7>"
+def test_data_is_restored_within_and_unknown_placeholders_stay():
+    personal = PersonalData()
+    assert personal.hide("Ann <ann@example.com>") == "Ann <<EMAIL_1>>"
+    assert personal.restore_in({"<EMAIL_1>": ["<EMAIL_1>", 1, None]}) == {
+        "ann@example.com": ["ann@example.com", 1, None]
+    }
+    assert personal.restore("<EMAIL_7>") == "<EMAIL_7>"
 
 
 def test_a_model_sees_placeholders_and_its_calls_have_the_values():
@@ -79,13 +76,3 @@ def test_a_model_sees_placeholders_and_its_calls_have_the_values():
         "content": 'quoted "+49 30 1234567"',
     }
     assert answer.calls[1].arguments == "{broken"
-
-
-def test_what_presidio_finds_counts():
-    presidio = pytest.importorskip("presidio_analyzer", reason="presidio-analyzer is not installed")
-    spacy = pytest.importorskip("spacy", reason="spacy is not installed")
-    provider = presidio.nlp_engine.SpacyNlpEngine()
-    provider.nlp = {"en": spacy.blank("en")}
-    analyzer = presidio.AnalyzerEngine(nlp_engine=provider, supported_languages=["en"])
-    personal = PersonalData([of_presidio(analyzer)])
-    assert personal.hide("bitcoin 1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa") == "bitcoin <CRYPTO_1>"

@@ -1,90 +1,43 @@
 """Personal data out of prompts and back in at the boundary: the model sees placeholders, resources never do.
 
 The same value has the same placeholder for the life of a `PersonalData`, so that the model can tell two people apart
-without knowing either. Detectors are functions; those here know forms, not names of people, for which Presidio's are.
+without knowing either. Known are forms, not names of people.
 """
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Personal data in a text: `text[start:end]`, of a kind such as `EMAIL`."""
-
-    start: int
-    end: int
-    kind: str
-
-
-Detector = Callable[[str], Iterable[Found]]
-
-_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
-_PHONE = re.compile(r"(?<![\w.])(?:\+|00)[1-9]\d{0,2}[ ()./-]{0,2}(?:\d[ ()./-]{0,2}){5,12}\d(?!\w)")
-_CARD = re.compile(r"(?<![\w-])\d(?:[ -]?\d){12,18}(?![\w-])")
-_ACCOUNT = re.compile(r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}(?!\w)")
-_ADDRESS = re.compile(r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7})(?![\w.:])")
-_SOCIAL = re.compile(r"(?<![\w-])(?!000|666|9\d\d)\d{3}-(?!00)\d\d-(?!0000)\d{4}(?![\w-])")
-_PLACEHOLDER = re.compile(r"<([A-Z][A-Z_]*)_([1-9][0-9]*)>")
-
-
-def known_forms(text: str) -> Iterator[Found]:
-    """E-mail addresses, phone numbers with a country, payment cards and bank accounts whose check digits are right,
-    IP addresses, and social security numbers of the United States.
-    """
-    forms: Sequence[tuple[str, re.Pattern[str], Callable[[str], bool]]] = (
-        ("EMAIL", _EMAIL, lambda _: True),
-        ("BANK_ACCOUNT", _ACCOUNT, _is_account),
-        ("CARD", _CARD, _is_card),
-        ("PHONE", _PHONE, lambda _: True),
-        ("IP_ADDRESS", _ADDRESS, _is_address),
-        ("SOCIAL_SECURITY", _SOCIAL, lambda _: True),
-    )
-    for kind, pattern, is_right in forms:
-        for found in pattern.finditer(text):
-            if is_right(found[0]):
-                yield Found(found.start(), found.end(), kind)
-
-
-def of_presidio(analyzer: Any, language: str = "en", least_score: float = 0.5) -> Detector:
-    """What an `AnalyzerEngine` of Presidio finds (`presidio-analyzer`, to be installed with the models it wants)."""
-
-    def detect(text: str) -> Iterator[Found]:
-        for each in analyzer.analyze(text=text, language=language, score_threshold=least_score):
-            yield Found(each.start, each.end, re.sub(r"[^A-Z]+", "_", each.entity_type.upper()).strip("_") or "OTHER")
-
-    return detect
+_PLACEHOLDER = re.compile(r"<[A-Z][A-Z_]*_[1-9][0-9]*>")
+_FORMS = {
+    "TEXT": _PLACEHOLDER,  # what looks like one by itself gets one, so that `restore` gives back what was there
+    "EMAIL": re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
+    "BANK_ACCOUNT": re.compile(r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}(?!\w)"),
+    "CARD": re.compile(r"(?<![\w-])\d(?:[ -]?\d){12,18}(?![\w-])"),
+    "PHONE": re.compile(r"(?<![\w.])(?:\+|00)[1-9]\d{0,2}[ ()./-]{0,2}(?:\d[ ()./-]{0,2}){5,12}\d(?!\w)"),
+    "IP_ADDRESS": re.compile(
+        r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7})(?![\w.:])"
+    ),
+    "SOCIAL_SECURITY": re.compile(r"(?<![\w-])(?!000|666|9\d\d)\d{3}-(?!00)\d\d-(?!0000)\d{4}(?![\w-])"),  # of the US
+}
 
 
 class PersonalData:
-    """Placeholders for what `detectors` find, as long as this object lives."""
+    """Placeholders for personal data, as long as this object lives."""
 
-    def __init__(self, detectors: Sequence[Detector] = (known_forms,)) -> None:
-        self._detectors = tuple(detectors)
+    def __init__(self) -> None:
         self._placeholders: dict[tuple[str, str], str] = {}
         self._values: dict[str, str] = {}
 
     def hide(self, text: str) -> str:
-        """The text with placeholders. Where findings overlap, the longest counts, and the first of equally long ones.
-
-        What looks like a placeholder by itself gets one, too, so that `restore` gives back what was there.
-        """
-        found = [each for detect in self._detectors for each in detect(text)]
-        found += [Found(each.start(), each.end(), "TEXT") for each in _PLACEHOLDER.finditer(text)]
-        chosen: list[Found] = []
-        for each in sorted(found, key=lambda one: (one.start - one.end, one.start)):
-            if each.start < each.end and all(each.end <= other.start or other.end <= each.start for other in chosen):
-                chosen.append(each)
-        out, place = "", 0
-        for each in sorted(chosen, key=lambda one: one.start):
-            out += text[place : each.start] + self._placeholder(each.kind, text[each.start : each.end])
-            place = each.end
-        return out + text[place:]
+        """The text with placeholders."""
+        for kind, pattern in _FORMS.items():
+            text = pattern.sub(functools.partial(self._placeholder, kind), text)
+        return text
 
     def restore(self, text: str) -> str:
         """The text with the real values. Placeholders that were never given out stay."""
@@ -100,7 +53,10 @@ class PersonalData:
             return [self.restore_in(each) for each in given]
         return given
 
-    def _placeholder(self, kind: str, value: str) -> str:
+    def _placeholder(self, kind: str, found: re.Match[str]) -> str:
+        value = found[0]
+        if not _is_right(kind, value):
+            return value
         if (kind, value) not in self._placeholders:
             number = 1 + sum(1 for other, _ in self._placeholders if other == kind)
             self._placeholders[kind, value] = f"<{kind}_{number}>"
@@ -108,22 +64,18 @@ class PersonalData:
         return self._placeholders[kind, value]
 
 
-def _is_card(text: str) -> bool:
-    """Luhn's check (ISO/IEC 7812-1)."""
-    digits = [int(each) for each in text if each.isdigit()]
-    doubled = [each * 2 - 9 * (each > 4) for each in digits[-2::-2]]
-    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
-
-
-def _is_account(text: str) -> bool:
-    """The check digits of an IBAN (ISO 13616)."""
-    plain = text.replace(" ", "")
-    return int("".join(str(int(each, 36)) for each in plain[4:] + plain[:4])) % 97 == 1
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return text != "::"
+def _is_right(kind: str, text: str) -> bool:
+    """Whether the check digits of an IBAN (ISO 13616) or a card (ISO/IEC 7812-1) are right, or an address is one."""
+    if kind == "BANK_ACCOUNT":
+        plain = text.replace(" ", "")
+        return int("".join(str(int(each, 36)) for each in plain[4:] + plain[:4])) % 97 == 1
+    if kind == "CARD":
+        digits = [int(each) for each in text if each.isdigit()]
+        doubled = [each * 2 - 9 * (each > 4) for each in digits[-2::-2]]
+        return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+    if kind == "IP_ADDRESS":
+        try:
+            return ipaddress.ip_address(text) != ipaddress.ip_address("::")
+        except ValueError:
+            return False
+    return True

@@ -13,11 +13,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from autoclave.core import InputError
+from autoclave.core.json import validated
 from autoclave.runtime.connections import connections_from, save_connections
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.session import Session
 from autoclave.runtime.vault import KeyFile, Secret, Vault
-from autoclave.runtime.vault.vault import secret_from
 
 
 def session_with(folder: Path, url: str, key: Secret, **settings: Any) -> Session:
@@ -44,7 +44,8 @@ def key_for(name: str, url: str, value: str, **settings: Any) -> Secret:
         InputError: it can be no key, or goes nowhere.
     """
     host = urlsplit(url).netloc.lower()
-    return secret_from({"service": name, "value": value, "hosts": [host], "allows_private": True, **settings}, url)
+    given = {"service": name, "value": value, "hosts": [host], "allows_private": True, **settings}
+    return validated(Secret, given, url)
 
 
 def answer_of(method: str, url: str, body: str | None = None, **headers: str) -> str:

@@ -21,11 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoclave.core import InputError
+from autoclave.core.json import validated
 from autoclave.runtime.vault import KeyFile, Passphrase, Secret, Vault
 from autoclave.runtime.vault.addresses import is_public
 from autoclave.runtime.vault.dummies import dummy_of
 from autoclave.runtime.vault.traces import Replacer, found_in
-from autoclave.runtime.vault.vault import secret_from
 
 VALUE = "sk-proj-abcDEF0123456789abcDEF0123456789"
 
@@ -148,19 +148,6 @@ def test_the_age_tool_opens_a_vault_and_makes_its_key(path: Path, key: KeyFile):
     assert json.loads(opened.stdout)["secrets"]["openai"]["value"] == VALUE
 
 
-def test_a_vault_of_the_old_format_is_refused_with_what_prints_it(path: Path, key: KeyFile):
-    """The header is that of a vault which the release before this format wrote, with a passphrase."""
-    header = b'{"key": "argon2id", "memory_kib": 65536, "iterations": 3, "lanes": 4, "salt": "00"}'
-    old = b"autoclave-vault/1\n" + len(header).to_bytes(4, "big") + header + bytes(80)
-    path.write_bytes(old)
-    with pytest.raises(InputError, match=r"earlier release\. Fix: .*python -c .*Passphrase") as error:
-        Vault(path, key)
-    command = re.findall("python -c '(.*)'", str(error.value))
-    compile(command[0], "command", "exec")
-    assert path.read_bytes() == old
-    assert [each.name for each in path.parent.iterdir()] == ["vault"]
-
-
 def test_a_process_that_dies_while_it_locks_a_vault_anew_leaves_one_that_opens(path: Path, tmp_path: Path):
     key = tmp_path / "key"
     Vault(path, KeyFile(key)).add(secret())
@@ -170,7 +157,7 @@ def test_a_process_that_dies_while_it_locks_a_vault_anew_leaves_one_that_opens(p
         child = os.fork()
         if not child:
             _die_at(len(ends) + 1)
-            Vault(path, KeyFile(key)).rekey(KeyFile(key, is_fresh=True))
+            Vault(path, KeyFile(key)).rekey(KeyFile(key))
             os._exit(0)
         ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         assert Vault(path, KeyFile(key)).names() == ["openai"]
@@ -227,7 +214,7 @@ def test_processes_do_not_lose_what_others_add(path: Path):
 )
 def test_a_secret_that_is_none_is_refused_without_its_value(given: dict[str, object], rule: str):
     with pytest.raises(InputError, match=rule) as error:
-        secret_from({"service": "s", "value": VALUE, "hosts": ["h"], **given}, "service s")
+        validated(Secret, {"service": "s", "value": VALUE, "hosts": ["h"], **given}, "service s")
     assert VALUE not in str(error.value)
 
 
@@ -255,7 +242,7 @@ def test_a_vault_takes_no_secret_that_no_request_could_have(
     vault = Vault(path, key)
     vault.add(secret("a-b"))
     with pytest.raises(InputError, match=rule) as error:
-        vault.add(secret_from({"service": "s", "value": VALUE, "hosts": ["h"], **given}, "service s"))
+        vault.add(validated(Secret, {"service": "s", "value": VALUE, "hosts": ["h"], **given}, "service s"))
     assert VALUE not in str(error.value)
     assert vault.names() == ["a-b"]
     if "value" in given:
@@ -304,23 +291,6 @@ def test_known_prefixes_stay(value: str, prefix: str):
     assert dummy[len(prefix) :] != value[len(prefix) :]
 
 
-@given(TOKENS, st.binary(max_size=40), st.binary(max_size=40))
-def test_a_value_is_found_and_replaced_in_all_its_forms(value: str, before: bytes, after: bytes):
-    dummy = dummy_of(value, "s", bytes(32))
-    for make in (
-        lambda text: text.encode(),
-        lambda text: quote(text, safe="").encode(),
-        lambda text: json.dumps({"key": text}).encode(),
-        lambda text: base64.b64encode(before + text.encode() + after),
-        lambda text: base64.urlsafe_b64encode(before + text.encode()),
-    ):
-        content = before + b" " + make(value) + b" " + after
-        assert found_in(content, {"s": value}) == ["s"]
-        replaced = Replacer({value: dummy}).whole(content)
-        assert found_in(replaced, {"s": value}) == []
-        assert len(replaced) == len(content)
-
-
 @pytest.mark.parametrize(
     "value", ["550e8400-e29b-41d4-a716-446655440000", "Correct.Horse.Battery.77", "sk-correct-horse-battery-staple-77"]
 )
@@ -330,6 +300,9 @@ def test_a_dummy_has_nothing_of_a_value_but_its_known_prefix(value: str):
     dummies = [dummy_of(value, "s", bytes([number] * 32)) for number in range(8)]
     for word in words:
         assert sum(word in dummy for dummy in dummies) <= 1
+
+
+_FOR_URLS = bytes.maketrans(b"+/", b"-_")
 
 
 def as_php(text: str) -> bytes:
@@ -374,57 +347,43 @@ def test_a_value_is_replaced_however_it_is_spelled(value: str, way: str):
     assert found_in(content, {"s": value}) == ["s"]
     replaced = Replacer({value: dummy}).whole(content)
     assert found_in(replaced, {"s": value}) == []
-    assert found_in(replaced, {"s": dummy}) == ["s"]
+    assert dummy.encode() in replaced
     assert replaced.startswith(before)
     assert replaced.endswith(after)
 
 
-@pytest.mark.parametrize("length", range(15, 18))
-@pytest.mark.parametrize("before", [b"", b"a", b"ab"])
-def test_a_value_beside_itself_is_replaced_as_often_as_it_is_there(length: int, before: bytes):
-    value = "sk-ABCDEFGHIJKLMNOP"[:length]
+@given(TOKENS, st.binary(max_size=40), st.binary(max_size=40))
+def test_a_value_is_found_and_replaced_in_base64_whatever_is_around_it(value: str, before: bytes, after: bytes):
     dummy = dummy_of(value, "s", bytes(32))
-    replaced = Replacer({value: dummy}).whole(base64.b64encode(before + value.encode() * 3 + b"c"))
-    assert base64.b64decode(replaced) == before + dummy.encode() * 3 + b"c"
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        content = encode(before + value.encode() + b"\0\0" + value.encode() + after)
+        assert found_in(content, {"s": value}) == ["s"]
+        replaced = Replacer({value: dummy}).whole(content)
+        assert found_in(replaced, {"s": value}) == []
+        assert replaced.count(dummy.encode()) == 2
+        kept = replaced.split(dummy.encode())[0]
+        assert (before + b"\xff").startswith(base64.urlsafe_b64decode(kept.translate(_FOR_URLS)[: len(kept) // 4 * 4]))
 
 
-@pytest.mark.parametrize("other", ["short", "one-that-is-longer-than-the-value-itself-is-0123456789"])
-def test_a_value_is_replaced_by_one_of_another_length(other: str):
-    replacer = Replacer({VALUE: other})
-    for way in ("slashes of PHP", "percent, all", "UTF-16", "digits"):
-        assert replacer.whole(b"<" + SPELLED[way](VALUE) + b">") == b"<" + SPELLED[way](other) + b">"
-    replaced = replacer.whole(base64.b64encode(f"user:{VALUE}".encode()))
-    assert found_in(replaced, {"s": VALUE}) == []
-    assert base64.b64decode(replaced[: len(replaced) // 4 * 4]).startswith(f"user:{other[:3]}".encode())
+def test_of_a_long_value_the_beginning_is_found_and_all_is_replaced():
+    value = VALUE + "abc-DEF_" * 200
+    for way in ("plain", "percent, all", "digits", "base64 in lines"):
+        content = b"<" + SPELLED.get(way, str.encode)(value) + b">"
+        assert found_in(content, {"s": value}) == ["s"]
+        assert len(Replacer({value: "x"}).whole(content)) < 120
 
 
-def test_replacing_takes_time_in_proportion_to_what_comes():
-    replacer = Replacer({VALUE: dummy_of(VALUE, "s", bytes(32))})
+def test_looking_takes_time_in_proportion_to_what_comes():
+    replacer = Replacer({VALUE: "x"})
     content = json.dumps([{"id": number, "url": f"https://x.example/{number}%20"} for number in range(40_000)]).encode()
     began = time.process_time()
     assert replacer.whole(content) == content
-    assert time.process_time() - began < len(content) / 1e6  # a MB in a second; measured: 30
+    assert time.process_time() - began < len(content) / 1e6  # a MB in a second; measured: 60
 
 
 def test_names_of_no_secret_are_not_found():
     assert found_in(b"nothing here", {"s": VALUE}) == []
     assert Replacer({}).whole(b"abc") == b"abc"
-
-
-@given(
-    st.text(string.ascii_letters + string.digits, min_size=12, max_size=30).filter(lambda text: len(set(text)) > 6),
-    st.binary(max_size=7),
-    st.binary(max_size=7),
-    st.booleans(),
-)
-def test_what_has_a_secret_in_base64_has_its_dummy_afterwards(value: str, before, after, is_for_urls: bool):
-    dummy = dummy_of(value, "s", b"key")
-    encode = base64.urlsafe_b64encode if is_for_urls else base64.b64encode
-    encoded = encode(before + value.encode() + after)
-    replaced = Replacer({value: dummy}).whole(encoded)
-    assert (
-        base64.urlsafe_b64decode(replaced.translate(bytes.maketrans(b"+/", b"-_"))) == before + dummy.encode() + after
-    )
 
 
 # --- Addresses -------------------------------------------------------------------------------------------------------

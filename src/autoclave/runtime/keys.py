@@ -31,6 +31,7 @@ class Keys:
     def __init__(self, connections: Connections, record: Record, open_vault: OpenVault) -> None:
         self._place, self._trust = connections.vault, connections.trust
         self._record, self._open, self._given = record, open_vault, dict[str, str]()
+        self._source: TokenSource | None = None
         self._lock = threading.Lock()
 
     @functools.cached_property
@@ -50,7 +51,7 @@ class Keys:
                 again.
             HostError: a library is missing, or a provider of tokens cannot be reached.
         """
-        found = self._source.secret(service, purpose)
+        found = self._opened().secret(service, purpose)
         self._given[service] = found.value
         return found
 
@@ -60,7 +61,7 @@ class Keys:
         Raises:
             InputError, HostError: as `secret`; or the key was typed in, so that nothing renews it.
         """
-        return self._source.refreshed(service, rejected)
+        return self._opened().refreshed(service, rejected)
 
     def renew(self, service: str) -> Secret:
         """A secret with another key than that which was given last.
@@ -70,21 +71,18 @@ class Keys:
         """
         return self.refreshed(service, self._given.get(service, ""))
 
-    @property
-    def _source(self) -> TokenSource:
-        with self._lock:
-            return self._opened
-
-    @functools.cached_property
     def _opened(self) -> TokenSource:
-        if self._place is None:
-            raise InputError("no vault is connected. Fix: autoclave act connect vault")
-        try:
-            from autoclave.runtime.oauth import TokenSource
-        except ImportError as error:
-            why = f"keys of services need a library ({error.name}). Fix: {install_command('runtime')}"
-            raise HostError(why) from None
-        return TokenSource(self._open(self._place, self._record), self.verify)
+        with self._lock:
+            if self._source is None:
+                if self._place is None:
+                    raise InputError("no vault is connected. Fix: autoclave act connect vault")
+                try:
+                    from autoclave.runtime.oauth import TokenSource
+                except ImportError as error:
+                    why = f"keys of services need a library ({error.name}). Fix: {install_command('runtime')}"
+                    raise HostError(why) from None
+                self._source = TokenSource(self._open(self._place, self._record), self.verify)
+            return self._source
 
 
 def files_of(connections: Connections) -> list[Path]:
@@ -93,7 +91,7 @@ def files_of(connections: Connections) -> list[Path]:
     found += [Path(each.catalogue) for each in connections.services.values() if each.has_own_catalogue]
     if connections.vault is not None:
         vault = Path(connections.vault.path)
-        found += [vault.with_name(f"{vault.name}{ending}") for ending in ("", ".lock", ".key", ".key.new")]
+        found += [vault.with_name(f"{vault.name}{ending}") for ending in ("", ".lock", ".key")]
     return found
 
 

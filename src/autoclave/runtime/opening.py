@@ -236,7 +236,7 @@ def _credential_bundles(keys: Keys, record: Record, may_use: Callable[[str], boo
     def cells() -> CellSecrets:
         from autoclave.runtime.vault.cells import CellSecrets
 
-        return CellSecrets(keys, record, may_use, keys.verify)
+        return CellSecrets(keys, record, may_use)
 
     return lambda *given: cells().bundle(*given)
 

@@ -6,7 +6,6 @@ import datetime
 import os
 import ssl
 import threading
-from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -15,6 +14,17 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _VALID = datetime.timedelta(days=1)
 _EARLIER = datetime.timedelta(minutes=5)
+_SIGNS = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 class Authority:
@@ -28,13 +38,9 @@ class Authority:
         self._lock = threading.Lock()
         builder = self._builder(self._name, self._key)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        builder = builder.add_extension(_usage(key_cert_sign=True, crl_sign=True), critical=True)
-        self._certificate = builder.sign(self._key, hashes.SHA256())
-
-    @property
-    def certificate(self) -> bytes:
+        builder = builder.add_extension(_SIGNS, critical=True)
+        self.certificate = builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
         """What a cell has to trust, in PEM."""
-        return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def context_for(self, host: str) -> ssl.SSLContext:
         """Settings of a TLS server that is this host."""
@@ -75,10 +81,3 @@ class Authority:
             .not_valid_after(now + _VALID)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         )
-
-
-def _usage(**given: bool) -> x509.KeyUsage:
-    names = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
-    names += ("key_cert_sign", "crl_sign", "encipher_only", "decipher_only")
-    values: dict[str, Any] = {name: given.get(name, False) for name in names}
-    return x509.KeyUsage(**values)

@@ -5,23 +5,20 @@ Data only: who asks whom for what is in `autoclave.runtime.oauth`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from autoclave.config import Config
 
 _LEEWAY_S = 60.0
-_OURS = frozenset(
-    {"response_type", "response_mode", "client_id", "client_secret", "redirect_uri", "scope", "state", "resource"}
-    | {"code_challenge", "code_challenge_method", "request", "request_uri"}
-)
 
 
 class Provider(Config):
     """Where tokens for a service are got, and how. Every address is one of https."""
+
+    model_config = ConfigDict(extra="ignore")  # a vault may have settings that are not used any more
 
     issuer: str = ""
     """Who gives the tokens. Its published settings are read once, and the endpoints are kept here."""
@@ -34,36 +31,15 @@ class Provider(Config):
     """Where tokens are made void; empty where there is no such way."""
     client_authentication: Literal["none", "basic", "post"] = "none"
     """How the client says who it is: not at all (public), in a header, or in the form."""
-    scopes: tuple[str, ...] = Field(default=(), strict=False)
-    """What is asked for when nothing is said: as little as is of any use."""
-    scope_parameter: str = "scope"
-    scope_separator: Literal[" ", ","] = " "
-    adds_scopes: bool = False
-    """Whether a new token also has what was granted before, so that only what is missing is asked for."""
-    parameters: Mapping[str, str] = Field(default_factory=dict[str, str])
-    """More parameters for the address that the browser is sent to."""
     names_itself: bool = False
     """Whether it says in its answers who it is (RFC 9207). An answer that does not is then refused."""
-    token_within: str = ""
-    """The member of an answer that has the tokens, where they are not at its top and may be of any kind."""
-    resource: str = ""
-    """What the tokens are for (RFC 8707); empty to leave it to the provider."""
     redirect_port: int = Field(default=0, ge=0, le=65_535)
     """Of the address on this machine that the browser comes back to; 0 for any free one, as RFC 8252 has it."""
-    settings_page: str = ""
-    """Where a person can look at what was granted, and take it back."""
 
-    @field_validator("issuer", "authorization_url", "token_url", "device_url", "revocation_url", "resource")
+    @field_validator("issuer", "authorization_url", "token_url", "device_url", "revocation_url")
     @classmethod
     def _is_https(cls, given: str) -> str:
         return given if not given else https_url(given)
-
-    @field_validator("parameters")
-    @classmethod
-    def _are_not_ours(cls, given: Mapping[str, str]) -> Mapping[str, str]:
-        if taken := sorted(_OURS & given.keys()):
-            raise ValueError(f"{', '.join(taken)} cannot be given: set by the way itself")
-        return given
 
     @model_validator(mode="after")
     def _has_an_issuer_to_compare(self) -> Self:
@@ -75,17 +51,16 @@ class Provider(Config):
 class Authorization(Config):
     """What was granted, and the means to renew it. The access token itself is the value of its `Secret`."""
 
+    model_config = ConfigDict(extra="ignore")
+
     provider: Provider
     client_id: str = Field(min_length=1)
     client_secret: str = Field(default="", repr=False)
     refresh_token: str = Field(default="", repr=False)
     scopes: tuple[str, ...] = Field(default=(), strict=False)
     """What was granted."""
-    obtained_at: float = 0.0
     expires_at: float = 0.0
     """When the access token expires, in seconds since 1970; 0 if nobody said."""
-    renewing_since: float = 0.0
-    """When a renewal began whose answer has not been stored; 0 if there is none."""
     ended: str = ""
     """Why it cannot be renewed any more; a person has to authorise again."""
 

@@ -5,30 +5,24 @@ from __future__ import annotations
 import contextlib
 import secrets
 import socket
-import ssl
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autoclave.core import InputError
 from autoclave.runtime.vault.authority import Authority
 from autoclave.runtime.vault.dummies import dummy_of
 from autoclave.runtime.vault.egress import Egress
-from autoclave.runtime.vault.live import Tokens
-from autoclave.runtime.vault.secret import Secret
 from autoclave.runtime.vault.vault import Record
 
+if TYPE_CHECKING:
+    from autoclave.runtime.keys import Keys
+
 _CERTIFICATE, _FILES = "/etc/autoclave-cell.pem", "/secrets"
-_TRUST: tuple[str, ...] = (
-    "SSL_CERT_FILE",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "NODE_EXTRA_CA_CERTS",
-    "GIT_SSL_CAINFO",
-)
-_PROXY: tuple[str, ...] = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+_TRUST = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO")
+_PROXY = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +38,11 @@ class CredentialBundle:
 class CellSecrets:
     """Gives cells the use of keys. Dummies are the same for the life of this object, and then others.
 
-    `keys` gives secrets, and renews tokens. `may_use` tells of a service whether it is granted. `verify`: see `Egress`.
+    `keys` gives secrets, and renews tokens. `may_use` tells of a service whether it is granted.
     """
 
-    def __init__(
-        self,
-        keys: Tokens,
-        record: Record,
-        may_use: Callable[[str], bool],
-        verify: ssl.SSLContext | None = None,
-    ) -> None:
-        self._keys, self._record, self._may_use, self._verify = keys, record, may_use, verify
+    def __init__(self, keys: Keys, record: Record, may_use: Callable[[str], bool]) -> None:
+        self._keys, self._record, self._may_use = keys, record, may_use
         self._dummies = dict[str, str]()
         self._session_key = secrets.token_bytes(32)
         self._authority = Authority()
@@ -70,26 +58,19 @@ class CellSecrets:
             if not self._may_use(service):
                 raise InputError(f"services/{service}: is not granted, so nothing goes out to it")
         found = [self._keys.secret(service, purpose) for service in dict.fromkeys(services)]
-        dummies = {each.service: self._dummy(each) for each in found}
-        certificate = folder / "certificate.pem"
-        certificate.write_bytes(self._authority.certificate)
-        shown = [(str(certificate), _CERTIFICATE)]
-        environment: dict[str, str] = dict.fromkeys(_TRUST, _CERTIFICATE) | dict.fromkeys(
-            _PROXY, f"http://127.0.0.1:{port}"
-        )
+        (folder / "certificate.pem").write_bytes(self._authority.certificate)
+        shown = [(str(folder / "certificate.pem"), _CERTIFICATE)]
+        environment = {str(name): _CERTIFICATE for name in _TRUST}
+        environment |= dict.fromkeys(_PROXY, f"http://127.0.0.1:{port}")
+        dummies = dict[str, str]()
         for secret in found:
-            dummy = dummies[secret.service]
+            dummy = dummies[secret.service] = self._dummies.setdefault(
+                secret.service, dummy_of(secret.value, secret.service, self._session_key)
+            )
+            environment[secret.variable] = dummy
             if secret.is_file:
                 (folder / f"dummy-{secret.service}").write_text(dummy)
                 shown.append((str(folder / f"dummy-{secret.service}"), f"{_FILES}/{secret.service}"))
                 environment[secret.variable] = f"{_FILES}/{secret.service}"
-            else:
-                environment[secret.variable] = dummy
-        with Egress(found, dummies, self._authority, self._record, self._verify, self._keys) as egress:
-            yield CredentialBundle(environment, shown, egress.serve, egress.alarms)
-
-    def _dummy(self, secret: Secret) -> str:
-        """The same for the life of this object, also when the token is renewed meanwhile."""
-        if secret.service not in self._dummies:
-            self._dummies[secret.service] = dummy_of(secret.value, secret.service, self._session_key)
-        return self._dummies[secret.service]
+        egress = Egress(found, dummies, self._authority, self._record, self._keys)
+        yield CredentialBundle(environment, shown, egress.serve, egress.alarms)

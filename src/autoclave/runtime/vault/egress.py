@@ -3,8 +3,10 @@
 Theory of operation. The cell has a network of its own with nothing but a socket that listens, and we have it. A client
 in there uses it as its proxy, asks for a tunnel (CONNECT), and speaks TLS in it with us, whose certificate it trusts.
 So we see each request whole. It goes on over a connection of our own, to an address that we looked up and
-checked, with the certificate of the host verified. What comes back is read whole, and passed on with every real value
-replaced by its dummy. Redirects are passed on as well: the next request is judged like the first.
+checked, with the certificate of the host verified. A connection is for one request. What comes back is read whole,
+and passed on with every real value replaced by its dummy; what is labelled as compressed in another way than gzip or
+deflate is refused, and so is what is compressed without a label and has a key, or cannot be expanded. Redirects are
+passed on as well: the next request is judged like the first.
 """
 
 from __future__ import annotations
@@ -14,100 +16,84 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import h11
 
 from autoclave.core import AutoclaveError, HostError, InputError
-from autoclave.core.closing import Closing
-from autoclave.runtime.exchange import Received
+from autoclave.runtime.exchange import NoAnswer, Received, exchange
 from autoclave.runtime.vault.addresses import addresses_of
 from autoclave.runtime.vault.authority import Authority
+from autoclave.runtime.vault.compressed import Unexpandable, contents
 from autoclave.runtime.vault.injection import (
+    HOP_BY_HOP,
     Alarm,
     Outgoing,
-    has_value,
     host_and_port,
     injected,
     is_at,
     judged,
     may_send_again,
     refuse_dummies,
+    words_of,
 )
-from autoclave.runtime.vault.live import LiveSecrets, Tokens
+from autoclave.runtime.vault.live import LiveSecrets
 from autoclave.runtime.vault.secret import Secret
-from autoclave.runtime.vault.upstream import ServiceFault, asked
+from autoclave.runtime.vault.traces import found_in
+from autoclave.runtime.vault.vault import Record
+
+if TYPE_CHECKING:
+    from autoclave.runtime.keys import Keys
 
 _MOST_CONNECTIONS = 32
 _MOST_REQUESTS = 1000
-_MOST_REQUEST = 8 << 20
-_IDLE_S, _UPSTREAM_S = 30.0, 60.0
+_MOST_REQUEST, _MOST_RESPONSE = 8 << 20, 64 << 20
+_IDLE_S, _WITHIN_S = 30.0, 120.0
 _PIECE = 1 << 16
-_DROPPED = {"connection", "keep-alive", "proxy-authenticate", "proxy-connection", "te", "trailer", "transfer-encoding"}
-_DROPPED |= {"upgrade", "content-length", "content-encoding", "alt-svc"}
-Record = Callable[[str, str, Mapping[str, Any]], object]
+_DROPPED = HOP_BY_HOP | {b"content-length", b"content-encoding", b"alt-svc"}
 
 
-class Egress(Closing):
+class Egress:
     """Lets requests through to the services of `secrets`. `dummies`: what the cell has in place of their values.
 
-    `record` is told of each request, and never gets a value. `verify` are the certificates that services are verified
-    by; None for those of the system. `tokens` renews what was got by OAuth 2.
+    `record` is told of each request, and never gets a value. `keys` renews what was got by OAuth 2, and has the
+    certificates that services are verified by.
     """
 
     def __init__(
-        self,
-        secrets: Sequence[Secret],
-        dummies: Mapping[str, str],
-        authority: Authority,
-        record: Record,
-        verify: ssl.SSLContext | None = None,
-        tokens: Tokens | None = None,
+        self, secrets: Sequence[Secret], dummies: Mapping[str, str], authority: Authority, record: Record, keys: Keys
     ) -> None:
-        self._live = LiveSecrets(secrets, dummies, tokens)
+        self._live = LiveSecrets(secrets, dummies, keys)
         self._authority, self._record = authority, record
-        self._verify = verify or ssl.create_default_context()
+        self._verify = keys.verify or ssl.create_default_context()
         self._slots = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         self._lock, self._num_requests = threading.Lock(), 0
         self._clients: set[socket.socket] = set()
         self.alarms: list[str] = []
         """What dummies were seen where they do not belong."""
 
-    def close(self) -> None:
-        """Break off what is still going on."""
-        with self._lock:
-            clients = list(self._clients)
-        for client in clients:
-            with contextlib.suppress(OSError):
-                client.shutdown(socket.SHUT_RDWR)
-
     @contextlib.contextmanager
     def serve(self, door: socket.socket) -> Generator[None]:
-        """Serve a listening socket for the length of the block."""
-        thread = threading.Thread(target=self._accept, args=(door,), name="egress", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            with contextlib.suppress(OSError):
-                door.shutdown(socket.SHUT_RDWR)  # wakes the thread
-            self.close()
-            thread.join(_UPSTREAM_S)
-
-    def _accept(self, door: socket.socket) -> None:
-        threads: list[threading.Thread] = []
-        while True:
+        """Serve a listening socket for the length of the block; what is still going on then is broken off."""
+        with ThreadPoolExecutor(_MOST_CONNECTIONS + 1, thread_name_prefix="egress") as threads:
+            threads.submit(self._accept, door, threads)
             try:
+                yield
+            finally:
+                with self._lock:
+                    links = [door, *self._clients]
+                for link in links:
+                    with contextlib.suppress(OSError):
+                        link.shutdown(socket.SHUT_RDWR)  # wakes its thread
+
+    def _accept(self, door: socket.socket, threads: ThreadPoolExecutor) -> None:
+        with contextlib.suppress(OSError, RuntimeError):  # the end
+            while True:
                 client, _ = door.accept()
-            except OSError:
-                break
-            self._slots.acquire()
-            threads = [thread for thread in threads if thread.is_alive()]
-            threads.append(threading.Thread(target=self._guarded, args=(client,), daemon=True))
-            threads[-1].start()
-        for thread in threads:
-            thread.join(_UPSTREAM_S)
+                self._slots.acquire()
+                threads.submit(self._guarded, client)
 
     def _guarded(self, client: socket.socket) -> None:
         with self._lock:
@@ -132,8 +118,7 @@ class Egress(Closing):
             return
         place = request.target.decode("ascii", "replace")
         try:
-            words = [request.method, request.target, body, *(word for pair in request.headers for word in pair)]
-            refuse_dummies(b"\n".join(words), self._live.dummies, place)
+            refuse_dummies(bytes(talk.raw) + b"\n" + body, self._live.dummies, place)
             if request.method != b"CONNECT":
                 raise InputError("only https goes out of here")
             host, port = host_and_port(place)
@@ -150,27 +135,39 @@ class Egress(Closing):
             self._serve_tunnel(_Talk(tunnel), host, port)
 
     def _serve_tunnel(self, talk: _Talk, host: str, port: int) -> None:
-        while True:
-            request, body = self._request(talk, f"{host}:{port}")
-            if request is None:
-                return
-            method, target = request.method.decode("ascii"), request.target.decode("ascii")
-            try:
-                outgoing = Outgoing(method, host, port, target, list(request.headers.raw_items()), body)
-                secret = self._live.valid(judged(outgoing, self._live.all(), self._live.dummies))
-                whole = injected(outgoing, secret, self._live.dummies)
-                self._count()
-                whose = f"the secret of {secret.service}"
-                address = addresses_of(host, port, allows_private=secret.allows_private, what=whose)[0]
-            except (InputError, HostError) as error:
-                self._refused(method, f"{host}:{port}{target.partition('?')[0][:200]}", error)
-                talk.refuse(403 if isinstance(error, InputError) else 502, str(error))
-                return
-            if not self._pass_on(talk, outgoing, whole, secret, address):
-                return
+        request, body = self._request(talk, f"{host}:{port}")
+        if request is None:
+            return
+        method, target = request.method.decode("ascii"), request.target.decode("ascii")
+        try:
+            outgoing = Outgoing(method, host, port, target, list(request.headers.raw_items()), body)
+            secret = self._live.valid(judged(outgoing, self._live.all(), self._live.dummies))
+            whole = injected(outgoing, secret, self._live.dummies)
+            self._count()
+            whose = f"the secret of {secret.service}"
+            address = addresses_of(host, port, allows_private=secret.allows_private, what=whose)[0]
+        except (InputError, HostError) as error:
+            self._refused(method, f"{host}:{port}{target.partition('?')[0][:200]}", error)
+            talk.refuse(403 if isinstance(error, InputError) else 502, str(error))
+            return
+        try:
+            response = self._sent(whole, secret, address)
+            if renewed := self._another(response, whole, secret):
+                response = self._sent(injected(outgoing, renewed, self._live.dummies), renewed, address)
+        except _ServiceFault as fault:
+            talk.refuse(502, f"the service {fault}")
+            return
+        headers = [(name.title().encode("latin-1"), value) for name, value in response.headers]
+        headers = [
+            (self._live.without_values(name), self._live.without_values(value))
+            for name, value in headers
+            if name.lower() not in _DROPPED
+        ]
+        has_body = method != "HEAD" and response.status not in (204, 304)
+        talk.respond(response.status, headers, self._live.without_values(response.body) if has_body else None)
 
     def _request(self, talk: _Talk, place: str) -> tuple[h11.Request | None, bytes]:
-        """The next request; None when there is none, or what came is none, in which dummies are looked for as well."""
+        """The request; None when there is none, or what came is none, in which dummies are looked for as well."""
         try:
             return talk.request()
         except h11.RemoteProtocolError:
@@ -194,38 +191,39 @@ class Egress(Closing):
             self._refused("CONNECT", host, error)
         return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
 
-    def _pass_on(self, talk: _Talk, outgoing: Outgoing, whole: Outgoing, secret: Secret, address: str) -> bool:
-        """Send a request on and the response back; whether the client may go on. `whole` has the value of `secret`."""
-        try:
-            response = self._sent(whole, secret, address)
-            if renewed := self._another(response, whole, secret):
-                response = self._sent(injected(outgoing, renewed, self._live.dummies), renewed, address)
-                if response.status != 401:
-                    self._live.accepted(renewed)
-        except ServiceFault as fault:
-            self._record("request", secret.service, {**_told(whole), "error": str(fault)})
-            talk.refuse(502, f"the service {fault}")
-            return False
-        replacer = self._live.replacer()
-        headers = [
-            (replacer.whole(name.title().encode("latin-1")), replacer.whole(value))
-            for name, value in response.headers
-            if name not in _DROPPED
-        ]
-        has_body = whole.method != "HEAD" and response.status not in (204, 304)
-        return talk.respond(response.status, headers, replacer.whole(response.body) if has_body else None)
-
     def _sent(self, request: Outgoing, secret: Secret, address: str) -> Received:
-        response = asked(request, address, self._verify, self._live.are_in)
-        self._record("request", secret.service, {**_told(request), "status": response.status})
+        """Send a request to the service at an address; the response.
+
+        Raises:
+            _ServiceFault: there is none that can be passed on.
+        """
+        about = {"method": request.method, "host": request.place, "path": request.target.partition("?")[0][:500]}
+        headers = [(b"user-agent", b"autoclave"), *request.headers]
+        if any(name.lower() == b"user-agent" for name, _ in request.headers):
+            headers = list(request.headers)
+        try:
+            response = exchange(
+                request.method,
+                f"https://{request.place}{request.target}",
+                headers,
+                request.body,
+                verify=self._verify,
+                within_s=_WITHIN_S,
+                most_bytes=_MOST_RESPONSE,
+                address=address,
+            )
+            if any(map(self._live.are_in, contents(response.body))):
+                raise _ServiceFault("answered with a key in something compressed")
+        except (NoAnswer, Unexpandable, _ServiceFault) as error:
+            fault = error if isinstance(error, _ServiceFault) else _ServiceFault(f"gave no usable answer: {error}")
+            self._record("request", secret.service, {**about, "error": str(fault)})
+            raise fault from None
+        self._record("request", secret.service, {**about, "status": response.status})
         return response
 
     def _another(self, response: Received, sent: Outgoing, secret: Secret) -> Secret | None:
         """The secret with another token, if the service refused this one and the request may be sent again with it."""
-        if not has_value(sent, secret):
-            return None
-        if response.status != 401:
-            self._live.accepted(secret)
+        if response.status != 401 or not found_in(words_of(sent), {secret.service: secret.value}):
             return None
         try:
             renewed = self._live.another(secret)
@@ -246,30 +244,32 @@ class Egress(Closing):
         kind = "alarm" if isinstance(error, Alarm) else "denied"
         if kind == "alarm":
             self.alarms.append(str(error))
-        whole = self._live.replacer().whole(f"{method} {place}".encode()).decode()
+        whole = self._live.without_values(f"{method} {place}".encode()).decode()
         self._record(kind, "egress", {"request": whole, "reason": str(error)})
 
 
+class _ServiceFault(Exception):
+    """A service cannot be reached, or its response cannot be passed on; the message has nothing of either."""
+
+
 class _Talk:
-    """One side of HTTP/1.1 with a client."""
+    """One request of a client over HTTP/1.1, and its response."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
         self._state = h11.Connection(h11.SERVER, max_incomplete_event_size=64 << 10)
         self.raw = bytearray()
-        """What came of the present request, byte by byte."""
-        self._until = time.monotonic() + _IDLE_S
+        """What came, byte by byte."""
 
     def request(self) -> tuple[h11.Request | None, bytes]:
-        """The next request, whole; None when there is none."""
-        self._until = time.monotonic() + _IDLE_S
-        self.raw = bytearray(self._state.trailing_data[0])
+        """The request, whole; None when there is none."""
+        until = time.monotonic() + _IDLE_S
         request: h11.Request | None = None
         body = bytearray()
         while True:
             event = self._state.next_event()
             if event is h11.NEED_DATA:
-                if time.monotonic() > self._until:
+                if time.monotonic() > until:
                     raise TimeoutError("the client is too slow")
                 piece = self._link.recv(_PIECE)
                 self.raw += piece
@@ -289,26 +289,17 @@ class _Talk:
             else:
                 return None, b""
 
-    def respond(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes | None) -> bool:
-        """Send a response; whether another request may come."""
+    def respond(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes | None) -> None:
+        """Send a response, the last one of this connection."""
         length = [] if body is None else [(b"content-length", b"%d" % len(body))]
-        events: list[Any] = [h11.Response(status_code=status, headers=[*headers, *length])]
+        whole = [*headers, *length, (b"connection", b"close")]
+        events: list[Any] = [h11.Response(status_code=status, headers=whole)]
         events += [h11.Data(data=body)] if body else []
         for event in (*events, h11.EndOfMessage()):
             self._link.sendall(self._state.send(event) or b"")
-        if self._state.our_state is h11.DONE and self._state.their_state is h11.DONE:
-            self._state.start_next_cycle()
-            return True
-        return False
 
     def refuse(self, status: int, reason: str) -> None:
         """Answer in our own name."""
         if self._state.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             with contextlib.suppress(h11.LocalProtocolError):
-                headers = [(b"content-type", b"text/plain"), (b"connection", b"close")]
-                self.respond(status, headers, f"autoclave: {reason}\n".encode())
-
-
-def _told(request: Outgoing) -> dict[str, Any]:
-    """What is recorded of a request."""
-    return {"method": request.method, "host": request.place, "path": request.target.partition("?")[0][:500]}
+                self.respond(status, [(b"content-type", b"text/plain")], f"autoclave: {reason}\n".encode())

@@ -25,7 +25,7 @@ from autoclave.runtime.vault.targets import path_of, with_parameter
 from autoclave.runtime.vault.traces import found_in
 
 _HOST = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
-_HOP_BY_HOP = frozenset(
+HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
     b"upgrade".split()
 )
@@ -94,7 +94,8 @@ def judged(request: Outgoing, secrets: Sequence[Secret], dummies: Mapping[str, s
         return secret_for(request, secrets)
     except InputError:
         at_host = [secret for secret in secrets if is_at(request.host, request.port, secret)]
-        refuse_dummies(_parted(request, at_host, dummies)[1], dummies, request.host)
+        blanks = dict.fromkeys(dummies, "")
+        refuse_dummies(words_of(_filled(request, at_host, dummies, blanks)), dummies, request.host)
         raise
 
 
@@ -104,9 +105,10 @@ def injected(request: Outgoing, secret: Secret, dummies: Mapping[str, str]) -> O
     Raises:
         Alarm: a dummy is where it does not belong.
     """
-    whole, rest = _parted(request, [secret], dummies)
-    refuse_dummies(rest, dummies, request.host)
-    return whole
+    blank = _filled(request, [secret], dummies, {secret.service: ""})
+    refuse_dummies(words_of(blank), dummies, request.host)
+    whole = _filled(request, [secret], dummies, {secret.service: secret.value})
+    return replace(whole, headers=[(name, value) for name, value in whole.headers if is_passed_on(name)])
 
 
 def secret_for(request: Outgoing, secrets: Sequence[Secret]) -> Secret:
@@ -143,7 +145,7 @@ def refuse_dummies(content: bytes, dummies: Mapping[str, str], host: str) -> Non
 def is_passed_on(name: bytes) -> bool:
     """Whether a header of a cell may reach a service."""
     plain = name.decode("ascii", "replace").lower().replace("_", "-")
-    return name.lower() not in _HOP_BY_HOP | _OURS and plain not in _OVERRIDES
+    return name.lower() not in HOP_BY_HOP | _OURS and plain not in _OVERRIDES
 
 
 def _require_own_host(request: Outgoing) -> None:
@@ -198,35 +200,26 @@ def _content_types(request: Outgoing) -> set[bytes]:
     return {each.partition(b";")[0].strip().lower() for value in given for each in value.split(b",")}
 
 
-def _parted(request: Outgoing, secrets: Sequence[Secret], dummies: Mapping[str, str]) -> tuple[Outgoing, bytes]:
-    """The request as it goes on, with values of secrets in place of dummies, and all that is not such a place."""
-    headers: list[tuple[bytes, bytes]] = []
-    rest: list[bytes] = [request.method.encode(), request.body]
-    with contextlib.suppress(Unexpandable):  # a dummy is worth nothing to a service
-        rest += contents(request.body)
-    for name, value in request.headers:
-        rest.append(name)
-        if name.lower() in _HOP_BY_HOP or name.lower() in _OURS:
-            rest.append(value)
-            continue
-        found = (_in_header(name, value, secret, dummies[secret.service]) for secret in secrets)
-        new = next((each for each in found if each is not None), None)
-        headers.append((name, value if new is None else new))
-        rest += [value] if new is None else []
-    target = left = request.target
+def _filled(
+    request: Outgoing, secrets: Sequence[Secret], dummies: Mapping[str, str], values: Mapping[str, str]
+) -> Outgoing:
+    """The request with `values` of secrets, by service, in place of their dummies, where these belong."""
+    headers, target = list(request.headers), request.target
     for secret in secrets:
+        dummy, given = dummies[secret.service], values[secret.service]
         if secret.place == "query":
-            dummy = dummies[secret.service]
-            target = with_parameter(target, secret.name, dummy, quote(secret.value, safe="")) or target
-            left = with_parameter(left, secret.name, dummy, "") or left
-    rest.append(left.encode())
-    return replace(request, target=target, headers=headers), b"\n".join(rest)
+            target = with_parameter(target, secret.name, dummy, quote(given, safe="")) or target
+        else:
+            headers = [(name, _in_header(name, value, secret, dummy, given)) for name, value in headers]
+    return replace(request, target=target, headers=headers)
 
 
-def has_value(request: Outgoing, secret: Secret) -> bool:
-    """Whether the real value of a secret is in a request, and not only its service asked without it."""
-    content = b"\n".join([request.target.encode(), *(value for _, value in request.headers)])
-    return bool(found_in(content, {secret.service: secret.value}))
+def words_of(request: Outgoing) -> bytes:
+    """All that a request says, and what is compressed in its body."""
+    words = [request.method.encode(), request.target.encode(), request.body]
+    with contextlib.suppress(Unexpandable):  # a dummy is worth nothing to a service
+        words += contents(request.body)
+    return b"\n".join([*words, *(word for pair in request.headers for word in pair)])
 
 
 def may_send_again(method: str, challenge: str) -> bool:
@@ -241,27 +234,24 @@ def may_send_again(method: str, challenge: str) -> bool:
     return bool(re.match(r"\s*bearer\s", challenge, re.IGNORECASE) and _INVALID_TOKEN.search(challenge))
 
 
-def _in_header(name: bytes, value: bytes, secret: Secret, dummy: str) -> bytes | None:
-    """The value of a header with the real secret in it; None if it is not the secret's place."""
-    if secret.place == "query" or name.lower() != secret.name.lower().encode():
-        return None
+def _in_header(name: bytes, value: bytes, secret: Secret, dummy: str, given: str) -> bytes:
+    """The value of a header with `given` in place of the dummy, if it is the secret's place."""
+    if name.lower() != secret.name.lower().encode():
+        return value
     if secret.place == "header":
         before, found, after = value.partition(dummy.encode())
         is_own = found and re.fullmatch(rb"([A-Za-z]+ )?", before) and not after
-        return before + secret.value.encode() if is_own else None
+        return before + given.encode() if is_own else value
     kind, _, encoded = value.partition(b" ")
     try:
         user, colon, password = base64.b64decode(encoded, validate=True).partition(b":")
     except binascii.Error:
-        return None
+        return value
     if kind.lower() != b"basic" or not colon or password != dummy.encode():
-        return None
-    return kind + b" " + base64.b64encode(user + b":" + secret.value.encode())
+        return value
+    return kind + b" " + base64.b64encode(user + b":" + given.encode())
 
 
 def _is_host(given: str, at: int, pattern: str) -> bool:
-    host, port = pattern.removeprefix("*."), 443
-    if ":" in host:
-        host, _, text = host.partition(":")
-        port = int(text)
-    return at == port and (given.endswith(f".{host}") if pattern.startswith("*.") else given == host)
+    host, _, port = pattern.removeprefix("*.").partition(":")
+    return at == int(port or 443) and (given.endswith(f".{host}") if pattern.startswith("*.") else given == host)

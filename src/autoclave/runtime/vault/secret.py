@@ -32,8 +32,6 @@ class Secret(Config):
     """Whether code finds the dummy in a file, whose path is in the variable, and not in the variable itself."""
     allows_private: bool = False
     """Whether the hosts may be on a private network or on this machine."""
-    added_at: float = 0.0
-    rotated_at: float = 0.0
     authorization: Authorization | None = None
     """How the value is renewed, if it was got by OAuth 2; None for a key that somebody typed in."""
 
@@ -56,6 +54,9 @@ class Secret(Config):
         for host in given:
             if not _HOST.fullmatch(host):
                 raise ValueError(f"{host!r} must be a name in small letters, with *. before it or :PORT after it")
+            port = host.partition(":")[2]
+            if port and not 0 < int(port) < 1 << 16:
+                raise ValueError(f"{host!r}: the port must be from 1 to 65535")
         return given
 
     @field_validator("methods")

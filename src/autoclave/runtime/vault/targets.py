@@ -13,7 +13,7 @@ from autoclave.core import InputError
 _PATH = re.compile(r"/(?:[A-Za-z0-9._~!$&'()*+,=:@/-]|%[0-9A-Fa-f]{2})*")
 _QUERY = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?\[\]-]|%[0-9A-Fa-f]{2})*")
 """As RFC 3986 has it, and brackets: many clients write them as they are, and no rule depends on a query."""
-_AMBIGUOUS = re.compile(r"[%\\?#;\x00-\x1f\x7f]|//|/\.{1,2}(?:/|\Z)")
+AMBIGUOUS = re.compile(r"[%\\?#;\x00-\x1f\x7f]|//|/\.{1,2}(?:/|\Z)")
 """Of a path that was decoded: what might be decoded again, cut off, or resolved on the way."""
 
 
@@ -32,7 +32,7 @@ def path_of(target: str) -> str:
         decoded = unquote(path, errors="strict")
     except UnicodeDecodeError:
         raise InputError(f"path {path[:200]!r}: must be UTF-8") from None
-    if "%2f" in path.lower() or _AMBIGUOUS.search(decoded):
+    if "%2f" in path.lower() or AMBIGUOUS.search(decoded):
         raise InputError(f"path {path[:200]!r}: can be read in several ways")
     return decoded
 

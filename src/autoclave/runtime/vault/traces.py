@@ -1,133 +1,123 @@
-"""Finds values in bytes, in all their spellings, and replaces them there by others. Pure.
+"""Finds values in bytes, in all forms in which programs write them, and replaces them there by others. Pure.
 
-A value is looked for by the first characters of its spellings, all at once; only where they stand it is compared whole.
+A value may stand plain, in percent-encoding (also several times), in escapes of JSON and C (also within a string of
+JSON) and in entities of HTML, each character in its own way and in either case; and whole in UTF-16, in hexadecimal
+digits, and in base64 wherever it begins there. Whatever the form, it is replaced by the plain other value: what is
+around it may then be no valid base64 or UTF-16 any more.
 """
 
 from __future__ import annotations
 
+import base64
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
+from html.entities import html5
 
-from autoclave.runtime.vault.spelling import Spelling, Unit, spellings
-
-_HEAD = 12
-_NOTHING = re.compile(b"(?!)")
+_HEAD = 48
+"""So many characters of a value are looked for: compiling an expression for a long token takes a second."""
+_LEAST_IN_BASE64 = 8
+_NEIGHBOUR = rb"(?:[A-Za-z0-9+/_-](?:\r?\n|(?:\\r)?\\n)?)?"
+"""The character of base64 that has bits of the value and of what is beside it."""
 
 
 def found_in(content: bytes, values: Mapping[str, str]) -> list[str]:
-    """The names of those values that stand in bytes, in one of their spellings."""
-    return [name for name, value in values.items() if _traces(((value, value),)).are_in(content)]
+    """The names of those values that stand in bytes, in any form."""
+    return [name for name, value in values.items() if any(form.head.search(content) for form in _forms_of(value))]
 
 
 class Replacer:
-    """Replaces values in bytes, in all their spellings.
-
-    `others`: values, each with another one. If that has another length, what follows in the same base64 is lost.
-    """
+    """Replaces values in bytes, in any form, each by its other value as it is."""
 
     def __init__(self, others: Mapping[str, str]) -> None:
-        self._traces = _traces(tuple(sorted(others.items(), key=lambda each: -len(each[0]))))
+        self._others = sorted(others.items(), key=lambda each: -len(each[0]))
 
     def whole(self, content: bytes) -> bytes:
         """The content with all of them replaced."""
-        return self._traces.replaced(content)
+        for value, other in self._others:
+            for form in _forms_of(value):
+                if form.head.search(content):
+                    content = form.whole.sub(other.encode().replace(b"\\", rb"\\"), content)
+        return content
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """A spelling of a value, and the same of the other one."""
+class _Form:
+    """One form of a value: an expression for each unit, and for what is beside it. The first begins with a literal
+    byte in each of its alternatives, which is what makes `re` fast.
+    """
 
-    own: Spelling
-    its: Spelling
-    patterns: tuple[tuple[re.Pattern[bytes], ...], ...]
+    def __init__(self, units: Sequence[bytes], before: bytes = b"", after: bytes = b"") -> None:
+        self._whole = before + b"".join(units) + after
+        self.head = re.compile(b"".join(units[:_HEAD]))
 
-    def replacement_at(self, content: bytearray, place: int) -> tuple[bytes, int] | None:
-        """What to put in place of the value that stands at `place`, and where that ends; None if it does not."""
-        tokens: list[re.Match[bytes]] = []
-        choices = [self._matches(0, content, place)]
-        dead: set[tuple[int, int]] = set()
-        while choices:
-            found = next(choices[-1], None)
-            if found is None:
-                choices.pop()
-                if tokens:
-                    dead.add((len(tokens), tokens.pop().end()))
-            elif (len(tokens) + 1, found.end()) not in dead:
-                tokens.append(found)
-                if len(tokens) == len(self.patterns):
-                    return self._rewritten(tokens), found.end()
-                choices.append(self._matches(len(tokens), content, found.end()))
-        return None
-
-    def _matches(self, number: int, content: bytearray, place: int) -> Iterator[re.Match[bytes]]:
-        """What may be a unit at a place. A value may have what looks like an escape, so there may be several."""
-        return (found for pattern in self.patterns[number] if (found := pattern.match(content, place)))
-
-    def _rewritten(self, tokens: Sequence[re.Match[bytes]]) -> bytes:
-        """The other value, each unit written as the one in its place, or as the last one, is."""
-        last = len(tokens) - 1
-        new: list[bytes] = []
-        for number, unit in enumerate(self.its.units):
-            token, own = tokens[min(number, last)][0], self.own.units[min(number, last)]
-            new.append(token if own.value == unit.value else self.own.rewrite(bytes(token), unit.value))
-        return b"".join(new)
+    @cached_property
+    def whole(self) -> re.Pattern[bytes]:
+        return re.compile(self._whole)
 
 
-class _Traces:
-    """What is looked for, made ready once."""
-
-    def __init__(self, pairs: tuple[tuple[str, str], ...]) -> None:
-        self._pairs: list[_Pair] = []
-        for value, other in pairs:
-            others = {its.way: its for its in spellings(other, least=0)}
-            self._pairs += [_Pair(own, others[own.way], tuple(map(_compiled, own.units))) for own in spellings(value)]
-        heads = dict.fromkeys(head for pair in self._pairs for head in _heads(pair.own))
-        self._head = re.compile(b"|".join(heads)) if heads else _NOTHING
-
-    def are_in(self, content: bytes) -> bool:
-        """Whether any is there."""
-        return next(self._places(bytearray(content)), None) is not None
-
-    def replaced(self, content: bytes) -> bytes:
-        """The content with all replaced."""
-        seen, out, copied = bytearray(content), bytearray(), 0
-        for start, end, new, pair in self._places(seen):
-            out += seen[copied:start]
-            if out:
-                out[-1] = pair.own.before.moved_to(pair.its.before, out[-1])
-            out += new
-            if end < len(seen):
-                seen[end] = pair.own.after.moved_to(pair.its.after, seen[end])
-            copied = end
-        return bytes(out + seen[copied:])
-
-    def _places(self, content: bytearray) -> Iterator[tuple[int, int, bytes, _Pair]]:
-        place = 0
-        while found := self._head.search(content, place):
-            place = found.start()
-            for pair in self._pairs:
-                if replacement := pair.replacement_at(content, place):
-                    new, end = replacement
-                    yield place, end, new, pair
-                    place = end
-                    break
-            else:
-                place += 1
-
-
-_traces = lru_cache(maxsize=64)(_Traces)
+@lru_cache(maxsize=64)
+def _forms_of(value: str) -> tuple[_Form, ...]:
+    return (
+        _Form([_in_text(character) for character in value]),
+        _Form([re.escape(character.encode("utf-16-le")) for character in value]),
+        _Form([re.escape(character.encode("utf-16-be")) for character in value]),
+        _Form([b"(?:%02x|%02X)" % (byte, byte) for byte in value.encode()]),
+        *_in_base64(value.encode()),
+    )
 
 
 @cache
-def _compiled(unit: Unit) -> tuple[re.Pattern[bytes], ...]:
-    return tuple(map(re.compile, unit.ways))
+def _entities() -> Mapping[str, list[bytes]]:
+    found = defaultdict[str, list[bytes]](list)
+    for name, character in html5.items():
+        found[character] += [b"&%s" % re.escape(name.encode())] if name.endswith(";") else []
+    return found
 
 
-def _heads(spelling: Spelling) -> Iterator[bytes]:
-    """Expressions for how it begins. Each begins with a byte that stands for itself, which is what makes `re` fast."""
-    first, *others = spelling.units[:_HEAD]
-    rest = b"".join(unit.pattern for unit in others)
-    for way in first.ways:
-        yield way + rest
+@cache
+def _in_text(character: str) -> bytes:
+    """An expression for a character as it is and as it is escaped."""
+    ways: list[bytes] = []
+    for each in dict.fromkeys((character, character.swapcase() if character.isascii() else character)):
+        raw, halves, code = each.encode(), each.encode("utf-16-be").hex(), ord(each)
+        ways.append(re.escape(raw))
+        ways.append(b"".join(b"%%(?:25){0,2}(?i:%02x)" % byte for byte in raw))
+        ways.append(b"".join(rb"\\\\{0,3}(?i:u%s)" % halves[at : at + 4].encode() for at in range(0, len(halves), 4)))
+        ways += [rb"\\\\{0,3}x(?i:%02x)" % code] if code < 256 else []
+        ways.append(rb"&#(?:0{0,6}%d|[xX]0{0,6}(?i:%x));?" % (code, code))
+        ways += _entities().get(each, [])
+    if not character.isalnum():
+        ways.append(rb"\\\\{0,3}%s" % re.escape(character.encode()))
+    if character == " ":
+        ways.append(rb"\+")
+    return b"(?:%s)" % b"|".join(ways)
+
+
+def _in_base64(raw: bytes) -> Iterator[_Form]:
+    """One for each of the three places at which a value may begin: what is the same whatever is around it."""
+    for offset in range(3):
+        encoded = base64.b64encode(bytes(offset) + raw + bytes(3))
+        start, end, is_cut = -(-offset * 8 // 6), (offset + len(raw)) * 8 // 6, (offset + len(raw)) % 3
+        if end - start >= _LEAST_IN_BASE64:
+            units = [_of_base64(character) for character in encoded[start:end].decode()]
+            yield _Form(units, _NEIGHBOUR if offset else b"", _NEIGHBOUR if is_cut else b"")
+
+
+@cache
+def _of_base64(character: str) -> bytes:
+    """An expression for a character of base64 in either alphabet, after which a line may end."""
+    ways: list[bytes] = []
+    for each in {"+": "+-", "/": "/_"}.get(character, character):
+        plain = re.escape(each.encode())
+        ways += (
+            [plain]
+            if each.isalnum()
+            else [
+                plain,
+                b"%%(?:25){0,2}(?i:%02x)" % ord(each),
+                rb"\\\\{0,3}%s" % plain,
+                rb"\\\\{0,3}(?i:u%04x)" % ord(each),
+            ]
+        )
+    return rb"(?:%s)(?:\r?\n|(?:\\r)?\\n)?" % b"|".join(ways)

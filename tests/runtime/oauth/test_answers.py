@@ -17,13 +17,13 @@ from pydantic import ValidationError
 from autoclave.core import HostError, InputError
 from autoclave.runtime.oauth import Provider, discovered
 from autoclave.runtime.oauth.device import begun
-from autoclave.runtime.oauth.endpoints import Endpoints, Refused, Unreachable, answer_of, published, scopes_in
+from autoclave.runtime.oauth.endpoints import Endpoints, Refused, Unreachable, answer_of, scopes_in
 from autoclave.runtime.vault import Secret
 from autoclave.runtime.vault.authority import Authority
 from autoclave.runtime.vault.authorization import Authorization
-from autoclave.runtime.vault.traces import Replacer, found_in
 
 TOKEN = "a-token-0123456789"
+CLIENT = Authorization(provider=Provider(), client_id="client", scopes=("before",))
 
 
 @dataclass(slots=True)
@@ -96,7 +96,8 @@ def liar(listening: Liar) -> Liar:
 @pytest.fixture
 def endpoints(liar: Liar) -> Endpoints:
     provider = Provider(token_url=f"{liar.issuer}/token", device_url=f"{liar.issuer}/device")
-    return Endpoints(provider, "client", "a-secret-of-the-client", liar.verify)
+    client = CLIENT.model_copy(update={"provider": provider, "client_secret": "a-secret-of-the-client"})
+    return Endpoints(client, liar.verify)
 
 
 # --- What an issuer publishes ----------------------------------------------------------------------------------------
@@ -165,7 +166,6 @@ def test_a_redirect_of_the_token_endpoint_is_not_followed(liar: Liar, endpoints:
         {"error": TOKEN},
         {"error": TOKEN[:-2]},
         {"error": TOKEN[4:].upper()},
-        {"error": f"bad.{TOKEN[-7:]}"},
         {"error": TOKEN.replace("-", "_")},
         {"error": "a\nb"},
         {"error": ["x"]},
@@ -176,13 +176,7 @@ def test_the_word_of_an_error_is_shown_only_if_nothing_secret_is_in_it(liar: Lia
     liar.says("/token", {**given, "error_description": TOKEN}, 400)
     with pytest.raises(Refused, match="status 400") as error:
         endpoints.tokens("refresh_token", refresh_token=TOKEN)
-    assert TOKEN not in str(error.value) + repr(endpoints) + repr(error.value.__context__)
-
-
-def test_a_word_of_the_standard_is_shown_whatever_a_token_is_called(liar: Liar, endpoints: Endpoints):
-    liar.says("/token", {"error": "invalid_grant"}, 400)
-    with pytest.raises(Refused, match=r"refused it \(invalid_grant\)"):
-        endpoints.tokens("refresh_token", refresh_token="invalid_grant_0123456789")
+    assert TOKEN not in str(error.value) + repr(error.value.__context__)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "zstd", "br"])
@@ -215,17 +209,10 @@ def test_an_error_with_status_200_is_one(liar: Liar, endpoints: Endpoints):
         (b'{"access_token": "a", "token_type": "bearer"}' + b" " * 300_000, 200),
     ],
 )
-def test_what_is_no_answer_may_have_been_acted_on(liar: Liar, endpoints: Endpoints, content: bytes, status: int):
+def test_what_is_no_answer_is_not_taken(liar: Liar, endpoints: Endpoints, content: bytes, status: int):
     liar.says("/token", content, status)
-    with pytest.raises(Unreachable, match="no answer that could be used") as error:
+    with pytest.raises(Unreachable, match="no answer that could be used"):
         endpoints.tokens("refresh_token", refresh_token=TOKEN)
-    assert error.value.may_have_arrived
-
-
-def test_who_cannot_be_reached_has_not_acted():
-    with pytest.raises(Unreachable) as error:
-        published("https://localhost:1")
-    assert not error.value.may_have_arrived
 
 
 @pytest.mark.parametrize(
@@ -244,25 +231,18 @@ def test_who_cannot_be_reached_has_not_acted():
 )
 def test_what_is_no_token_is_not_kept(given: dict[str, Any]):
     with pytest.raises(InputError) as error:
-        answer_of({"token_type": "Bearer", **given}, Provider())
+        answer_of({"token_type": "Bearer", **given}, CLIENT, 0.0)
     assert TOKEN not in str(error.value)
 
 
 def test_lifetimes_and_scopes_are_read_as_they_are_written():
     told = {"access_token": TOKEN, "token_type": "bearer", "expires_in": "3600", "scope": "repo,gist read:user"}
-    answer = answer_of(told, Provider())
-    assert (answer.lifetime_s, answer.scopes) == (3600.0, ("repo", "gist", "read:user"))
-    assert TOKEN not in repr(answer)
+    token, authorization = answer_of(told, CLIENT, 1000.0)
+    assert (token, authorization.expires_at, authorization.scopes) == (TOKEN, 4600.0, ("repo", "gist", "read:user"))
     for lifetime in (None, -1, 0, "soon", True, 1e300, float("nan"), 10**400):
-        assert answer_of(told | {"expires_in": lifetime}, Provider()).lifetime_s in (0.0, 1.0)
+        assert answer_of(told | {"expires_in": lifetime}, CLIENT, 1000.0)[1].expires_at in (0.0, 1001.0)
+    assert answer_of({"access_token": TOKEN}, CLIENT, 0.0)[1] == CLIENT
     assert scopes_in(" a  b,a ") == ("a", "b")
-
-
-def test_tokens_of_slack_are_found_where_they_are():
-    provider = Provider(token_within="authed_user")
-    inner = {"ok": True, "access_token": "bot", "authed_user": {"access_token": TOKEN, "token_type": "user"}}
-    assert answer_of(inner, provider).access_token == TOKEN
-    assert answer_of({"ok": True, "access_token": TOKEN, "token_type": "user"}, provider).access_token == TOKEN
 
 
 # --- What a person is shown ------------------------------------------------------------------------------------------
@@ -275,7 +255,7 @@ def test_tokens_of_slack_are_found_where_they_are():
         ({"user_code": "A" * 100}, "no user_code that could be shown"),
         ({"verification_uri": "http://localhost/device"}, "verification_uri: .*must begin with https"),
         ({"verification_uri": "https://localhost/\x1b[2J"}, "verification_uri: "),
-        ({"verification_uri_complete": "javascript:alert(1)"}, "verification_uri: "),
+        ({"verification_uri": "javascript:alert(1)"}, "verification_uri: "),
         ({"device_code": None}, "no device_code"),
     ],
 )
@@ -302,8 +282,6 @@ def test_what_a_terminal_or_a_browser_would_act_on_is_not_shown(
         {"token_url": "http://a.example/token"},
         {"token_url": "https://me@a.example/token"},
         {"token_url": "https://a.example/token#x"},
-        {"parameters": {"code_challenge_method": "plain"}},
-        {"parameters": {"redirect_uri": "https://evil.example"}},
         {"names_itself": True},
         {"redirect_port": 70_000},
         {"client_authentication": "tls"},
@@ -321,14 +299,3 @@ def test_what_is_shown_of_a_secret_has_no_token():
     secret = Secret(service="api", value=TOKEN, hosts=("h",), authorization=authorization)
     for value in (TOKEN, "the-client-secret", "the-refresh-token"):
         assert value not in repr(secret) + str(secret) + repr(authorization)
-
-
-def test_a_token_that_has_another_length_than_its_dummy_is_replaced_as_well():
-    import base64
-
-    value, dummy = "new-" + "b" * 41, "old-" + "a" * 30
-    replacer = Replacer({value: dummy, "old-" + "x" * 30: dummy})
-    for content in (value.encode(), base64.b64encode(b"u:" + value.encode()), b"old-" + b"x" * 30):
-        assert found_in(replacer.whole(content), {"new": value, "old": "old-" + "x" * 30}) == []
-    short = Replacer({"abc": dummy})
-    assert short.whole(b"abc") == dummy.encode()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from autoclave.core import InputError
-from autoclave.runtime.oauth import Authorizing, Device, Provider, Wish
+from autoclave.runtime.oauth import Authorization, Authorizing, Device, Provider, Wish
 from autoclave.runtime.oauth.device import begun, granted
 from autoclave.runtime.oauth.endpoints import Endpoints
 from autoclave.runtime.vault import Vault
@@ -46,7 +46,6 @@ def test_a_code_that_is_typed_in_elsewhere_gives_a_token(
     assert status_at(server, "/api/things", vault.secret("api", "").value) == 200
     assert waiting.intervals == [5.0, 5.0, 5.0]  # the default of RFC 8628 where the provider names none
     assert len(server.control()) == len(before) + 3 + 1  # two were told to wait, and the request to the service
-    assert shown[0].user_code in shown[0].direct_page
     assert shown[0].device_code not in repr(shown[0])
     assert told[0][2]["access"] == "authorise"
 
@@ -54,7 +53,7 @@ def test_a_code_that_is_typed_in_elsewhere_gives_a_token(
 def test_who_is_told_to_slow_down_does(server: Server, vault: Vault, browser: Browser, wish: Wish):
     shown: list[Device] = []
     server.control(slow_down=2)
-    waiting = Waiting(nothing, nothing, nothing, lambda: browser.types_in(shown[0].direct_page, ""))
+    waiting = Waiting(nothing, nothing, nothing, lambda: browser.types_in(shown[0].page, shown[0].user_code))
     Authorizing(vault, server.verify).by_device(wish, shown.append, waiting)
     assert waiting.intervals == [5.0, 10.0, 15.0, 15.0]
 
@@ -82,7 +81,7 @@ def test_who_is_denied_elsewhere_gets_nothing(server: Server, vault: Vault, brow
 def test_a_code_that_the_provider_calls_expired_is(server: Server, provider: Provider):
     """Our own clock stands still meanwhile, so that the provider is the one who says it."""
     server.control(device_lifetime_s=1)
-    endpoints = Endpoints(provider, "native", verify=server.verify)
+    endpoints = Endpoints(Authorization(provider=provider, client_id="native"), server.verify)
     pause = threading.Event()
     with pytest.raises(InputError, match=r"the code has expired \(expired_token\)"):
         granted(endpoints, begun(endpoints, "openid"), lambda _: pause.wait(0.1), now=lambda: 0.0)
@@ -90,7 +89,7 @@ def test_a_code_that_the_provider_calls_expired_is(server: Server, provider: Pro
 
 def test_nobody_is_asked_after_the_code_has_expired_by_our_clock(server: Server, provider: Provider):
     clock = [0.0]
-    endpoints = Endpoints(provider, "native", verify=server.verify)
+    endpoints = Endpoints(Authorization(provider=provider, client_id="native"), server.verify)
     device = dataclasses.replace(begun(endpoints, "openid"), lifetime_s=12.0)
     before = server.control()
 

@@ -68,5 +68,5 @@ def test_who_comes_with_another_state_is_refused_and_the_right_one_waited_for(qu
         assert loopback.query(3) == "code=good&state=s"
     with Loopback("s") as loopback:
         assert httpx.get(f"{loopback.redirect_uri}{query}").status_code == 400
-        with pytest.raises(InputError, match="came with another state than was sent"):
+        with pytest.raises(InputError, match="with the state that was sent"):
             loopback.query(0.05)

@@ -53,8 +53,8 @@ def posted(server: Server, url: str, **fields: str) -> httpx.Response:
 
 def test_a_token_that_is_valid_is_given_as_it_is(server: Server, vault: Vault, secret: Secret):
     before = num_renewals(server)
-    assert source(vault, server).key_of("api") == secret.value
-    assert source(vault, server, LATER_S - 60).key_of("api") == secret.value
+    assert source(vault, server).secret("api").value == secret.value
+    assert source(vault, server, LATER_S - 60).secret("api").value == secret.value
     assert num_renewals(server) == before
 
 
@@ -67,12 +67,10 @@ def test_a_token_that_is_about_to_expire_is_renewed_and_the_new_refresh_token_ke
     assert given.value != secret.value
     assert status_at(server, "/api/things", given.value) == 200
     assert authorization(vault).refresh_token not in ("", old)
-    assert authorization(vault).renewing_since == 0
     assert authorization(vault).expires_at == pytest.approx(time.time() + LATER_S + 3600, abs=60)
-    assert [(body["access"], body.get("purpose")) for _, _, body in told[:4]] == [
+    assert [(body["access"], body.get("purpose")) for _, _, body in told[:3]] == [
         ("read", "to list things"),
         ("read", "renewal"),
-        ("renewal begins", None),
         ("renew", None),
     ]
 
@@ -96,7 +94,7 @@ def test_a_token_that_somebody_else_renewed_meanwhile_is_taken_from_the_vault(
 
 def test_keys_that_were_typed_in_are_given_as_they_are(server: Server, vault: Vault):
     vault.add(Secret(service="typed", value="a-key-9f31c7", hosts=("api.example",)))
-    assert source(vault, server).key_of("typed") == "a-key-9f31c7"
+    assert source(vault, server).secret("typed").value == "a-key-9f31c7"
     with pytest.raises(InputError, match="service typed: its key was typed in, so only a person can renew it"):
         source(vault, server).refreshed("typed", "a-key-9f31c7")
 
@@ -105,9 +103,9 @@ def test_without_a_refresh_token_a_person_is_asked_when_the_token_is_over(server
     assert secret.authorization
     bare = secret.authorization.model_copy(update={"refresh_token": ""})
     vault.put(secret.model_copy(update={"authorization": bare}), "a test")
-    assert source(vault, server, LATER_S).key_of("api") == secret.value
+    assert source(vault, server, LATER_S).secret("api").value == secret.value
     with pytest.raises(InputError, match=r"gave nothing to renew it by. Fix: autoclave act vault authorize api"):
-        source(vault, server, LATER_S + 20).key_of("api")
+        source(vault, server, LATER_S + 20).secret("api")
 
 
 # --- Several at once -------------------------------------------------------------------------------------------------
@@ -174,61 +172,40 @@ def test_who_changes_another_secret_does_not_wait_for_a_renewal(vault: Vault):
 
 # --- What goes wrong in between --------------------------------------------------------------------------------------
 
-_KILLED_AT = """
+_KILLED = """
 import os, signal
 class Killed(Vault):
-    def change(self, service, access, change, **told):
-        if access == "renew" and {is_before_it_is_stored}:
-            os.kill(os.getpid(), signal.SIGKILL)
-        done = super().change(service, access, change, **told)
-        if access == "renewal begins" and not {is_before_it_is_stored}:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return done
+    def change(self, service, access, change, **about):
+        os.kill(os.getpid(), signal.SIGKILL)
 source._vault.__class__ = Killed
 source.renew("api")
 """
 
 
-def test_killed_before_the_answer_is_stored_the_next_renewal_says_so_and_a_person_authorises_again(
+def test_killed_before_the_answer_is_stored_a_person_authorises_again(
     server: Server, vault: Vault, secret: Secret, somebody: Somebody, wish: Wish, tmp_path: Path
 ):
-    killed = process(tmp_path / "vault", server, _KILLED_AT.format(is_before_it_is_stored=True))
+    killed = process(tmp_path / "vault", server, _KILLED)
     killed.communicate("go\n", timeout=30)
     assert killed.returncode == -signal.SIGKILL
-    assert authorization(vault).renewing_since > 0
     assert vault.secret("api", "").value == secret.value
-    with pytest.raises(
-        InputError,
-        match=r"its authorisation has ended \(invalid_grant, after a renewal that was interrupted before its answer "
-        r"was stored\)\. Fix: autoclave act vault authorize api",
-    ):
-        source(vault, server, LATER_S).key_of("api")
+    rule = r"its authorisation has ended \(invalid_grant\)\. Fix: autoclave act vault authorize api"
+    with pytest.raises(InputError, match=rule):
+        source(vault, server, LATER_S).secret("api")
     before = num_renewals(server)
-    with pytest.raises(InputError, match="interrupted"):
-        source(vault, server, LATER_S).key_of("api")
+    with pytest.raises(InputError, match=rule):
+        source(vault, server, LATER_S).secret("api")
     assert num_renewals(server) == before  # it is known by now, and the provider is left alone
     somebody.authorises(wish)
     assert authorization(vault).ended == ""
-    assert status_at(server, "/api/things", source(vault, server).key_of("api")) == 200
-
-
-def test_killed_before_the_provider_is_asked_nothing_is_lost(
-    server: Server, vault: Vault, secret: Secret, tmp_path: Path
-):
-    killed = process(tmp_path / "vault", server, _KILLED_AT.format(is_before_it_is_stored=False))
-    killed.communicate("go\n", timeout=30)
-    assert killed.returncode == -signal.SIGKILL
-    assert authorization(vault).renewing_since > 0
-    assert status_at(server, "/api/things", source(vault, server).renew("api").value) == 200
-    assert authorization(vault).renewing_since == 0
+    assert status_at(server, "/api/things", source(vault, server).secret("api").value) == 200
 
 
 def test_an_answer_that_is_lost_on_the_way_is_told_as_that(server: Server, vault: Vault, secret: Secret):
     server.control(lose_answers=1)
     with pytest.raises(HostError, match=r"service api: localhost:[0-9]+: no answer that could be used"):
         source(vault, server).renew("api")
-    assert authorization(vault).renewing_since > 0
-    with pytest.raises(InputError, match="after a renewal that was interrupted"):
+    with pytest.raises(InputError, match="its authorisation has ended"):
         source(vault, server).renew("api")
 
 
@@ -241,11 +218,11 @@ def test_a_request_that_is_lost_on_the_way_is_made_again(server: Server, vault: 
 
 def test_while_the_provider_is_down_a_token_that_is_still_valid_is_used(server: Server, vault: Vault, secret: Secret):
     server.control(is_down=True)
-    assert source(vault, server, LATER_S).key_of("api") == secret.value
+    assert source(vault, server, LATER_S).secret("api").value == secret.value
     with pytest.raises(HostError, match=r"service api: .*status 503.*Fix: try again later"):
-        source(vault, server, LATER_S + 20).key_of("api")
+        source(vault, server, LATER_S + 20).secret("api")
     server.control(is_down=False)
-    assert source(vault, server, LATER_S + 20).key_of("api") != secret.value
+    assert source(vault, server, LATER_S + 20).secret("api").value != secret.value
 
 
 def test_a_refresh_token_that_a_thief_used_ends_it_for_both(server: Server, vault: Vault, secret: Secret):
@@ -269,7 +246,7 @@ def test_a_client_that_the_provider_does_not_know_any_more_keeps_what_it_has(
     with pytest.raises(InputError, match=r"service api: localhost:[0-9]+: refused it \(invalid_client\)"):
         source(vault, server).renew("api")
     kept = authorization(vault)
-    assert (kept.refresh_token, kept.ended, kept.renewing_since) == (given.refresh_token, "", 0.0)
+    assert (kept.refresh_token, kept.ended) == (given.refresh_token, "")
 
 
 # --- Giving up -------------------------------------------------------------------------------------------------------

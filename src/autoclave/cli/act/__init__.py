@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from autoclave.cli.act.audit import audit, export_history
-from autoclave.cli.act.authorize import authorize
 from autoclave.cli.act.compensations import compensations
 from autoclave.cli.act.connect import connect
 from autoclave.cli.act.doing import plan, propose, run
@@ -40,7 +39,6 @@ def act() -> None:
     """
 
 
-vault.add_command(authorize)
 for commands in (
     (plan, propose, run, flush, discard),
     (list_actions, show, diff),

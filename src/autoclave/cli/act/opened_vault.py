@@ -1,10 +1,10 @@
-"""The options that name a vault, and the vault that they name."""
+"""The options that name a vault and limit a key, and the vault that they name."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,23 @@ def trusting(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--trust", type=FILE, help="Certificates that the provider is verified by, in PEM.")(command)
 
 
+def limited(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options `--host`, `--method`, `--path` and `--allow-private`."""
+    for name, argument, told in (
+        ("--path", "paths", "Pattern of paths that may receive the key.  [default: /**]"),
+        ("--method", "methods", "HTTP method that may use the key.  [default: all]"),
+        ("--host", "hosts", "Host that may receive the key; may be given several times."),
+    ):
+        command = click.option(name, argument, multiple=True, help=told)(command)
+    return click.option("--allow-private", is_flag=True, help="Allow hosts on a private network.")(command)
+
+
+def limits_in(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a secret in the options of `limited`, as far as they are given."""
+    settings = {name: given[name] for name in ("hosts", "methods", "paths") if given[name]}
+    return {**settings, **({"allows_private": True} if given["allow_private"] else {})}
+
+
 def opened_vault(path: Path | None, key: str, record: Any = None) -> Vault:
     """The vault; from here on no core of this process is dumped."""
     from autoclave.runtime.vault import Vault
@@ -56,12 +73,12 @@ def default_vault() -> Path:
     return Path(data) / "autoclave" / "vault"
 
 
-def source_of(path: Path, key: str, *, is_fresh: bool = False) -> KeySource:
-    """Return the source of a vault's key; `is_fresh`: a new one, if it is in a file."""
+def source_of(path: Path, key: str) -> KeySource:
+    """Return the source of a vault's key."""
     from autoclave.runtime.vault import KeyFile, Passphrase
 
     if key == "file":
-        return KeyFile.beside(path, is_fresh=is_fresh)
+        return KeyFile.beside(path)
     if given := os.environ.get(PASSPHRASE_FILE):
         try:
             return Passphrase(Path(given).read_text(encoding="utf-8").rstrip("\n"))

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from autoclave.cli.act.authorize import given_up, renewed, standing
-from autoclave.cli.act.opened_vault import default_vault, in_vault, opened_vault, source_of, trusting, value_given
+from autoclave.cli.act.authorize import authorize, given_up, renewed, standing
+from autoclave.cli.act.opened_vault import (
+    default_vault,
+    in_vault,
+    limited,
+    limits_in,
+    opened_vault,
+    source_of,
+    trusting,
+    value_given,
+)
 from autoclave.core import InputError
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.group(no_args_is_help=True)
@@ -27,13 +33,12 @@ def vault() -> None:
     """
 
 
+vault.add_command(authorize)
+
+
 @vault.command()
 @click.argument("service")
-@click.option(
-    "--host", "hosts", multiple=True, required=True, help="Host that may receive the key; may be given several times."
-)
-@click.option("--method", "methods", multiple=True, help="HTTP method that may use the key.  [default: all]")
-@click.option("--path", "paths", multiple=True, help="Pattern of paths that may receive the key.  [default: /**]")
+@limited
 @click.option(
     "--place",
     type=click.Choice(("header", "query", "basic")),
@@ -43,39 +48,21 @@ def vault() -> None:
 )
 @click.option("--name", default="Authorization", show_default=True, help="Name of the header or parameter.")
 @click.option("--as-file", is_flag=True, help="Put the dummy key into a file, named by SERVICE_TOKEN_FILE.")
-@click.option("--allow-private", is_flag=True, help="Allow hosts on a private network.")
 @in_vault
-def add(
-    service: str,
-    hosts: tuple[str, ...],
-    methods: tuple[str, ...],
-    paths: tuple[str, ...],
-    place: str,
-    name: str,
-    as_file: bool,
-    allow_private: bool,
-    path: Path | None,
-    key: str,
-) -> None:
-    """Add the key of SERVICE, from standard input or a prompt.
+def add(service: str, place: str, name: str, as_file: bool, path: Path | None, key: str, **given: Any) -> None:
+    """Add the key of SERVICE, from standard input or a prompt. It goes to the hosts of --host only.
 
     \b
     Example: printenv GITHUB_KEY | autoclave act vault add github --host api.github.com
     """
-    from autoclave.runtime.vault.vault import secret_from
+    from autoclave.core.json import validated
+    from autoclave.runtime.vault import Secret
 
-    given: dict[str, Any] = {
-        "service": service,
-        "hosts": hosts,
-        "place": place,
-        "name": name,
-        "is_file": as_file,
-        "allows_private": allow_private,
-        **({"methods": methods} if methods else {}),
-        **({"paths": paths} if paths else {}),
-    }
+    if not given["hosts"]:
+        raise InputError(f"service {service}: give --host, where its key may go")
     kept = opened_vault(path, key)
-    kept.add(secret_from({**given, "value": value_given()}, f"service {service}"))
+    settings = {"service": service, "place": place, "name": name, "is_file": as_file, **limits_in(given)}
+    kept.add(validated(Secret, {**settings, "value": value_given()}, f"service {service}"))
 
 
 @vault.command(name="list")
@@ -87,8 +74,6 @@ def list_secrets(path: Path | None, key: str) -> None:
     Example: autoclave act vault list
     """
     kept = opened_vault(path, key)
-    if not (path or default_vault()).exists():
-        click.echo(f"vault {path or default_vault()}: there is none yet; `act vault add` makes one", err=True)
     for name in kept.names():
         about = kept.about(name)
         where = f"{about['place']} {about['name']}" if about["place"] != "basic" else "password"
@@ -109,7 +94,7 @@ def remove(services: tuple[str, ...], unrevoked: bool, trust: Path | None, path:
     """
     kept = opened_vault(path, key)
     for service in services:
-        if unrevoked or not kept.is_renewable(service):
+        if unrevoked or not kept.about(service)["authorization"]:
             kept.remove(service)
         else:
             given_up(kept, service, trust)
@@ -131,11 +116,9 @@ def rotate(service: str | None, lock: str | None, trust: Path | None, path: Path
     if (service is None) == (lock is None):
         raise InputError("act vault rotate: give a service, or --lock")
     kept = opened_vault(path, key)
-    if service is not None and kept.is_renewable(service):
+    if service is None:
+        kept.rekey(source_of(path or default_vault(), lock or key))
+    elif kept.about(service)["authorization"]:
         renewed(kept, service, trust)
-        return
-    if service is not None:
+    else:
         kept.rotate(service, value_given())
-        return
-    place = path or default_vault()
-    kept.rekey(source_of(place, lock or key, is_fresh=True))

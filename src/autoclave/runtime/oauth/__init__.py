@@ -4,8 +4,7 @@ A token is at the boundary only: it comes from the provider into the vault, and 
 hosts of its service. It is in no message, no argument of a program and no record.
 """
 
-from autoclave.runtime.oauth.authorizing import Authorizing, Granted, Wish, wish_again
-from autoclave.runtime.oauth.catalogue import Shipped, shipped, shipped_names
+from autoclave.runtime.oauth.authorizing import Authorizing, Granted, Wish
 from autoclave.runtime.oauth.device import Device
 from autoclave.runtime.oauth.metadata import discovered
 from autoclave.runtime.oauth.source import TokenSource
@@ -17,11 +16,7 @@ __all__ = [
     "Device",
     "Granted",
     "Provider",
-    "Shipped",
     "TokenSource",
     "Wish",
     "discovered",
-    "shipped",
-    "shipped_names",
-    "wish_again",
 ]

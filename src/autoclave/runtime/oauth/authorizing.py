@@ -20,12 +20,13 @@ from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
 from autoclave.core import AutoclaveError, InputError
+from autoclave.core.json import validated
 from autoclave.runtime.oauth.device import Device, begun, granted
 from autoclave.runtime.oauth.endpoints import Endpoints, answer_of, described, shown_code
 from autoclave.runtime.oauth.loopback import Loopback
 from autoclave.runtime.vault.authorization import Authorization, Provider
 from autoclave.runtime.vault.secret import Secret
-from autoclave.runtime.vault.vault import Vault, secret_from
+from autoclave.runtime.vault.vault import Vault
 
 _DEADLINE_S = 300.0
 
@@ -39,9 +40,8 @@ class Wish:
         provider: who is asked.
         client_id: what this program is registered as with the provider.
         client_secret: empty for a public client.
-        scopes: what to ask for; empty for what the provider's settings have.
+        scopes: what to ask for, beside what was granted before.
         about: settings of the `Secret`: hosts, methods, paths. Those of before stay where nothing is said.
-        is_anew: ask even if everything is granted already.
     """
 
     service: str
@@ -50,15 +50,6 @@ class Wish:
     client_secret: str = field(default="", repr=False)
     scopes: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    is_anew: bool = False
-
-
-def wish_again(vault: Vault, service: str) -> Wish | None:
-    """What a service was authorised by before, to authorise it again or for more; None if it never was."""
-    if service not in vault.names():
-        return None
-    held = vault.secret(service, "to authorise again").authorization
-    return Wish(service, held.provider, held.client_id, held.client_secret) if held else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +58,11 @@ class Granted:
 
     scopes: tuple[str, ...]
     asked: tuple[str, ...] = ()
-    not_granted: tuple[str, ...] = ()
+
+    @property
+    def not_granted(self) -> tuple[str, ...]:
+        """What was asked for in vain."""
+        return tuple(scope for scope in self.asked if scope not in self.scopes)
 
 
 class Authorizing:
@@ -93,13 +88,12 @@ class Authorizing:
             provider = endpoints.provider
             if not provider.authorization_url:
                 raise InputError("no address for the browser is known; give --issuer, --authorization-url or --device")
-            state = new_state()
+            state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
             with Loopback(state, provider.redirect_port) as loopback:
-                attempt = Attempt(loopback.redirect_uri, state)
-                show(authorization_url(provider, wish.client_id, scopes, attempt))
-                code = code_of(loopback.query(deadline_s), provider, attempt)
+                show(authorization_url(provider, wish.client_id, scopes, loopback.redirect_uri, state, verifier))
+                code = code_of(loopback.query(deadline_s), provider, state)
             return endpoints.tokens(
-                "authorization_code", code=code, redirect_uri=attempt.redirect_uri, code_verifier=attempt.verifier
+                "authorization_code", code=code, redirect_uri=loopback.redirect_uri, code_verifier=verifier
             )
 
         return self._granted(wish, ask)
@@ -114,7 +108,7 @@ class Authorizing:
         """
 
         def ask(endpoints: Endpoints, scopes: tuple[str, ...]) -> Mapping[str, Any]:
-            device = begun(endpoints, joined(endpoints.provider, scopes))
+            device = begun(endpoints, " ".join(scopes))
             show(device)
             return granted(endpoints, device, wait)
 
@@ -123,37 +117,22 @@ class Authorizing:
     def _granted(self, wish: Wish, ask: Callable[[Endpoints, tuple[str, ...]], Mapping[str, Any]]) -> Granted:
         before = self._before(wish)
         had = before.scopes if before else ()
-        is_valid = before is not None and not before.ended
-        wanted = wish.scopes or wish.provider.scopes
-        missing = tuple(scope for scope in wanted if scope not in had)
-        if is_valid and not missing and not wish.is_anew:
+        asked = tuple(dict.fromkeys((*had, *wish.scopes)))
+        if before and not before.ended and asked == had:
             return Granted(had)
-        is_added = wish.provider.adds_scopes and is_valid and not wish.is_anew
-        asked = missing if is_added else tuple(dict.fromkeys((*had, *wanted)))
-        endpoints = Endpoints(wish.provider, wish.client_id, wish.client_secret, self._verify)
+        wanted = Authorization(
+            provider=wish.provider, client_id=wish.client_id, client_secret=wish.client_secret, scopes=asked
+        )
         try:
-            answer = answer_of(ask(endpoints, asked), wish.provider)
+            token, authorization = answer_of(ask(Endpoints(wanted, self._verify), asked), wanted, self._now())
         except AutoclaveError as error:
             raise described(error, wish.service) from None
-        told = answer.scopes if answer.scopes is not None else asked
-        scopes = tuple(dict.fromkeys((*had, *told))) if is_added else told
-        if lost := [scope for scope in had if is_valid and scope not in scopes]:
-            raise InputError(
-                f"service {wish.service}: the new token would be without {', '.join(lost)}, which was granted before; "
-                "the old one is kept. Remove it first if that is meant"
-            )
-        now = self._now()
-        authorization = Authorization(
-            provider=wish.provider,
-            client_id=wish.client_id,
-            client_secret=wish.client_secret,
-            refresh_token=answer.refresh_token,
-            scopes=scopes,
-            obtained_at=now,
-            expires_at=now + answer.lifetime_s if answer.lifetime_s else 0.0,
-        )
-        self._keep(wish, answer.access_token, authorization)
-        return Granted(scopes, asked, tuple(scope for scope in asked if scope not in scopes))
+        with self._vault.alone():  # no renewal of the old token comes after this
+            has_one = wish.service in self._vault.names()
+            kept = self._vault.secret(wish.service, "to authorise more").model_dump() if has_one else {}
+            secret = _secret(wish, token, authorization, kept)
+            self._vault.put(secret, "authorise", scopes=list(authorization.scopes), hosts=list(secret.hosts))
+        return Granted(authorization.scopes, asked)
 
     def _before(self, wish: Wish) -> Authorization | None:
         """What was granted to the same client before.
@@ -167,64 +146,33 @@ class Authorizing:
         held = self._vault.secret(wish.service, "to authorise more").authorization
         if held is None:
             raise InputError(f"service {wish.service}: has a key that was typed in; remove it first")
-        is_same = (held.client_id, held.provider.token_url) == (wish.client_id, wish.provider.token_url)
-        if not is_same:
+        if (held.client_id, held.provider.token_url) != (wish.client_id, wish.provider.token_url):
             raise InputError(f"service {wish.service}: has a token of another client or provider; remove it first")
         return held
-
-    def _keep(self, wish: Wish, token: str, authorization: Authorization) -> None:
-        with self._vault.alone():  # no renewal of the old token comes after this
-            has_one = wish.service in self._vault.names()
-            before = self._vault.secret(wish.service, "to authorise more").model_dump() if has_one else {}
-            secret = _secret(wish, token, authorization, before)
-            self._vault.put(secret, "authorise", scopes=list(authorization.scopes), hosts=list(secret.hosts))
 
 
 def _secret(wish: Wish, token: str, authorization: Authorization | None, before: Mapping[str, Any]) -> Secret:
     given = {**before, **wish.about, "service": wish.service, "value": token, "authorization": authorization}
-    return secret_from(given, f"service {wish.service}")
+    return validated(Secret, given, f"service {wish.service}")
 
 
-# --- One try in a browser --------------------------------------------------------------------------------------------
-
-
-def new_state() -> str:
-    """An unguessable value by which the browser is recognised."""
-    return secrets.token_urlsafe(32)
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """What one try is known by. Never used for another."""
-
-    redirect_uri: str
-    state: str = field(default_factory=new_state, repr=False)
-    verifier: str = field(default_factory=lambda: secrets.token_urlsafe(64), repr=False)
-
-
-def authorization_url(provider: Provider, client_id: str, scopes: Sequence[str], attempt: Attempt) -> str:
+def authorization_url(
+    provider: Provider, client_id: str, scopes: Sequence[str], redirect_uri: str, state: str, verifier: str
+) -> str:
     """Where the browser is sent."""
-    asked = {provider.scope_parameter: joined(provider, scopes)} if scopes else {}
     return prepare_grant_uri(
         provider.authorization_url,
         client_id,
         "code",
-        redirect_uri=attempt.redirect_uri,
-        state=attempt.state,
-        code_challenge=create_s256_code_challenge(attempt.verifier),
+        redirect_uri=redirect_uri,
+        scope=" ".join(scopes) or None,
+        state=state,
+        code_challenge=create_s256_code_challenge(verifier),
         code_challenge_method="S256",
-        resource=provider.resource or None,
-        **asked,
-        **provider.parameters,
     )
 
 
-def joined(provider: Provider, scopes: Sequence[str]) -> str:
-    """Scopes as the provider has them in one parameter."""
-    return provider.scope_separator.join(scopes)
-
-
-def code_of(query: str, provider: Provider, attempt: Attempt) -> str:
+def code_of(query: str, provider: Provider, state: str) -> str:
     """The code that the browser came back with.
 
     Raises:
@@ -234,17 +182,14 @@ def code_of(query: str, provider: Provider, attempt: Attempt) -> str:
     given = dict(pairs)
     if len(given) != len(pairs):
         raise InputError("the browser came back with a parameter given twice; nothing was taken from it")
-    if not hmac.compare_digest(given.get("state", "").encode(), attempt.state.encode()):
-        raise InputError(
-            "the browser came back with another state than it was sent with: the answer is not to this question. "
-            "Nothing was taken from it; authorise again, and open no address that somebody else gave you"
-        )
+    if not hmac.compare_digest(given.get("state", "").encode(), state.encode()):
+        raise InputError("the browser came back with another state than it was sent with; nothing was taken from it")
     issuer = given.get("iss")
     if (issuer is not None or provider.names_itself) and provider.issuer and issuer != provider.issuer:
         said = "another issuer" if issuer is not None else "no issuer"
         raise InputError(f"the answer names {said} than {provider.issuer}, which was asked (mix-up); nothing was taken")
     if "error" in given:
-        code = shown_code(given["error"], (attempt.state, attempt.verifier)) or "without a reason that could be shown"
+        code = shown_code(given["error"]) or "without a reason that could be shown"
         told = "it was denied" if code == "access_denied" else "the provider refused it"
         raise InputError(f"{told} ({code}); nothing was granted")
     if not given.get("code"):

@@ -12,8 +12,7 @@ from __future__ import annotations
 import base64
 import re
 import ssl
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
@@ -23,25 +22,14 @@ from authlib.oauth2.rfc7009 import prepare_revoke_token_request
 from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.core.json import foreign_json
 from autoclave.runtime.exchange import NoAnswer, exchange
-from autoclave.runtime.vault.authorization import Provider
+from autoclave.runtime.vault.authorization import Authorization
 
 _MOST_BYTES = 256 << 10
 _LONGEST_LIFE_S = 10 * 366 * 86_400
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
 _IN_ALL_S = 40.0
-_CODE = re.compile(r"[A-Za-z0-9_.-]{1,60}")
-_PART = 6
-"""So many letters and digits of a secret in a row, in whatever case, are a part of it."""
-_STANDARD = frozenset({
-    "invalid_request", "invalid_client", "invalid_grant", "invalid_scope", "invalid_target", "invalid_token",
-    "unauthorized_client", "unsupported_grant_type", "unsupported_response_type", "unsupported_token_type",
-    "access_denied", "server_error", "temporarily_unavailable", "authorization_pending", "slow_down", "expired_token",
-})  # fmt: skip
-"""Words that say nothing of any secret, whatever that is."""
-_OPEN = ("redirect_uri", "resource", "scope")
-"""Fields that are no secret."""
+_CODE = re.compile(r"(?!.{41})[a-z]+(_[a-z]+)*")
 _BUSY = frozenset({"temporarily_unavailable", "server_error"})
-_PAST = "urn:ietf:params:oauth:grant-type:"
 
 
 class Refused(InputError):
@@ -49,36 +37,17 @@ class Refused(InputError):
 
     code: str = ""
 
-    @staticmethod
-    def by(provider: str, code: str) -> Refused:
-        error = Refused(f"{provider}: refused it ({code or 'without a reason that could be shown'})")
-        error.code = code
-        return error
-
 
 class Unreachable(HostError):
-    """The provider could not be asked, or did not answer as one. `may_have_arrived`: whether it may have acted."""
-
-    may_have_arrived: bool = True
-
-    @staticmethod
-    def at(provider: str, why: str, *, may_have_arrived: bool) -> Unreachable:
-        error = Unreachable(f"{provider}: no answer that could be used ({why}). Fix: try again later")
-        error.may_have_arrived = may_have_arrived
-        return error
+    """The provider could not be asked, or did not answer as one; it may have acted all the same."""
 
 
 class Endpoints:
-    """The endpoints of a provider, asked as one client. `verify`: the certificates that it is verified by."""
+    """The endpoints of a provider, asked as `client`. `verify`: the certificates that it is verified by."""
 
-    def __init__(
-        self, provider: Provider, client_id: str, client_secret: str = "", verify: ssl.SSLContext | None = None
-    ) -> None:
-        self.provider = provider
-        self._client_id, self._client_secret, self._verify = client_id, client_secret, verify
-
-    def __repr__(self) -> str:
-        return f"Endpoints({self.provider.token_url})"
+    def __init__(self, client: Authorization, verify: ssl.SSLContext | None = None) -> None:
+        self._client, self._verify = client, verify
+        self.provider = client.provider
 
     def tokens(self, grant_type: str, **fields: str) -> Mapping[str, Any]:
         """What the token endpoint answers.
@@ -87,42 +56,32 @@ class Endpoints:
             Refused: with the code of its error.
             Unreachable: it did not answer, or not as such an endpoint does.
         """
-        if self.provider.resource:
-            fields["resource"] = self.provider.resource
-        named = _PAST + grant_type if grant_type == "device_code" else grant_type
-        body = prepare_token_request(named, **fields)
-        return self._posted(self.provider.token_url, body, [fields[name] for name in fields if name not in _OPEN])
+        return self._posted(self.provider.token_url, prepare_token_request(grant_type, **fields))
 
     def device(self, scopes: str) -> Mapping[str, Any]:
         """What the endpoint for devices answers (RFC 8628)."""
-        fields = {"scope": scopes} if scopes else {}
-        if self.provider.resource:
-            fields["resource"] = self.provider.resource
-        # A client without a secret says its name in the form; one with a secret as it does elsewhere.
-        return self._posted(self.provider.device_url, urlencode(fields), ())
+        return self._posted(self.provider.device_url, urlencode({"scope": scopes} if scopes else {}))
 
     def revoke(self, token: str, kind: str) -> None:
         """Have a token made void (RFC 7009). One that is void already is no error."""
         body, _ = prepare_revoke_token_request(token, kind)
         try:
-            self._posted(self.provider.revocation_url, body, (token,), may_be_empty=True)
+            self._posted(self.provider.revocation_url, body, may_be_empty=True)
         except Refused as error:
             if error.code not in ("unsupported_token_type", "invalid_token"):  # the latter as Google has it
                 raise
 
-    def _posted(self, url: str, body: str, secrets: Iterable[str], *, may_be_empty: bool = False) -> Mapping[str, Any]:
-        headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
-        named = {"client_id": self._client_id}
+    def _posted(self, url: str, body: str, *, may_be_empty: bool = False) -> Mapping[str, Any]:
+        headers = {"content-type": "application/x-www-form-urlencoded"}
+        named = {"client_id": self._client.client_id}
         if self.provider.client_authentication == "basic":
-            pair = f"{quote_plus(self._client_id)}:{quote_plus(self._client_secret)}"
+            pair = f"{quote_plus(self._client.client_id)}:{quote_plus(self._client.client_secret)}"
             headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
             named = {}
         elif self.provider.client_authentication == "post":
-            named["client_secret"] = self._client_secret
+            named["client_secret"] = self._client.client_secret
         content = "&".join(part for part in (body, urlencode(named)) if part)
-        status, given = _asked("POST", url, headers, content, self._verify)
-        hidden = [secret for secret in (*secrets, self._client_secret) if len(secret) > 7]
-        return _judged(urlsplit(url).netloc, status, given, hidden, may_be_empty=may_be_empty)
+        return _asked("POST", url, headers, content, self._verify, may_be_empty=may_be_empty)
 
 
 def published(url: str, verify: ssl.SSLContext | None = None) -> Mapping[str, Any]:
@@ -132,59 +91,56 @@ def published(url: str, verify: ssl.SSLContext | None = None) -> Mapping[str, An
         Refused: there is none.
         Unreachable: nobody answers there.
     """
-    status, given = _asked("GET", url, {"accept": "application/json"}, "", verify)
-    return _judged(urlsplit(url).netloc, status, given, ())
+    return _asked("GET", url, {}, "", verify)
 
 
-def shown_code(given: object, secrets: Iterable[str] = ()) -> str:
-    """The code of an error if it can be shown: one word without any part of a secret in it; else nothing."""
-    if not isinstance(given, str) or not _CODE.fullmatch(given):
-        return ""
-    if given in _STANDARD:
-        return given
-    plain, *others = (re.sub(r"[^a-z0-9]", "", text.lower()) for text in (given, *secrets))
-    parts = {plain[at : at + _PART] for at in range(len(plain) - _PART + 1)}
-    return "" if any(part in other for part in parts for other in others) else given
+def shown_code(given: object) -> str:
+    """The code of an error if it is words in small letters, as no token is; else nothing."""
+    return given if isinstance(given, str) and _CODE.fullmatch(given) else ""
 
 
 def _asked(
-    method: str, url: str, headers: Mapping[str, str], content: str, verify: ssl.SSLContext | None
-) -> tuple[int, bytes]:
-    """Status and body of an answer."""
-    given = [(name.encode(), value.encode()) for name, value in headers.items()]
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    content: str,
+    verify: ssl.SSLContext | None,
+    *,
+    may_be_empty: bool = False,
+) -> Mapping[str, Any]:
+    place = urlsplit(url).netloc
     try:
         received = exchange(
             method,
             url,
-            given,
+            [(name.encode(), value.encode()) for name, value in {"accept": "application/json", **headers}.items()],
             content.encode(),
             verify=verify or ssl.create_default_context(),
             within_s=_IN_ALL_S,
             most_bytes=_MOST_BYTES,
         )
     except NoAnswer as error:
-        raise Unreachable.at(urlsplit(url).netloc, str(error), may_have_arrived=error.is_sent) from None
-    return received.status, received.body
-
-
-def _judged(
-    place: str, status: int, body: bytes, secrets: Iterable[str], *, may_be_empty: bool = False
-) -> Mapping[str, Any]:
+        raise _unreachable(place, str(error)) from None
     try:
-        given = foreign_json(body)
+        given = foreign_json(received.body)
     except ValueError:
         given = None
-    is_error = isinstance(given, dict) and ("error" in given or given.get("ok") is False)
-    code = shown_code(given.get("error"), secrets) if is_error and isinstance(given, dict) else ""
-    if status >= 500 or status == 429 or code in _BUSY:
-        raise Unreachable.at(place, f"status {status}", may_have_arrived=True)
-    if is_error or status >= 300:
-        raise Refused.by(place, code or f"status {status}")
-    if may_be_empty:
-        return {}
-    if not isinstance(given, dict):
-        raise Unreachable.at(place, "it is no JSON object", may_have_arrived=True)
-    return given
+    told: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    is_error = "error" in told or told.get("ok") is False
+    code = shown_code(told.get("error"))
+    if received.status >= 500 or received.status == 429 or code in _BUSY:
+        raise _unreachable(place, f"status {received.status}")
+    if is_error or received.status >= 300:
+        refused = Refused(f"{place}: refused it ({code or f'status {received.status}'})")
+        refused.code = code
+        raise refused
+    if not isinstance(given, dict) and not may_be_empty:
+        raise _unreachable(place, "it is no JSON object")
+    return told
+
+
+def _unreachable(place: str, why: str) -> Unreachable:
+    return Unreachable(f"{place}: no answer that could be used ({why}). Fix: try again later")
 
 
 def described(error: AutoclaveError, service: str) -> InputError | HostError:
@@ -196,34 +152,22 @@ def described(error: AutoclaveError, service: str) -> InputError | HostError:
 # --- Tokens ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Tokens. `lifetime_s` is 0 and `scopes` is None where nothing is said of them."""
-
-    access_token: str = field(repr=False)
-    refresh_token: str = field(repr=False)
-    lifetime_s: float
-    scopes: tuple[str, ...] | None
-
-
-def answer_of(given: Mapping[str, Any], provider: Provider) -> Answer:
-    """The tokens in an answer of the token endpoint.
+def answer_of(given: Mapping[str, Any], before: Authorization, now: float) -> tuple[str, Authorization]:
+    """The access token in an answer of the token endpoint, and the authorization with what else it has.
 
     Raises:
-        InputError: they are none that could be used. The message has no values.
+        InputError: there is none that could be used. The message has no values.
     """
-    inner = given.get(provider.token_within)
-    within = inner if isinstance(inner, Mapping) else given  # renewed ones are at the top even there
-    kind = within.get("token_type", "bearer")
-    if not provider.token_within and (not isinstance(kind, str) or kind.lower() != "bearer"):
+    kind = given.get("token_type", "bearer")
+    if not isinstance(kind, str) or kind.lower() != "bearer":
         raise InputError("the answer has a token that is no bearer token; no other kind is known here")
-    scopes = within.get("scope")
-    return Answer(
-        _token(within, "access_token"),
-        _token(within, "refresh_token") if within.get("refresh_token") else "",
-        _lifetime(within.get("expires_in")),
-        scopes_in(scopes) if isinstance(scopes, str) else None,
-    )
+    scopes, lifetime_s = given.get("scope"), _lifetime(given.get("expires_in"))
+    about = {
+        "refresh_token": _token(given, "refresh_token") if given.get("refresh_token") else before.refresh_token,
+        "scopes": scopes_in(scopes) if isinstance(scopes, str) else before.scopes,
+        "expires_at": now + lifetime_s if lifetime_s else 0.0,
+    }
+    return _token(given, "access_token"), before.model_copy(update=about)
 
 
 def scopes_in(text: str) -> tuple[str, ...]:

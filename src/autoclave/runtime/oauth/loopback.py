@@ -9,7 +9,6 @@ printed.
 from __future__ import annotations
 
 import hmac
-import html
 import queue
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,8 +18,14 @@ from autoclave.core import HostError, InputError
 from autoclave.core.closing import Closing
 
 _ADDRESS, _PATH = "127.0.0.1", "/callback"
-_PATIENCE_S = 5.0
 _CLOSING_S = 0.02
+_HEADERS = {
+    "Content-Type": "text/plain; charset=utf-8",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Connection": "close",
+}
 
 
 class Loopback(Closing):
@@ -31,18 +36,14 @@ class Loopback(Closing):
     """
 
     def __init__(self, state: str, port: int = 0) -> None:
-        self._answers: queue.Queue[str] = queue.Queue(maxsize=1)
-        self._others = threading.Event()
-        own = {"answers": self._answers, "others": self._others, "state": state, "place": ""}
-        handler = type("Handler", (_Handler,), own)
         try:
-            self._server = _Server((_ADDRESS, port), handler)
+            self._server = _Server((_ADDRESS, port), _Handler)
         except OSError as error:
             raise HostError(
                 f"port {port} of {_ADDRESS}: cannot be listened on ({error.strerror}). Fix: end what listens there"
             ) from None
+        self._server.state = state
         self.port: int = self._server.server_address[1]
-        handler.place = f"{_ADDRESS}:{self.port}"
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_CLOSING_S,), name="loopback", daemon=True
         )
@@ -60,12 +61,11 @@ class Loopback(Closing):
             InputError: it did not come in time.
         """
         try:
-            return self._answers.get(timeout=deadline_s)
+            return self._server.answers.get(timeout=deadline_s)
         except queue.Empty:
-            told = f"no browser came back within {deadline_s:.0f} s; nothing was granted"
-            if self._others.is_set():
-                told += ". One came with another state than was sent: open no address that somebody else gave you"
-            raise InputError(told) from None
+            raise InputError(
+                f"no browser came back within {deadline_s:.0f} s with the state that was sent; nothing was granted"
+            ) from None
         finally:
             self.close()
 
@@ -79,46 +79,39 @@ class Loopback(Closing):
 class _Server(ThreadingHTTPServer):
     """A connection that says nothing, as browsers open them ahead of time, keeps nobody waiting."""
 
-    daemon_threads = True
-    block_on_close = False
+    daemon_threads, block_on_close = True, False
+    state: str
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self.answers: queue.Queue[str] = queue.Queue(maxsize=1)
+        super().__init__(address, handler)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    answers: queue.Queue[str]
-    others: threading.Event
-    state: str
-    place: str
-    timeout = _PATIENCE_S
+    timeout = 5.0
     server_version, sys_version = "autoclave", ""
+    server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing: the line of the request has the code in it."""
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
-        if path != _PATH or self.headers.get("Host") != self.place:
-            self._page(404, "There is nothing here.")
-            return
         states = [value for name, value in parse_qsl(query, keep_blank_values=True) if name == "state"]
-        if len(states) != 1 or not hmac.compare_digest(states[0].encode("utf-8", "replace"), self.state.encode()):
-            self.others.set()
-            self._page(400, "This is not the answer that is waited for.")
-            return
-        try:
-            self.answers.put_nowait(query)
-        except queue.Full:
-            self._page(410, "An answer has come already.")
-            return
-        self._page(200, "Done here. Close this page; autoclave says in the terminal what came of it.")
+        if path != _PATH or self.headers.get("Host") != f"{_ADDRESS}:{self.server.server_port}":
+            self._say(404, "There is nothing here.")
+        elif len(states) != 1 or not hmac.compare_digest(states[0].encode(), self.server.state.encode()):
+            self._say(400, "This is not the answer that is waited for.")
+        else:
+            try:
+                self.server.answers.put_nowait(query)
+                self._say(200, "Done here. Close this page; autoclave says in the terminal what came of it.")
+            except queue.Full:
+                self._say(410, "An answer has come already.")
 
-    def _page(self, status: int, text: str) -> None:
-        content = f"<!doctype html><title>autoclave</title><p>{html.escape(text)}</p>\n".encode()
+    def _say(self, status: int, text: str) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
-        self.send_header("Content-Length", f"{len(content)}")
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("Referrer-Policy", "no-referrer")
-        self.send_header("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-        self.send_header("Connection", "close")
+        for name, value in {**_HEADERS, "Content-Length": f"{len(text)}"}.items():
+            self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(content)
+        self.wfile.write(text.encode())

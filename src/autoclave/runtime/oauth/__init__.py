@@ -6,9 +6,9 @@ hosts of its service. It is in no message, no argument of a program and no recor
 
 from autoclave.runtime.oauth.authorizing import Authorizing, Granted, Wish
 from autoclave.runtime.oauth.device import Device
-from autoclave.runtime.oauth.metadata import discovered
+from autoclave.runtime.oauth.endpoints import discovered
 from autoclave.runtime.oauth.source import TokenSource
-from autoclave.runtime.vault.authorization import Authorization, Provider
+from autoclave.runtime.vault.secret import Authorization, Provider
 
 __all__ = [
     "Authorization",

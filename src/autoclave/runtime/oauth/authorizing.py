@@ -24,8 +24,7 @@ from autoclave.core.json import validated
 from autoclave.runtime.oauth.device import Device, begun, granted
 from autoclave.runtime.oauth.endpoints import Endpoints, answer_of, described, shown_code
 from autoclave.runtime.oauth.loopback import Loopback
-from autoclave.runtime.vault.authorization import Authorization, Provider
-from autoclave.runtime.vault.secret import Secret
+from autoclave.runtime.vault.secret import Authorization, Provider, Secret
 from autoclave.runtime.vault.vault import Vault
 
 _DEADLINE_S = 300.0

@@ -10,7 +10,7 @@ from typing import Any
 
 from autoclave.core import InputError
 from autoclave.runtime.oauth.endpoints import Endpoints, Refused, Unreachable
-from autoclave.runtime.vault.authorization import https_url
+from autoclave.runtime.vault.secret import https_url
 
 _GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _INTERVAL_S, _SLOWER_S, _MOST_INTERVAL_S = 5.0, 5.0, 60.0

@@ -1,5 +1,7 @@
 """Asks the endpoints of a provider over HTTPS, and keeps what goes there out of every error.
 
+What an issuer publishes of itself (RFC 8414 or OpenID Connect Discovery) is taken only if it is of itself indeed.
+
 The bodies are written by Authlib. Its HTTP client is not used: it sends a code without PKCE unless two arguments are
 right, takes a redirect's state on trust unless it is handed in, turns the answers that a device flow waits for into
 HTTP errors, puts the token in place before a caller could store it, and writes a client's password unlike the standard.
@@ -18,17 +20,24 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 
 from authlib.oauth2.rfc6749.parameters import prepare_token_request
 from authlib.oauth2.rfc7009 import prepare_revoke_token_request
+from authlib.oauth2.rfc8414 import AuthorizationServerMetadata, get_well_known_url
 
 from autoclave.core import AutoclaveError, HostError, InputError
-from autoclave.core.json import foreign_json
+from autoclave.core.json import foreign_json, validated
 from autoclave.runtime.exchange import NoAnswer, exchange
-from autoclave.runtime.vault.authorization import Authorization
+from autoclave.runtime.vault.secret import Authorization, Provider, https_url
 
 _MOST_BYTES = 256 << 10
 _LONGEST_LIFE_S = 10 * 366 * 86_400
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
 _IN_ALL_S = 40.0
 _CODE = re.compile(r"(?!.{41})[a-z]+(_[a-z]+)*")
+_ENDPOINTS = {
+    "authorization_url": "authorization_endpoint",
+    "token_url": "token_endpoint",
+    "device_url": "device_authorization_endpoint",
+    "revocation_url": "revocation_endpoint",
+}
 _BUSY = frozenset({"temporarily_unavailable", "server_error"})
 
 
@@ -82,16 +91,6 @@ class Endpoints:
             named["client_secret"] = self._client.client_secret
         content = "&".join(part for part in (body, urlencode(named)) if part)
         return _asked("POST", url, headers, content, self._verify, may_be_empty=may_be_empty)
-
-
-def published(url: str, verify: ssl.SSLContext | None = None) -> Mapping[str, Any]:
-    """The JSON object at an address.
-
-    Raises:
-        Refused: there is none.
-        Unreachable: nobody answers there.
-    """
-    return _asked("GET", url, {}, "", verify)
 
 
 def shown_code(given: object) -> str:
@@ -188,3 +187,54 @@ def _lifetime(given: object) -> float:
     except (ValueError, OverflowError):
         lifetime = 0.0
     return lifetime if 0 < lifetime < _LONGEST_LIFE_S else 0.0
+
+
+# --- What an issuer publishes of itself ------------------------------------------------------------------------------
+
+
+def discovered(issuer: str, given: Provider | None = None, verify: ssl.SSLContext | None = None) -> Provider:
+    """A provider with the endpoints that its issuer publishes; those that are `given` are kept.
+
+    Raises:
+        InputError: the issuer publishes nothing, or not of itself, or says that it knows no PKCE.
+        HostError: it cannot be reached.
+    """
+    try:
+        https_url(issuer)
+    except ValueError as error:
+        raise InputError(f"issuer: {error}") from None
+    failure: Refused | Unreachable | None = None
+    of_openid = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+    for address in (get_well_known_url(issuer, external=True), of_openid):
+        try:
+            return _provider(issuer, _asked("GET", address, {}, "", verify), given or Provider())
+        except (Refused, Unreachable) as error:
+            failure = error
+    if isinstance(failure, Unreachable):
+        raise failure
+    raise InputError(f"issuer {issuer}: publishes no settings ({failure}); give --token-url and the others")
+
+
+def _provider(issuer: str, told: Mapping[str, Any], given: Provider) -> Provider:
+    if told.get("issuer") != issuer:
+        raise InputError(f"issuer {issuer}: what is published there is of another issuer, so nothing of it is believed")
+    try:
+        AuthorizationServerMetadata(told).validate()
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"issuer {issuer}: what it publishes breaks RFC 8414 ({str(error)[:200]})") from None
+    if "S256" not in (told.get("code_challenge_methods_supported") or ()):
+        raise InputError(
+            f"issuer {issuer}: does not say that it knows PKCE (S256), and without that a code that is stolen is worth "
+            "a token. If it knows it all the same, give --authorization-url and --token-url instead of --issuer"
+        )
+    found = {name: str(told.get(their) or "") for name, their in _ENDPOINTS.items()}
+    kept = {name: value for name, value in given.model_dump().items() if value}
+    ways = told.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+    if given.client_authentication == "basic" and "client_secret_basic" not in ways and "client_secret_post" in ways:
+        kept["client_authentication"] = "post"
+    revoking = told.get("revocation_endpoint_auth_methods_supported", ["none"])
+    if given.client_authentication == "none" and "none" not in revoking:
+        del found["revocation_url"]  # it makes tokens void for clients with a password only
+    names_itself = told.get("authorization_response_iss_parameter_supported") is True
+    plain = {**found, **kept, "issuer": issuer, "names_itself": names_itself}
+    return validated(Provider, plain, f"issuer {issuer}")

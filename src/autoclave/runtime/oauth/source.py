@@ -18,8 +18,7 @@ from typing import NoReturn
 from autoclave.core import InputError
 from autoclave.core.json import validated
 from autoclave.runtime.oauth.endpoints import Endpoints, Refused, Unreachable, answer_of, described
-from autoclave.runtime.vault.authorization import Authorization
-from autoclave.runtime.vault.secret import Secret
+from autoclave.runtime.vault.secret import Authorization, Secret
 from autoclave.runtime.vault.vault import Vault
 
 _VOID = frozenset({"invalid_grant", "bad_refresh_token", "invalid_refresh_token", "token_revoked", "token_expired"})

@@ -39,9 +39,8 @@ from autoclave.runtime.vault.injection import (
     refuse_dummies,
     words_of,
 )
-from autoclave.runtime.vault.live import LiveSecrets
 from autoclave.runtime.vault.secret import Secret
-from autoclave.runtime.vault.traces import found_in
+from autoclave.runtime.vault.traces import Replacer, found_in
 from autoclave.runtime.vault.vault import Record
 
 if TYPE_CHECKING:
@@ -65,8 +64,11 @@ class Egress:
     def __init__(
         self, secrets: Sequence[Secret], dummies: Mapping[str, str], authority: Authority, record: Record, keys: Keys
     ) -> None:
-        self._live = LiveSecrets(secrets, dummies, keys)
-        self._authority, self._record = authority, record
+        self._secrets, self._dummies = list(secrets), dict(dummies)
+        self._replacements = {secret.value: dummies[secret.service] for secret in secrets}
+        """Dummies by all values that are valid, or were."""
+        self._after_refusal: set[str] = set()
+        self._authority, self._record, self._keys = authority, record, keys
         self._verify = keys.verify or ssl.create_default_context()
         self._slots = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         self._lock, self._num_requests = threading.Lock(), 0
@@ -118,11 +120,11 @@ class Egress:
             return
         place = request.target.decode("ascii", "replace")
         try:
-            refuse_dummies(bytes(talk.raw) + b"\n" + body, self._live.dummies, place)
+            refuse_dummies(bytes(talk.raw) + b"\n" + body, self._dummies, place)
             if request.method != b"CONNECT":
                 raise InputError("only https goes out of here")
             host, port = host_and_port(place)
-            if not any(is_at(host, port, secret) for secret in self._live.all()):
+            if not any(is_at(host, port, secret) for secret in self._secrets):
                 raise InputError(f"{host}:{port} is no host of a service of this action")
         except InputError as error:
             self._refused(request.method.decode("ascii"), place[:200], error)
@@ -141,8 +143,8 @@ class Egress:
         method, target = request.method.decode("ascii"), request.target.decode("ascii")
         try:
             outgoing = Outgoing(method, host, port, target, list(request.headers.raw_items()), body)
-            secret = self._live.valid(judged(outgoing, self._live.all(), self._live.dummies))
-            whole = injected(outgoing, secret, self._live.dummies)
+            secret = self._valid(judged(outgoing, self._secrets, self._dummies))
+            whole = injected(outgoing, secret, self._dummies)
             self._count()
             whose = f"the secret of {secret.service}"
             address = addresses_of(host, port, allows_private=secret.allows_private, what=whose)[0]
@@ -153,18 +155,18 @@ class Egress:
         try:
             response = self._sent(whole, secret, address)
             if renewed := self._another(response, whole, secret):
-                response = self._sent(injected(outgoing, renewed, self._live.dummies), renewed, address)
+                response = self._sent(injected(outgoing, renewed, self._dummies), renewed, address)
         except _ServiceFault as fault:
             talk.refuse(502, f"the service {fault}")
             return
         headers = [(name.title().encode("latin-1"), value) for name, value in response.headers]
         headers = [
-            (self._live.without_values(name), self._live.without_values(value))
+            (self._without_values(name), self._without_values(value))
             for name, value in headers
             if name.lower() not in _DROPPED
         ]
         has_body = method != "HEAD" and response.status not in (204, 304)
-        talk.respond(response.status, headers, self._live.without_values(response.body) if has_body else None)
+        talk.respond(response.status, headers, self._without_values(response.body) if has_body else None)
 
     def _request(self, talk: _Talk, place: str) -> tuple[h11.Request | None, bytes]:
         """The request; None when there is none, or what came is none, in which dummies are looked for as well."""
@@ -173,7 +175,7 @@ class Egress:
         except h11.RemoteProtocolError:
             error = InputError("this is no request of HTTP/1.1")
             try:
-                refuse_dummies(bytes(talk.raw), self._live.dummies, place)
+                refuse_dummies(bytes(talk.raw), self._dummies, place)
             except Alarm as alarm:
                 error = alarm
             self._refused("", place, error)
@@ -185,7 +187,7 @@ class Egress:
         if name in (None, host):
             return None
         try:
-            refuse_dummies(str(name).encode(), self._live.dummies, str(name))
+            refuse_dummies(str(name).encode(), self._dummies, str(name))
             raise InputError(f"the client names {str(name)[:100]!r} in TLS")
         except InputError as error:
             self._refused("CONNECT", host, error)
@@ -212,7 +214,7 @@ class Egress:
                 most_bytes=_MOST_RESPONSE,
                 address=address,
             )
-            if any(map(self._live.are_in, contents(response.body))):
+            if any(found_in(each, {value: value for value in self._replacements}) for each in contents(response.body)):
                 raise _ServiceFault("answered with a key in something compressed")
         except (NoAnswer, Unexpandable, _ServiceFault) as error:
             fault = error if isinstance(error, _ServiceFault) else _ServiceFault(f"gave no usable answer: {error}")
@@ -221,18 +223,50 @@ class Egress:
         self._record("request", secret.service, {**about, "status": response.status})
         return response
 
-    def _another(self, response: Received, sent: Outgoing, secret: Secret) -> Secret | None:
-        """The secret with another token, if the service refused this one and the request may be sent again with it."""
-        if response.status != 401 or not found_in(words_of(sent), {secret.service: secret.value}):
+    # --- Secrets as they are valid now ------------------------------------------------------------------------------
+
+    def _without_values(self, content: bytes) -> bytes:
+        return Replacer(self._replacements).whole(content)
+
+    def _valid(self, secret: Secret) -> Secret:
+        """The secret, renewed if it is about to expire.
+
+        Raises:
+            InputError, HostError: it has expired, and cannot be renewed.
+        """
+        if secret.authorization is None or not secret.authorization.is_expiring(time.time()):
+            return secret
+        return self._taken(secret, self._keys.secret(secret.service))
+
+    def _another(self, response: Received, sent: Outgoing, refused: Secret) -> Secret | None:
+        """The secret with another token, if the service refused this one and the request may be sent again with it.
+
+        A token that was got so is not renewed when it is refused as well: otherwise code could have its provider asked
+        as often as it likes.
+        """
+        is_renewable = refused.authorization is not None and refused.value not in self._after_refusal
+        has_value = response.status == 401 and found_in(words_of(sent), {refused.service: refused.value})
+        if not is_renewable or not has_value:
             return None
         try:
-            renewed = self._live.another(secret)
+            renewed = self._taken(refused, self._keys.refreshed(refused.service, refused.value))
         except AutoclaveError as error:
             place = f"{sent.method} {sent.place}"
-            self._record("denied", secret.service, {"request": place, "reason": str(error)})
+            self._record("denied", refused.service, {"request": place, "reason": str(error)})
             return None
+        self._after_refusal.add(renewed.value)
         challenge = b", ".join(value for name, value in response.headers if name == "www-authenticate")
         return renewed if may_send_again(sent.method, challenge.decode("latin-1")) else None
+
+    def _taken(self, before: Secret, found: Secret) -> Secret:
+        """The token that was found, where it may go as it was decided. The cell keeps its dummy."""
+        renewed = before.model_copy(update={"value": found.value, "authorization": found.authorization})
+        with self._lock:
+            self._replacements = {**self._replacements, renewed.value: self._dummies[renewed.service]}
+            self._secrets = [renewed if each.service == renewed.service else each for each in self._secrets]
+        return renewed
+
+    # --- What is recorded -------------------------------------------------------------------------------------------
 
     def _count(self) -> None:
         with self._lock:
@@ -244,7 +278,7 @@ class Egress:
         kind = "alarm" if isinstance(error, Alarm) else "denied"
         if kind == "alarm":
             self.alarms.append(str(error))
-        whole = self._live.without_values(f"{method} {place}".encode()).decode()
+        whole = self._without_values(f"{method} {place}".encode()).decode()
         self._record(kind, "egress", {"request": whole, "reason": str(error)})
 
 

@@ -184,7 +184,7 @@ def _connected(
     from autoclave.runtime.databases.engine import REDIS
     from autoclave.runtime.databases.manager import DatabaseManager
     from autoclave.runtime.databases.redis.manager import KeyValueManager
-    from autoclave.runtime.rest.leases import lease_of_services
+    from autoclave.runtime.rest.connection import lease_of_services
     from autoclave.runtime.rest.manager import RestManager
 
     opening.enter_context(lease_of_services([each.base_url for each in connections.services.values()]))

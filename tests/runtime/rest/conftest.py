@@ -10,6 +10,7 @@ import pytest
 
 from autoclave.runtime.session import Session
 from tests.runtime.rest.acting import Reader, connection, opened, secret
+from tests.runtime.rest.catalogues import without_keys
 from tests.runtime.rest.faulty_proxy import FaultyProxy
 from tests.runtime.rest.servers import kinto_running, radicale_running
 
@@ -51,4 +52,12 @@ def proxy(kinto: int) -> Iterator[FaultyProxy]:
 def shaky(proxy: FaultyProxy, tmp_path: Path) -> Iterator[Session]:
     """A session that reaches Kinto through the proxy."""
     with opened(tmp_path, {"kinto": connection(proxy.port)}, secret(proxy.port)) as session:
+        yield session
+
+
+@pytest.fixture
+def unkeyed(proxy: FaultyProxy, tmp_path: Path) -> Iterator[Session]:
+    """The same, with identifiers that Kinto alone chooses."""
+    services = {"kinto": connection(proxy.port, catalogue=without_keys(tmp_path))}
+    with opened(tmp_path, services, secret(proxy.port)) as session:
         yield session

@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from autoclave.core.closing import Closing
 from autoclave.runtime.rest import ServiceConnection
 from autoclave.runtime.session import Session
@@ -17,118 +19,57 @@ from autoclave.runtime.vault import Secret
 from tests.runtime.rest.acting import connection, opened
 from tests.runtime.rest.catalogues import written
 
-PINNED = {"status": "pinned"}
-"""We answer for these compensating requests: this module is the service."""
-CATALOGUE: dict[str, Any] = {
-    "service": "odd",
-    "refusals": {"/ok": False},
-    "read_backs": {
-        "lamp": {
-            "path": "/rpc/show",
-            "method": "POST",
-            "body": {"id": "$request.path.id"},
-            "absent_when": {"/error": ["no such lamp"]},
-        },
-        "item": {"path": "/items/{id}", "volatile": ["/at", "/echo"]},
-        "file": {"path": "/files/{id}", "form": "bytes"},
-    },
-    "operations": {
-        "get": {"method": "GET", "path": "/items/{id}"},
-        "go": {
-            "method": "GET",
-            "path": "/go/{where}",
-            "parameters": {"note": {"place": "header", "is_required": False}},
-        },
-        "put": {
-            "method": "PUT",
-            "path": "/items/{id}",
-            "body": {},
-            "read_back": "item",
-            "spend": "$request.body#/cost",
-            "undo": [
-                {
-                    "operation": "delete",
-                    "arguments": {"id": "$request.path.id"},
-                    "when": "absent",
-                    "grade": "exact",
-                    **PINNED,
-                },
-                {
-                    "operation": "put",
-                    "arguments": {
-                        "id": "$request.path.id",
-                        "body": {"of": "$before.body", "without": ["/at", "/echo"]},
-                    },
-                    "when": "existed",
-                    **PINNED,
-                },
-            ],
-        },
-        "delete": {
-            "method": "DELETE",
-            "path": "/items/{id}",
-            "read_back": "item",
-            "undo": [
-                {
-                    "operation": "put",
-                    "arguments": {
-                        "id": "$request.path.id",
-                        "body": {"of": "$before.body", "without": ["/at", "/echo"]},
-                    },
-                    **PINNED,
-                }
-            ],
-        },
-        "put_file": {
-            "method": "PUT",
-            "path": "/files/{id}",
-            "body": {"content_type": "application/octet-stream"},
-            "read_back": "file",
-            "undo": [
-                {"operation": "delete_file", "arguments": {"id": "$request.path.id"}, "when": "absent", **PINNED},
-                {"operation": "put_file", "arguments": {"id": "$request.path.id", "body": "$before.body"}, **PINNED},
-            ],
-        },
-        "delete_file": {
-            "method": "DELETE",
-            "path": "/files/{id}",
-            "read_back": "file",
-            "undo": [
-                {"operation": "put_file", "arguments": {"id": "$request.path.id", "body": "$before.body"}, **PINNED}
-            ],
-        },
-        "on": {
-            "method": "POST",
-            "path": "/rpc/on",
-            "verb": "modify",
-            "body": {"form": {"type": "object", "required": ["id"]}},
-            "read_back": "lamp",
-            "subject": {"id": "$request.body#/id"},
-            "undo": [
-                {"operation": "off", "arguments": {"body": {"id": "$request.body#/id"}}, "when": "existed", **PINNED}
-            ],
-        },
-        "off": {
-            "method": "POST",
-            "path": "/rpc/off",
-            "verb": "modify",
-            "body": {},
-            "read_back": "lamp",
-            "subject": {"id": "$request.body#/id"},
-            "undo": [
-                {"operation": "on", "arguments": {"body": {"id": "$request.body#/id"}}, "when": "existed", **PINNED}
-            ],
-        },
-        "vote": {
-            "method": "POST",
-            "path": "/rpc/vote/{id}",
-            "touches": {"adds": ["/votes/{id}"]},
-            "undo": [{"operation": "unvote", "arguments": {"id": "$request.path.id"}, **PINNED}],
-        },
-        "unvote": {"method": "POST", "path": "/rpc/unvote/{id}"},
-        "send": {"method": "POST", "path": "/mails", "body": {}, "summary": "Send a mail"},
-    },
-}
+CATALOGUE: dict[str, Any] = yaml.safe_load("""
+service: odd
+refusals: {/ok: false}
+read_backs:
+  lamp: {path: /rpc/show, method: POST, body: {id: $request.path.id}, absent_when: {/error: [no such lamp]}}
+  item: {path: "/items/{id}", volatile: [/at, /echo]}
+  file: {path: "/files/{id}", form: bytes}
+operations:
+  get: {method: GET, path: "/items/{id}"}
+  go: {method: GET, path: "/go/{where}", parameters: {note: {place: header, is_required: false}}}
+  put:
+    method: PUT
+    path: "/items/{id}"
+    body: {}
+    read_back: item
+    spend: $request.body#/cost
+    undo:  # pinned, here and below: we answer for these compensating requests, since this module is the service
+      - {operation: delete, arguments: &id {id: $request.path.id}, when: absent, grade: exact, status: pinned}
+      - &item_again
+        operation: put
+        arguments: {id: $request.path.id, body: {of: $before.body, without: [/at, /echo]}}
+        when: existed
+        status: pinned
+  delete: {method: DELETE, path: "/items/{id}", read_back: item, undo: [*item_again]}
+  put_file:
+    method: PUT
+    path: "/files/{id}"
+    body: {content_type: application/octet-stream}
+    read_back: file
+    undo:
+      - {operation: delete_file, arguments: *id, when: absent, status: pinned}
+      - &file_again {operation: put_file, arguments: {id: $request.path.id, body: $before.body}, status: pinned}
+  delete_file: {method: DELETE, path: "/files/{id}", read_back: file, undo: [*file_again]}
+  "on":
+    method: POST
+    path: /rpc/on
+    verb: modify
+    body: {form: {type: object, required: [id]}}
+    read_back: lamp
+    subject: &lamp {id: $request.body#/id}
+    undo: [{operation: "off", arguments: {body: *lamp}, when: existed, status: pinned}]
+  "off":
+    method: POST
+    path: /rpc/off
+    verb: modify
+    body: {}
+    read_back: lamp
+    subject: *lamp
+    undo: [{operation: "on", arguments: {body: *lamp}, when: existed, status: pinned}]
+  send: {method: POST, path: /mails, body: {}, summary: Send a mail}
+""")
 
 
 @dataclass(slots=True)
@@ -148,7 +89,6 @@ class OddService(Closing):
     """So many of the next read-backs of lamps it refuses with a good status."""
     items: dict[str, Any] = field(default_factory=dict[str, Any])
     lamps: dict[str, bool] = field(default_factory=dict[str, bool])
-    votes: int = 0
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list[tuple[str, str, dict[str, str]]])
     old: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -200,9 +140,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _called(self, name: str, given: Any) -> Any:
         service, lamp = self.service, given.get("id", "")
-        if "vote" in name:
-            service.votes += -1 if name.startswith("un") else 1
-            return {"ok": True}
         if name == "show" and service.num_refused_read_backs > 0:
             service.num_refused_read_backs -= 1
             return {"ok": False, "error": "ratelimited"}
@@ -247,15 +184,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
     def _go(self, where: str) -> None:
-        if where in ("here", "elsewhere", "loop") or (where == "again" and "?" not in self.path):
-            port = self.service.port
-            places = {
-                "here": "/items/x",
-                "elsewhere": f"http://127.0.0.1:{port}/items/x",
-                "loop": "/go/loop",
-                "again": "/go/again?x=1",
-            }
-            self._say(302, {}, Location=places[where])
+        if where in ("here", "elsewhere"):
+            host = f"http://127.0.0.1:{self.service.port}" if where == "elsewhere" else ""
+            self._say(302, {}, Location=f"{host}/items/x")
             return
         content = b"0" * (1 << 28 if where == "bomb" else 1 << 21 if where == "large" else 100)
         packed = gzip.compress(content) if where in ("bomb", "packed") else content

@@ -16,7 +16,8 @@ from autoclave.core import InputError
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.rest import Catalogue, catalogue_of_openapi, lease_of_services, load_catalogue
 from autoclave.runtime.rest.catalogue import catalogue_from
-from autoclave.runtime.rest.expressions import evaluated, is_part_of, require_expressions, with_value, without
+from autoclave.runtime.rest.evidence import is_part_of
+from autoclave.runtime.rest.expressions import checked_template, evaluated, with_value, without
 from autoclave.runtime.rest.forms import canonical, decoded
 from autoclave.runtime.rest.loading import CONTRIBUTED, SHIPPED
 from autoclave.runtime.rest.schemas import require_form, require_schema
@@ -32,6 +33,7 @@ FILES = sorted([*SHIPPED.glob("*.yaml"), *CONTRIB.glob("*.yaml")])
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_every_catalogue_is_whole(file: Path):
     catalogue, name, text = load_catalogue(str(file)), file.stem, file.read_text()
+    assert catalogue_from(json.loads(catalogue.model_dump_json()), name) == catalogue
     assert catalogue.service == name
     assert text.startswith("# Not run against ") == (file.parent == CONTRIB) == (name in CONTRIBUTED)
     assert (file.parent == SHIPPED) == (name in PROVEN)
@@ -73,11 +75,10 @@ def broken(change: dict[str, Any]) -> dict[str, Any]:
         ({"operations.delete_record.undo.0.grade": "perfect"}, "operations.delete_record.undo.0.grade: "),
         ({"operations.delete_record.read_back": "recrod"}, 'read_back = "recrod": there is none; did you mean record?'),
         ({"operations.create_record.subject": {}}, "the read-back 'record' needs 'id' as well"),
-        ({"operations.delete_record.method": "delete"}, "must be the name of a method in capitals"),
+        ({"operations.delete_record.method": "delete"}, "method: .*must match pattern"),
         ({"operations.delete_record.verb": "destroy"}, "known are"),
         ({"operations.delete_record.sudo": True}, r"operations\.delete_record\.sudo: "),
         ({"operations.delete_record.aside": {}}, r"operations\.delete_record\.aside: is not a field of a catalogue"),
-        ({"operations.delete_record.batch": {}}, r"operations\.delete_record\.batch: is not a field of a catalogue"),
         ({"operations.get_record.path": "/v1/buckets/{a}/collections/{b}/records"}, "is also 'get_record'"),
         ({"operations.get_record.parameters": {"x": {}}}, "'x' is not in the path"),
         ({"operations.put_record.body.form": {"type": "objekt"}}, r"\.body\.form: is not a JSON Schema"),
@@ -89,29 +90,15 @@ def test_what_is_wrong_in_a_catalogue_is_named(tmp_path: Path, change: dict[str,
         load_catalogue(written(tmp_path, broken(change)))
 
 
-def test_a_token_needs_the_scopes_of_operations_and_of_their_compensations():
-    gmail = load_catalogue(str(CONTRIB / "gmail.yaml"))
-    modify = "https://www.googleapis.com/auth/gmail.modify"
-    assert gmail.scopes(["trash_message"]) == [modify]
-    assert gmail.scopes(["send_message", "trash_message"]) == [modify, "https://www.googleapis.com/auth/gmail.send"]
-
-
 def test_a_file_that_is_no_catalogue_says_so(tmp_path: Path):
-    (tmp_path / "x.yaml").write_text("{")
-    with pytest.raises(InputError, match="no YAML"):
-        load_catalogue(f"{tmp_path}/x.yaml")
-    (tmp_path / "x.yaml").write_text("[]")
-    with pytest.raises(InputError, match="must be an object"):
-        load_catalogue(f"{tmp_path}/x.yaml")
+    for text, rule in (("{", "no YAML"), ("[]", "must be an object"), ("a: 1\na: 2", "no YAML .*is given twice")):
+        (tmp_path / "x.yaml").write_text(text)
+        with pytest.raises(InputError, match=rule):
+            load_catalogue(f"{tmp_path}/x.yaml")
     with pytest.raises(InputError, match="there is none; did you mean kinto"):
         load_catalogue("kintoo")
     with pytest.raises(InputError, match=r"give its file, contrib/catalogues/slack.yaml in the source"):
         load_catalogue("slack")
-
-
-def test_no_schema_is_fetched_from_elsewhere():
-    with pytest.raises(InputError, match="retrieving it failed"):
-        require_form("x", {}, {"$ref": "http://127.0.0.1:9/schema.json"})
 
 
 FRAMING = [
@@ -127,7 +114,6 @@ def test_a_catalogue_sets_no_header_that_frames_a_request_or_has_a_place_of_its_
     for catalogue in (
         {"headers": {name: "x"}, "operations": {"get": get}},
         {"operations": {"get": {**get, "parameters": {name: {"place": "header"}}}}},
-        {"operations": {"get": {**get, "parameters": {"x": {"place": "header", "name": name}}}}},
         {"operations": {"get": {**get, "idempotency": {"place": "header", "name": name}}}},
     ):
         with pytest.raises(InputError, match="is no header that a catalogue can set"):
@@ -136,26 +122,10 @@ def test_a_catalogue_sets_no_header_that_frames_a_request_or_has_a_place_of_its_
         catalogue_from({"service": "x", "headers": {"X-A": "a\r\nb"}, "operations": {"get": get}}, "here")
 
 
-@pytest.mark.parametrize("name", ["catalogue.yaml", "openapi.yaml"])
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("a: &a [*a]", "[Cc]ircular"),
-        ("operations: {}\noperations: {get: {method: GET, path: /}}", "'operations' is given twice"),
-        ("a: {b: " * 3000, "no YAML|nested too deeply"),
-    ],
-    ids=["itself", "twice", "deep"],
-)
-def test_a_file_that_is_not_plain_data_is_refused(tmp_path: Path, name: str, text: str, rule: str):
-    (path := tmp_path / name).write_text(("openapi: 3.1.0\n" if name == "openapi.yaml" else "service: x\n") + text)
-    with pytest.raises(InputError, match=rule):
-        load_catalogue(str(path))
-
-
-@pytest.mark.parametrize(
-    ("text", "rule"),
-    [
-        ("read_backs: {l: {path: /x, method: delete it all}}", "must be the name of a method in capitals"),
+        ("read_backs: {l: {path: /x, method: delete it all}}", "read_backs.l.method: .*must match pattern"),
         ("read_backs: {l: {path: /x, volatile: [nopointer]}}", "must be empty or begin with /"),
         ("read_backs: {l: {path: /x/../y}}", "can be read in several ways"),
         ("listings: {l: {path: /x, items: data, id: /id}}", "must be empty or begin with /"),
@@ -168,7 +138,6 @@ def test_a_file_that_is_not_plain_data_is_refused(tmp_path: Path, name: str, tex
             "operations: {a: {method: PUT, path: /x, body: {form: {$ref: 'file:///etc/passwd'}}}}",
             "retrieving it failed",
         ),
-        ("refusals: {/ok: !!binary eA==}", "is not JSON serializable"),
     ],
 )
 def test_what_could_never_work_is_refused_when_it_is_read(tmp_path: Path, text: str, rule: str):
@@ -177,11 +146,6 @@ def test_what_could_never_work_is_refused_when_it_is_read(tmp_path: Path, text: 
     )
     with pytest.raises(InputError, match=rule):
         load_catalogue(str(path))
-
-
-def test_dates_in_a_catalogue_are_texts(tmp_path: Path):
-    (path := tmp_path / "catalogue.yaml").write_text("service: x\nrefusals: {/until: 2020-01-01}\noperations: {}\n")
-    assert load_catalogue(str(path)).refusals == {"/until": "2020-01-01"}
 
 
 def test_a_catalogue_that_is_no_plain_file_is_refused(tmp_path: Path):
@@ -210,7 +174,7 @@ def nested(depth: int) -> Any:
     ids=["nested", "ambiguous", "lookahead", "others", "all names", "itself"],
 )
 def test_no_schema_takes_for_ever(form: dict[str, Any], value: object):
-    require_schema("here", form)
+    require_schema(form)
     begun = time.monotonic()
     with pytest.raises(InputError, match=r"does not match|was unexpected|backtracking|is not allowed"):
         require_form("here", value, form)
@@ -236,7 +200,7 @@ def forking(keyword: dict[str, Any]) -> dict[str, Any]:
 )
 def test_a_schema_that_cannot_be_checked_by_is_refused_when_it_is_read(form: dict[str, Any], rule: str):
     with pytest.raises(InputError, match=rule):
-        require_schema("here", form)
+        require_schema(form)
 
 
 # --- Requests --------------------------------------------------------------------------------------------------------
@@ -278,7 +242,7 @@ def test_what_is_to_be_left_out_is_a_list_of_pointers(given: Any):
     with pytest.raises(InputError, match="must be a list of pointers"):
         evaluated({"body": {"of": "$before.body", "without": given}}, {"before": {"body": {"a": 1}}})
     with pytest.raises(InputError, match="must be a list of pointers"):
-        require_expressions({"body": {"of": "$before.body", "without": given}}, "undo")
+        checked_template({"body": {"of": "$before.body", "without": given}})
 
 
 def test_expressions_are_those_of_openapi():
@@ -328,85 +292,48 @@ def test_deep_and_odd_json_does_no_harm():
 
 # --- OpenAPI ---------------------------------------------------------------------------------------------------------
 
-OPENAPI: dict[str, Any] = {
-    "openapi": "3.1.0",
-    "servers": [{"url": "https://api.example.com/v2"}],
-    "paths": {
-        "/things": {
-            "post": {
-                "operationId": "createThing",
-                "requestBody": {
-                    "required": True,
-                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Thing"}}},
-                },
-                "responses": {
-                    "201": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Thing"}}}}
-                },
-                "security": [{"oauth": ["things.write"]}],
-            }
-        },
-        "/things/{thing}": {
-            "parameters": [{"name": "thing", "in": "path", "required": True, "schema": {"type": "string"}}],
-            "get": {
-                "operationId": "getThing",
-                "responses": {
-                    "200": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Thing"}}}}
-                },
-            },
-            "put": {
-                "operationId": "putThing",
-                "parameters": [{"name": "If-Match", "in": "header", "schema": {"type": "string"}}],
-                "requestBody": {
-                    "required": True,
-                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Thing"}}},
-                },
-                "responses": {"200": {}},
-            },
-            "delete": {"operationId": "deleteThing", "responses": {"204": {}}},
-        },
-        "/jobs": {
-            "post": {
-                "operationId": "startJob",
-                "responses": {
-                    "201": {
-                        "links": {
-                            "stop": {"operationId": "stopJob", "parameters": {"job": "$response.body#/job/name"}},
-                            "show": {"operationId": "getJob", "parameters": {"job": "$response.body#/job/name"}},
-                        }
-                    }
-                },
-            }
-        },
-        "/jobs/by-name/{job}": {
-            "get": {"operationId": "getJob", "responses": {"200": {}}},
-            "delete": {"operationId": "stopJob", "responses": {"204": {}}},
-        },
-        "/mails": {"post": {"operationId": "send", "responses": {"202": {}}, "x-undo": []}},
-        "/lamps/{id}/on": {
-            "post": {
-                "operationId": "switchOn",
-                "responses": {"200": {}},
-                "x-undo": [{"operation": "switchOff", "arguments": {"id": "$request.path.id"}, "grade": "exact"}],
-            }
-        },
-        "/lamps/{id}/off": {"post": {"operationId": "switchOff", "responses": {"200": {}}}},
-    },
-    "components": {
-        "schemas": {
-            "Thing": {
-                "type": "object",
-                "properties": {
-                    "id": {"type": "string", "readOnly": True},
-                    "changed": {"type": "string", "readOnly": True},
-                    "inside": {"$ref": "#/components/schemas/Thing"},
-                },
-            }
-        },
-    },
-}
+OPENAPI: dict[str, Any] = yaml.safe_load("""
+openapi: 3.1.0
+servers: [{url: "https://api.example.com/v2"}]
+paths:
+  /things:
+    post:
+      operationId: createThing
+      requestBody: &body
+        required: true
+        content: &content {application/json: {schema: {$ref: "#/components/schemas/Thing"}}}
+      responses: {"201": {content: *content}}
+  /things/{thing}:
+    parameters: [{name: thing, in: path, required: true, schema: {type: string}}]
+    get: {operationId: getThing, responses: {"200": {content: *content}}}
+    put:
+      operationId: putThing
+      parameters: [{name: If-Match, in: header, schema: {type: string}}]
+      requestBody: *body
+      responses: {"200": {}}
+    delete: {operationId: deleteThing, responses: {"204": {}}}
+  /mails: {post: {operationId: send, responses: {"202": {}}, x-undo: []}}
+  /lamps/{id}: {get: {operationId: getLamp, responses: {"200": {}}}}
+  /lamps/{id}/on:
+    post:
+      operationId: switchOn
+      responses: {"200": {}}
+      x-undo:
+        read_back: getLamp
+        undo: [{operation: switchOff, arguments: {id: $request.path.id}, grade: exact}]
+  /lamps/{id}/off: {post: {operationId: switchOff, responses: {"200": {}}}}
+components:
+  schemas:
+    Thing:
+      type: object
+      properties:
+        id: {type: string, readOnly: true}
+        changed: {type: string, readOnly: true}
+        inside: {$ref: "#/components/schemas/Thing"}
+""")
 
 
-def test_obvious_compensations_links_and_the_extension_are_read_from_a_description():
+def test_obvious_compensations_and_the_extension_are_read_from_a_description():
     catalogue = catalogue_of_openapi(OPENAPI, "example")
     undos = {name: [(each.operation, each.when) for each in spec.undo] for name, spec in catalogue.operations.items()}
     assert undos == {
@@ -414,21 +341,15 @@ def test_obvious_compensations_links_and_the_extension_are_read_from_a_descripti
         "getThing": [],
         "putThing": [("deleteThing", "absent"), ("putThing", "existed")],
         "deleteThing": [("putThing", "existed")],
-        "startJob": [("stopJob", "absent")],
-        "getJob": [],
-        "stopJob": [],
         "send": [],
+        "getLamp": [],
         "switchOn": [("switchOff", "any")],
         "switchOff": [],
     }
     assert {undo.status for spec in catalogue.operations.values() for undo in spec.undo} == {"unproven"}
     assert catalogue.operations["createThing"].subject == {"thing": "$response.body#/id"}
-    assert catalogue.operations["startJob"].undo[0].arguments == {"job": "$response.body#/job/name"}
-    assert catalogue.operations["startJob"].read_back == "getJob"
     assert catalogue.operations["putThing"].is_guarded
-    assert catalogue.operations["createThing"].scopes == ("things.write",)
     assert catalogue.operations["putThing"].path == "/v2/things/{thing}"
-    assert catalogue.base_url == "https://api.example.com"
     assert catalogue.read_backs["getThing"].volatile == ("/changed",)
 
 
@@ -523,12 +444,6 @@ def test_a_service_is_for_one_session_at_a_time(tmp_path: Path, monkeypatch: pyt
             pass
     with lease_of_services(urls[::-1]):
         pass
-
-
-def test_a_catalogue_can_be_written_and_read_again():
-    for file in FILES:
-        catalogue = load_catalogue(str(file))
-        assert catalogue_from(json.loads(catalogue.model_dump_json()), file.stem) == catalogue
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ def test_a_description_by_openapi_is_a_catalogue(place: Path, kinto: int, reader
         ('{"openapi": "3.1.0", "paths": {"/x": {"get": {"parameters": [{}]}}}}', "is no description by OpenAPI 3"),
         ('{"openapi": "3.1.0", "paths": []}', "is no description by OpenAPI 3"),
         ('{"openapi": "2.0"}', "must be of version 3"),
-        ("[" * 5000, "is nested too deeply"),
+        ("[" * 5000, "nested too deeply"),
     ],
 )
 def test_a_description_that_cannot_be_read_is_not_connected(place: Path, text: str, complaint: str):

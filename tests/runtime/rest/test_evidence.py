@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from autoclave.core import InputError
-from autoclave.runtime.rest.evidence import merged
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
 from tests.runtime.rest.acting import Reader, asked, connection, opened, secret
-from tests.runtime.rest.catalogues import without_keys
 from tests.runtime.rest.faulty_proxy import Fault, FaultyProxy
 from tests.runtime.rest.test_in_doubt import done_or_said
 
@@ -69,15 +67,13 @@ def test_what_somebody_else_did_meanwhile_is_in_doubt_and_stays(
     assert reader.records() == ({} if theirs is None else {"one": theirs})
 
 
-def test_a_twin_in_the_listing_is_not_taken_for_what_was_lost(proxy: FaultyProxy, reader: Reader, tmp_path: Path):
-    services = {"kinto": connection(proxy.port, catalogue=without_keys(tmp_path))}
-    with opened(tmp_path, services, secret(proxy.port)) as session:
-        lost_while(proxy, "POST", lambda: reader.put("theirs", title="buy milk", author="somebody else"))
-        given = asked("create_record", bucket=reader.bucket, collection="notes", body={"data": {"title": "buy milk"}})
-        proposal = session.propose(given)
-        with pytest.raises(InputError, match="1 new ones could be what it made, and nothing proves by whom: theirs"):
-            session.run(proposal.action, proposal.plan.digest)
-        assert session.journal.standing(proposal.action).state is S.IN_DOUBT
+def test_a_twin_in_the_listing_is_not_taken_for_what_was_lost(unkeyed: Session, reader: Reader, proxy: FaultyProxy):
+    lost_while(proxy, "POST", lambda: reader.put("theirs", title="buy milk", author="somebody else"))
+    given = asked("create_record", bucket=reader.bucket, collection="notes", body={"data": {"title": "buy milk"}})
+    proposal = unkeyed.propose(given)
+    with pytest.raises(InputError, match="1 new ones could be what it made, and nothing proves by whom: theirs"):
+        unkeyed.run(proposal.action, proposal.plan.digest)
+    assert unkeyed.journal.standing(proposal.action).state is S.IN_DOUBT
     assert list(reader.records()) == ["theirs"]
 
 
@@ -98,11 +94,3 @@ def test_a_record_that_was_there_is_not_taken_over_by_one_of_the_same_id(
     with opened(tmp_path, {"kinto": connection(proxy.port, queue_s=0.0)}, secret(proxy.port)) as session:
         assert done_or_said(session, given)[1] is S.FAILED
     assert reader.records() == {"shared": {"title": "theirs"}}
-
-
-def test_changes_of_some_names_are_merged():
-    assert merged({"a": 1, "b": {"c": 1, "d": 2}}, {"b": {"c": 3}, "e": [4]}) == {
-        "a": 1,
-        "b": {"c": 3, "d": 2},
-        "e": [4],
-    }

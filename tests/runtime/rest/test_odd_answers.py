@@ -7,10 +7,12 @@ import gzip
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -205,49 +207,32 @@ def test_a_strong_tag_that_was_made_weak_on_the_way_names_the_same_version(servi
     assert items.items == {"x": {"cost": 1}}
 
 
-@pytest.mark.parametrize(
-    "tag", ['W/"1"', "*", '"a", "b"', '"caf\xe9"', '"a\tb"', '"1"\r\nX-More: 1', '"a"b"', "a b", ""]
-)
-def test_only_a_tag_that_names_one_version_is_a_condition(tag: str):
-    part = Part("put", {}, Call("PUT", "/items/x"), guards=True, before=State("some", tag))
-    assert part.guard == {}
-
-
-@pytest.mark.parametrize("tag", ['"1"', '""', "33a64df5", '"a:b/c=="'])
-def test_a_tag_that_names_one_version_is_a_condition(tag: str):
-    part = Part("put", {}, Call("PUT", "/items/x"), guards=True, before=State("some", tag))
-    assert part.guard == {"If-Match": tag}
-
-
-def test_a_tag_of_letters_that_no_header_takes_is_not_sent(serving: Serving, tmp_path: Path):
-    service = serving(items := Items(x={"cost": 1, "v": '"1"\r\nX-More: 1'}))
-    read_backs = {**CATALOGUE["read_backs"], "item": {"path": "/items/{id}", "etag": "$response.body#/v"}}
-    with opened_on(service, tmp_path, {**guarded(), "read_backs": read_backs}) as session:
-        done(session, "put", "odd", id="x", body={"cost": 2})
-    assert items.items == {"x": {"cost": 2}}
+def test_only_a_tag_that_names_one_version_is_a_condition():
+    part = Part("put", {}, Call("PUT", "/items/x"), guards=True)
+    for tag in ('W/"1"', "*", '"a", "b"', '"caf\xe9"', '"a\tb"', '"1"\r\nX-More: 1', '"a"b"', "a b", ""):
+        assert replace(part, before=State("some", tag)).guard == {}
+    for tag in ('"1"', '""', "33a64df5", '"a:b/c=="'):
+        assert replace(part, before=State("some", tag)).guard == {"If-Match": tag}
 
 
 # --- Pages -----------------------------------------------------------------------------------------------------------
 
-THINGS: dict[str, Any] = {
-    "service": "odd",
-    "read_backs": {"thing": {"path": "/things/{id}"}},
-    "listings": {"things": {"path": "/things", "items": "", "id": "/id", "next": "$response.header.link"}},
-    "operations": {
-        "make": {
-            "method": "POST",
-            "path": "/things",
-            "body": {},
-            "read_back": "thing",
-            "subject": {"id": "$response.body#/id"},
-            "listing": "things",
-            "undo": [{"operation": "delete", "arguments": {"id": "$response.body#/id"}, "when": "absent"}],
-        },
-        "delete": {"method": "DELETE", "path": "/things/{id}", "read_back": "thing"},
-        "clear": {"method": "DELETE", "path": "/things", "read_back": "all", "contents": "things"},
-    },
-}
-THINGS["read_backs"]["all"] = {"path": "/things"}
+THINGS: dict[str, Any] = yaml.safe_load("""
+service: odd
+read_backs: {thing: {path: "/things/{id}"}, all: {path: /things}}
+listings: {things: {path: /things, items: "", id: /id, next: $response.header.link}}
+operations:
+  make:
+    method: POST
+    path: /things
+    body: {}
+    read_back: thing
+    subject: {id: $response.body#/id}
+    listing: things
+    undo: [{operation: delete, arguments: {id: $response.body#/id}, when: absent}]
+  delete: {method: DELETE, path: "/things/{id}", read_back: thing}
+  clear: {method: DELETE, path: /things, read_back: all, contents: things}
+""")
 
 
 class Things:
@@ -300,14 +285,6 @@ def test_a_header_of_links_with_an_unclear_next_page_is_not_the_end(link: str):
 def test_any_header_of_links_is_read_or_refused(header: str):
     with contextlib.suppress(InputError):
         assert following(header) in header
-
-
-@pytest.mark.parametrize("piece", ["<", '<a>; rel="', "<a>;", "<a>,", " ", '"', "<a>; a=b"])
-def test_a_long_header_of_links_takes_no_time(piece: str):
-    began = time.process_time()
-    with contextlib.suppress(InputError):
-        following(piece * (100_000 // len(piece)))
-    assert time.process_time() - began < 2.0
 
 
 def test_pages_of_which_the_catalogue_does_not_know_are_not_overlooked(serving: Serving, tmp_path: Path):
@@ -381,13 +358,6 @@ def test_who_asks_again_and_again_to_come_at_once_is_not_waited_for_longer_than_
 
 
 # --- Whatever comes --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("place", ["//[", "http://[::1", "http://[/items/x", "//", "http://localhost:99999999/items/x"])
-def test_a_redirect_to_no_address_is_refused(serving: Serving, tmp_path: Path, place: str):
-    service = serving(lambda method, path, body: told({}, f"Location: {place}", status=302))
-    with opened_on(service, tmp_path) as session, pytest.raises(AutoclaveError, match="GET /items/x"):
-        session.plan(asked("get", "odd", id="x"))
 
 
 def test_an_answer_that_says_twice_how_it_is_packed_is_not_read_as_plain(serving: Serving, tmp_path: Path):

@@ -124,28 +124,6 @@ def test_a_token_that_ends_in_the_middle_is_renewed_and_the_same_request_goes_on
     assert [method for method, _, headers in service.asked if method == "DELETE"] == ["DELETE"]
 
 
-def test_with_a_token_that_was_revoked_an_action_stands_and_is_taken_back_later(odd: Session, service: OddService):
-    action = put(odd, "x", n=1)
-    manager = manager_of(odd)
-    undo = manager.undo
-
-    def revoked(*given: Any, **others: Any) -> Any:
-        service.tokens, kept = {"another"}, service.tokens
-        try:
-            return undo(*given, **others)
-        finally:
-            service.tokens = kept
-
-    manager.undo = revoked
-    with pytest.raises(NotUndone, match="Fix: its key is not valid"):
-        odd.undo(action)
-    assert odd.journal.standing(action).state is S.UNDO_FAILED
-    assert service.items == {"x": {"cost": 0, "n": 1}}
-    manager.undo = undo
-    odd.undo(action)
-    assert service.items == {}
-
-
 # --- Limits ----------------------------------------------------------------------------------------------------------
 
 
@@ -222,9 +200,8 @@ def test_what_comes_to_show_late_is_waited_for(odd: Session, service: OddService
 @pytest.mark.parametrize(
     ("where", "rule"),
     [
-        ("here", "leads to /items/x, which was not asked for. Fix: ask for that"),
-        ("elsewhere", "leads to '127.0.0.1:.*', where nothing of this service goes"),
-        ("loop", "leads to"),
+        ("here", "leads to .*; redirects are not followed. Fix: ask for that"),
+        ("elsewhere", "leads to .*127.0.0.1:.*redirects are not followed"),
         ("bomb", "larger than 1048576 bytes"),
         ("large", "larger than 1048576 bytes"),
         ("strange", "encoded as 'br'"),
@@ -241,7 +218,6 @@ def test_answers_that_lead_away_or_are_too_large_are_refused(
 
 
 def test_answers_from_here_and_packed_ones_are_read(odd: Session, service: OddService):
-    assert odd.plan(asked("go", "odd", where="again")).output["stdout"] == "0" * 100
     assert odd.plan(asked("go", "odd", where="packed")).output["stdout"] == "0" * 100
 
 
@@ -266,10 +242,6 @@ def test_answers_from_here_and_packed_ones_are_read(odd: Session, service: OddSe
 def test_a_base_url_has_one_meaning_or_is_refused(url: str, rule: str):
     with pytest.raises(ValidationError, match=rule):
         ServiceConnection(base_url=url)
-
-
-def test_case_of_the_host_does_not_count():
-    assert ServiceConnection(base_url="https://API.Example.com/v1/").base_url == "https://api.example.com/v1"
 
 
 def test_a_name_that_leads_to_a_private_address_is_refused_whenever_it_does(
@@ -370,13 +342,6 @@ def test_what_changed_nothing_is_taken_back_by_nothing(odd: Session, service: Od
     odd.undo(action)
     assert service.lamps == {"a": True}
     assert manager_of(odd).compensations.all() == {}
-
-
-def test_additions_to_one_thing_commute(odd: Session, service: OddService):
-    actions = [done(odd, "vote", "odd", id="x") for _ in range(3)]
-    assert odd.actions.groups() == [actions]
-    assert odd.undo(actions[0]) == [actions[0]]
-    assert service.votes == 2
 
 
 # --- Permission ------------------------------------------------------------------------------------------------------

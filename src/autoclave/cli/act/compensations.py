@@ -38,8 +38,8 @@ def list_compensations(root: Path, state: Path | None, name: str) -> None:
     with opened(root, state, name) as session:
         manager = _services(session)
         known = manager.declared_compensations()
-        for key, (_, operation, compensation) in known.items():
-            reason = manager.compensations.learnt(key, compensation.undo.status).reason
+        for key, (operation, compensation) in known.items():
+            reason = compensation.learnt.reason
             click.echo(printable(f"{key}  {operation} -> {compensation.told}{f': {reason}' if reason else ''}"))
         for key, learnt in manager.compensations.all().items():
             if key not in known:
@@ -58,7 +58,7 @@ def pin(key: str, reason: str, root: Path, state: Path | None, name: str) -> Non
     Example: autoclave act compensations pin notes/add/0123456789abcdef --reason 'in our contract' --root project
     """
     with opened(root, state, name) as session:
-        _known(_services(session), key).compensations.pin(key, reason)
+        _record(session, key, "pinned", reason)
 
 
 @compensations.command()
@@ -73,7 +73,7 @@ def judge(key: str, is_good: bool, reason: str, root: Path, state: Path | None, 
     Example: autoclave act compensations judge notes/add/0123456789abcdef --broken --root project
     """
     with opened(root, state, name) as session:
-        _known(_services(session), key).compensations.judge(key, reason, is_good=is_good)
+        _record(session, key, "proven" if is_good else "quarantined", reason or "said by a user")
 
 
 def _services(session: Session) -> RestManager:
@@ -85,8 +85,10 @@ def _services(session: Session) -> RestManager:
     return manager
 
 
-def _known(manager: RestManager, key: str) -> RestManager:
-    known = {*manager.declared_compensations(), *manager.compensations.all()}
-    if key not in known:
+def _record(session: Session, key: str, status: str, reason: str) -> None:
+    from autoclave.runtime.rest.compensations import ProofStatus
+
+    manager = _services(session)
+    if key not in {*manager.declared_compensations(), *manager.compensations.all()}:
         raise InputError(f"act compensations: {key}: does not exist; `act compensations list` shows them")
-    return manager
+    manager.compensations.record(key, ProofStatus(status), reason)

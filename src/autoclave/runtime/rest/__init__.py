@@ -2,8 +2,7 @@
 
 from autoclave.runtime.rest.catalogue import Catalogue
 from autoclave.runtime.rest.compensations import Compensations, Match, ProofStatus
-from autoclave.runtime.rest.connection import ServiceConnection
-from autoclave.runtime.rest.leases import lease_of_services
+from autoclave.runtime.rest.connection import ServiceConnection, lease_of_services
 from autoclave.runtime.rest.loading import load_catalogue
 from autoclave.runtime.rest.manager import RestManager
 from autoclave.runtime.rest.openapi import catalogue_of_openapi

@@ -7,12 +7,12 @@ was proven against the real service in our tests, any other is `unproven`. No re
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from functools import cached_property
-from typing import Any, Literal
+from collections.abc import Mapping
+from functools import cached_property, partial
+from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, unquote
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from autoclave.config import Config
 from autoclave.config.renamed import RENAMED_IN_CATALOGUES
@@ -20,74 +20,148 @@ from autoclave.core import InputError
 from autoclave.core.json import first_error, nearest, rule_of, shown
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.policy.grants import VERBS
-from autoclave.runtime.rest.expressions import at, expressions_in, require_expressions, steps_of
-from autoclave.runtime.rest.fields import (
-    PARAMETER,
-    Method,
-    PlainPath,
-    Pointer,
-    Target,
-    matcher_of,
-    require_header,
-    require_value,
-    shape_of,
-)
+from autoclave.runtime.rest.expressions import at, checked_template, expressions_in, steps_of
 from autoclave.runtime.rest.forms import Form
 from autoclave.runtime.rest.schemas import require_schema
+from autoclave.runtime.vault.injection import is_passed_on
 from autoclave.runtime.vault.targets import path_of
 
 _VERB_OF = {"GET": "read", "HEAD": "read", "POST": "create", "PUT": "modify", "PATCH": "modify", "DELETE": "delete"}
 _VERB_OF |= {"MKCALENDAR": "create", "MKCOL": "create", "PROPFIND": "read", "REPORT": "read"}
+_PARAMETER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
+_MOST_IN_SEGMENT = 2
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
+_RESERVED = frozenset({"authorization", "cookie", "content-type", "if-match", "if-none-match"})
+"""Headers with a place of their own: keys are in the vault, the others follow from the body and the read-back."""
+
+
+# --- Strings of one form ---------------------------------------------------------------------------------------------
+
+
+def parameters_in(template: str) -> list[str]:
+    """The names of the parameters in a template of a path."""
+    return _PARAMETER.findall(template)
+
+
+def shape_of(template: str) -> str:
+    """A path with its parameters without names: the same thing may be called differently."""
+    return _PARAMETER.sub("{}", template)
+
+
+def _matches(template: str, path: str) -> tuple[str, ...] | None:
+    """The values of the parameters of a template that make it a path; None if none do."""
+    pieces = _PARAMETER.split(template)
+    pattern = "".join("([^/]+)" if place % 2 else re.escape(piece) for place, piece in enumerate(pieces))
+    found = re.fullmatch(pattern, path)
+    return found.groups() if found else None
+
+
+def is_header(name: str) -> bool:
+    """Whether a header can be set: it is no part of HTTP itself, and nobody else sets it."""
+    return bool(_HEADER.fullmatch(name) and name.lower() not in _RESERVED and is_passed_on(name.encode()))
+
+
+def _header(name: str) -> str:
+    if not is_header(name):
+        raise ValueError(
+            f"{name!r} is no header that a catalogue can set: keys, conditions, the framing of requests and what has "
+            "them taken for others are not its to say"
+        )
+    return name
+
+
+def require_value(where: str, value: str) -> str:
+    """Return a string that can be the value of a header.
+
+    Raises:
+        InputError: it cannot.
+    """
+    if not _HEADER_VALUE.fullmatch(value):
+        raise InputError(f"{where} = {shown(value)}: must be printable ASCII, since it goes into a header")
+    return value
+
+
+def _pointer(given: str) -> str:
+    steps_of(given)
+    return given
+
+
+def _target(given: str) -> str:
+    path_of(_PARAMETER.sub("x", given))
+    return given
+
+
+def _plain_path(given: str) -> str:
+    if "?" in given:
+        raise ValueError(f"{given!r} must have no query: parameters with place: query are put there")
+    for segment in given.split("/"):
+        if len(parameters_in(segment)) > _MOST_IN_SEGMENT or "}{" in segment:
+            raise ValueError(f"{given!r}: {segment!r} has parameters that cannot be told apart")
+    return _target(given)
+
+
+def _verb(given: str) -> str:
+    if given and given not in VERBS:
+        raise ValueError(f"{given!r} is not one; {nearest(given, VERBS)}")
+    return given
+
+
+Method = Annotated[str, Field(pattern="^[A-Z]{3,16}$")]
+Pointer = Annotated[str, AfterValidator(_pointer)]
+"""A JSON pointer."""
+PlainPath = Annotated[str, AfterValidator(_plain_path)]
+Target = Annotated[str, AfterValidator(_target)]
+"""A path, maybe with a query."""
+HeaderValue = Annotated[str, AfterValidator(partial(require_value, "value"))]
+Schema = Annotated[dict[str, Any], AfterValidator(require_schema)]
+Template = Annotated[Any, AfterValidator(checked_template)]
+"""JSON with expressions in it."""
+Templates = Annotated[dict[str, Any], AfterValidator(checked_template)]
+Names = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+# --- What a catalogue has --------------------------------------------------------------------------------------------
 
 
 class Parameter(Config):
     """An argument that is not in the body."""
 
     place: Literal["path", "query", "header"] = "path"
-    name: str = ""
-    """As the service calls it; empty: as here."""
     is_required: bool = True
-    form: dict[str, Any] = {"type": "string"}
+    form: Schema = {"type": "string"}
     """JSON Schema of the value."""
 
 
 class Body(Config):
     """What the body of a request may be."""
 
-    content_type: str = "application/json"
+    content_type: HeaderValue = "application/json"
     is_required: bool = True
-    form: dict[str, Any] = {}
+    form: Schema = {}
     """JSON Schema of the body."""
-
-    @field_validator("content_type")
-    @classmethod
-    def _is_value(cls, given: str) -> str:
-        require_value("content_type", given)
-        return given
 
 
 class ReadBack(Config):
-    """A request that shows a state, and changes nothing."""
+    """A request that shows a state, and changes nothing. Its header `ETag` names the version."""
 
     path: Target
     method: Method = "GET"
-    body: Any = None
+    body: Template = None
     """Where a service asks for it in the body."""
     form: Form = "json"
-    volatile: tuple[str, ...] = Field(default=(), strict=False)
+    volatile: Names = ()
     """What differs without meaning anything: JSON pointers, or names of properties of a calendar."""
-    added: tuple[str, ...] = Field(default=(), strict=False)
+    added: Names = ()
     """What the service adds to what it is sent: JSON pointers. All else that nobody asked for is somebody else's."""
     absent: tuple[int, ...] = Field(default=(404, 410), strict=False)
     """Statuses that say that there is nothing."""
-    absent_when: dict[str, list[Any]] = {}
+    absent_when: dict[Pointer, list[Any]] = {}
     """What says so in the body, by pointers, whatever the status: any of these values. No other refusal does."""
-    etag: str = "$response.header.etag"
-    """What names the version."""
 
     @model_validator(mode="after")
     def _has_pointers(self) -> ReadBack:
-        for each in (*self.volatile, *self.added, *self.absent_when) if self.form == "json" else ():
+        for each in (*self.volatile, *self.added) if self.form == "json" else ():
             steps_of(each)
         return self
 
@@ -109,21 +183,18 @@ class Listing(Config):
     """Expression for the next page: a URL of the same path, or a token for the parameter `next_as`."""
     next_as: str = ""
     """Of a header `Link`, the parameter of this name in its URL is the token."""
-    shows: Any = "$item"
+    shows: Template = "$item"
     """What the answer to the request that made an item would have been, as far as compensating requests need it."""
-    most_pages: int = Field(default=100, gt=0)
 
 
 class Undo(Config):
     """One way to take an operation back."""
 
     operation: str
-    arguments: dict[str, Any] = {}
-    """Templates with expressions, for the arguments of the compensating request."""
+    arguments: Templates = {}
+    """For the compensating request."""
     when: Literal["existed", "absent", "any"] = "any"
     """For what was there before, for what was not, or for both."""
-    is_for_empty: bool = False
-    """Whether only for what had nothing in it; see `contents`."""
     grade: Guarantee = Field(default=Guarantee.EQUIVALENT, strict=False)
     window_s: float | None = Field(default=None, gt=0)
     """How long, in seconds, it can be taken back; null: without an end."""
@@ -138,17 +209,12 @@ class Idempotency(Config):
     place: Literal["header", "body", "path"]
     name: str
     """Of the header, a pointer into the body, or a parameter of the path."""
-    valid_s: float | None = Field(default=None, gt=0)
-    """How long, in seconds, the service promises that; null: for ever."""
 
-
-class Touches(Config):
-    """What it reads, writes and adds to, if that is not its subject: templates of paths."""
-
-    reads: tuple[str, ...] = Field(default=(), strict=False)
-    writes: tuple[str, ...] = Field(default=(), strict=False)
-    adds: tuple[str, ...] = Field(default=(), strict=False)
-    """Additions to one thing commute with each other."""
+    @model_validator(mode="after")
+    def _has_a_place(self) -> Idempotency:
+        if self.place != "path":
+            (_header if self.place == "header" else _pointer)(self.name)
+        return self
 
 
 class OperationSpec(Config):
@@ -159,12 +225,12 @@ class OperationSpec(Config):
     summary: str = ""
     parameters: dict[str, Parameter] = {}
     body: Body | None = None
-    verb: str = ""
+    verb: Annotated[str, AfterValidator(_verb)] = ""
     """For the policy; empty: as the method says."""
     read_back: str = ""
     """The name of the read-back that shows what it changes; empty: nothing does."""
-    subject: dict[str, Any] = {}
-    """Templates for the parameters of that read-back; those of the same name in the path need none."""
+    subject: Templates = {}
+    """The parameters of that read-back; those of the same name in the path need none."""
     is_guarded: bool = False
     """Whether the service heeds If-Match and If-None-Match."""
     leaves: Literal["there", "absent", ""] = ""
@@ -176,9 +242,11 @@ class OperationSpec(Config):
     listing: str = ""
     """The name of the listing in which what it made turns up."""
     contents: str = ""
-    """The name of the listing of what goes with its subject, when that is deleted. An undo never deletes any of it."""
-    touches: Touches | None = None
-    scopes: tuple[str, ...] = Field(default=(), strict=False)
+    """The name of the listing of what goes with its subject, when that is deleted. An undo neither deletes nor brings
+    back any of it: it is only for what had nothing in it."""
+    touches: Names = ()
+    """Templates of the paths that it writes to, if that is not its subject alone."""
+    scopes: Names = ()
     """The least that a token of OAuth must be for."""
     spend: float | str = 0.0
     """What it costs in the unit of the service: a number, or an expression."""
@@ -187,19 +255,11 @@ class OperationSpec(Config):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> OperationSpec:
-        if self.verb and self.verb not in VERBS:
-            raise ValueError(f"verb = {self.verb!r}: {nearest(self.verb, VERBS)}")
-        names = set(PARAMETER.findall(self.path))
-        declared = {each.name or name for name, each in self.parameters.items() if each.place == "path"}
-        if extra := declared - names:
-            raise ValueError(f"parameters: {sorted(extra)[0]!r} is not in the path {self.path!r}")
         for name, each in self.parameters.items():
+            if each.place == "path" and name not in parameters_in(self.path):
+                raise ValueError(f"parameters: {name!r} is not in the path {self.path!r}")
             if each.place == "header":
-                require_header("parameters", each.name or name)
-        if self.idempotency and self.idempotency.place == "header":
-            require_header("idempotency", self.idempotency.name)
-        if self.idempotency and self.idempotency.place == "body":
-            steps_of(self.idempotency.name)
+                _header(name)
         return self
 
     @property
@@ -216,26 +276,22 @@ class OperationSpec(Config):
         """Whether its subject is there afterwards."""
         return self.leaves != "absent" if self.leaves else self.method != "DELETE"
 
-    @cached_property
+    @property
+    def needs_answer(self) -> bool:
+        """Whether what it changes is known only when it was answered."""
+        return any(each.startswith("$response") for each in expressions_in(self.subject))
+
+    @property
     def key_parameter(self) -> str:
         """The name of the argument for a key in a header or the path, which we choose; empty if there is none."""
-        key = self.idempotency
-        if key is None or key.place == "body":
-            return ""
-        named = [
-            name
-            for name, each in self.parameters.items()
-            if each.place == key.place and (each.name or name).lower() == key.name.lower()
-        ]
-        return named[0] if named else key.name
+        return self.idempotency.name if self.idempotency and self.idempotency.place != "body" else ""
 
     @cached_property
     def all_parameters(self) -> Mapping[str, Parameter]:
         """Those of the path, and the header of a key, that are declared nowhere as well."""
-        declared = {each.name or name for name, each in self.parameters.items()}
-        found = {name: Parameter() for name in PARAMETER.findall(self.path) if name not in declared}
-        if self.idempotency and self.idempotency.place == "header" and self.key_parameter not in self.parameters:
-            found[self.key_parameter] = Parameter(place="header", is_required=False)
+        found = {name: Parameter() for name in parameters_in(self.path)}
+        if self.idempotency and self.idempotency.place == "header":
+            found[self.idempotency.name] = Parameter(place="header", is_required=False)
         return found | self.parameters
 
 
@@ -249,7 +305,7 @@ class Catalogue(Config):
     is_described: bool = False
     """True for a catalogue derived from an OpenAPI description: a compensating request may then target nothing but
     what its operation changed."""
-    headers: dict[str, str] = {}
+    headers: dict[Annotated[str, AfterValidator(_header)], HeaderValue] = {}
     """Of all requests."""
     refusals: dict[Pointer, Any] = {}
     """What says in the body of an answer, by pointers, that nothing was done, though the status does not."""
@@ -257,69 +313,51 @@ class Catalogue(Config):
     listings: dict[str, Listing] = {}
     operations: dict[str, OperationSpec]
 
-    @field_validator("headers")
-    @classmethod
-    def _are_headers(cls, given: dict[str, str]) -> dict[str, str]:
-        for name, value in given.items():
-            require_header("headers", name)
-            require_value(f"headers.{name}", value)
-        return given
-
     @model_validator(mode="after")
     def _is_consistent(self) -> Catalogue:
         shapes: dict[tuple[str, str], str] = {}
         for name, spec in self.operations.items():
-            twin = shapes.setdefault((spec.method, shape_of(spec.path)), name)
-            try:
-                self._check(name, spec)
-                if twin != name:
-                    raise InputError(
-                        f"operations.{name}: {spec.method} {spec.path} is also {twin!r}; one of them must go"
-                    )
-            except InputError as error:
-                raise ValueError(str(error)) from None
+            self._check(f"operations.{name}", spec)
+            if (twin := shapes.setdefault((spec.method, shape_of(spec.path)), name)) != name:
+                raise ValueError(f"operations.{name}: {spec.method} {spec.path} is also {twin!r}; one of them must go")
         return self
 
-    def _check(self, name: str, spec: OperationSpec) -> None:
-        where = f"operations.{name}"
-        named = [("read_back", spec.read_back, self.read_backs), ("listing", spec.listing, self.listings)]
-        named.append(("contents", spec.contents, self.listings))
-        for kind, given, known in named:
-            if given and given not in known:
-                raise InputError(f"{where}.{kind} = {shown(given)}: there is none; {nearest(given, list(known))}")
-        require_expressions(spec.subject, f"{where}.subject")
-        for parameter, about in spec.parameters.items():
-            require_schema(f"{where}.parameters.{parameter}.form", about.form)
-        if spec.body:
-            require_schema(f"{where}.body.form", spec.body.form)
-        if spec.read_back:
-            missing = (
-                set(PARAMETER.findall(self.read_backs[spec.read_back].path))
-                - set(spec.all_parameters)
-                - set(spec.subject)
+    def _check(self, where: str, spec: OperationSpec) -> None:
+        kinds = (("read_back", self.read_backs), ("listing", self.listings), ("contents", self.listings))
+        for kind, known in kinds:
+            if (given := getattr(spec, kind)) and given not in known:
+                raise ValueError(f"{where}.{kind} = {shown(given)}: there is none; {nearest(given, list(known))}")
+        shown_by = self.read_backs[spec.read_back].path if spec.read_back else ""
+        if self.is_described and shown_by and not (is_below(shown_by, spec.path) or is_below(spec.path, shown_by)):
+            raise ValueError(
+                f"{where}.read_back: {shown_by} is about something else than {spec.path}; only a catalogue of your own "
+                "can say that it shows what that changes"
             )
-            if missing:
-                raise InputError(
-                    f"{where}.subject: the read-back {spec.read_back!r} needs {sorted(missing)[0]!r} as well"
-                )
+        for name in parameters_in(shown_by):
+            if name not in spec.all_parameters and name not in spec.subject:
+                raise ValueError(f"{where}.subject: the read-back {spec.read_back!r} needs {name!r} as well")
         for number, each in enumerate(spec.undo):
-            self._check_undo(f"{where}.undo.{number}", each)
+            self._check_undo(f"{where}.undo.{number}", spec, each)
 
-    def _check_undo(self, where: str, undo: Undo) -> None:
+    def _check_undo(self, where: str, spec: OperationSpec, undo: Undo) -> None:
         if undo.operation not in self.operations:
             fix = nearest(undo.operation, list(self.operations))
-            raise InputError(f"{where}.operation = {shown(undo.operation)}: there is none; {fix}")
-        require_expressions(undo.arguments, f"{where}.arguments")
+            raise ValueError(f"{where}.operation = {shown(undo.operation)}: there is none; {fix}")
         other = self.operations[undo.operation]
-        known = [*other.all_parameters, *(["body"] if other.body else [])]
+        if self.is_described and not (spec.read_back and is_below(other.path, self.read_backs[spec.read_back].path)):
+            raise ValueError(
+                f"{where}.operation = {shown(undo.operation)}: {other.path} is not below a read-back of what "
+                f"{spec.path} changes; only a catalogue of your own can say that it takes that back"
+            )
+        known = {
+            name: about.is_required and name != other.key_parameter for name, about in other.all_parameters.items()
+        }
+        known |= {"body": other.body.is_required} if other.body else {}
         for name in undo.arguments:
             if name not in known:
-                raise InputError(f"{where}.arguments.{name}: {undo.operation} has none; {nearest(name, known)}")
-        needed = [name for name, about in other.all_parameters.items() if about.is_required]
-        needed = [name for name in needed if name != other.key_parameter]
-        needed += ["body"] if other.body and other.body.is_required else []
-        if missing := [each for each in needed if each not in undo.arguments]:
-            raise InputError(f"{where}.arguments: {undo.operation} needs {missing[0]!r}")
+                raise ValueError(f"{where}.arguments.{name}: {undo.operation} has none; {nearest(name, list(known))}")
+        if missing := [name for name, is_required in known.items() if is_required and name not in undo.arguments]:
+            raise ValueError(f"{where}.arguments: {undo.operation} needs {missing[0]!r}")
 
     def kept_headers(self) -> frozenset[str]:
         """Return the headers of answers that expressions of this catalogue read, besides the usual ones."""
@@ -338,14 +376,6 @@ class Catalogue(Config):
             raise InputError(f"service {self.service}: operation {shown(name)}: there is none; {fix}")
         return self.operations[name]
 
-    def scopes(self, names: Iterable[str]) -> list[str]:
-        """The least that a token must be for, to do these operations and take them back."""
-        found: set[str] = set()
-        for name in names:
-            spec = self.operation(name)
-            found |= set(spec.scopes).union(*(self.operation(each.operation).scopes for each in spec.undo))
-        return sorted(found)
-
     def matched(self, method: str, target: str) -> tuple[str, dict[str, Any]] | None:
         """The operation that a request is, and its arguments but the body; None if it is none.
 
@@ -355,27 +385,22 @@ class Catalogue(Config):
             InputError: its path can be read in several ways.
         """
         path, query = path_of(target), target.partition("?")[2]
-        found: list[tuple[int, str, dict[str, Any]]] = []
+        found: list[tuple[str, dict[str, Any]]] = []
         for name, spec in self.operations.items():
-            if spec.method == method and (match := matcher_of(unquote(spec.path)).fullmatch(path)):
-                names = PARAMETER.findall(spec.path)
-                found.append((len(names), name, dict(zip(names, match.groups(), strict=True))))
+            if spec.method == method and (values := _matches(unquote(spec.path), path)) is not None:
+                found.append((name, dict(zip(parameters_in(spec.path), values, strict=True))))
         if not found:
             return None
-        _, name, arguments = min(found, key=lambda each: each[0])
+        name, arguments = min(found, key=lambda each: len(each[1]))
         asked = dict(parse_qsl(query, keep_blank_values=True))
-        for key, about in self.operations[name].all_parameters.items():
-            place = about.name or key
-            if about.place == "path" and place in arguments:
-                arguments[key] = arguments.pop(place)
-            elif about.place == "query" and place in asked:
-                arguments[key] = asked.pop(place)
-        return None if asked else (name, arguments)
+        known = {key for key, about in self.operations[name].all_parameters.items() if about.place == "query"}
+        return (name, arguments | asked) if asked.keys() <= known else None
 
 
-def needs_answer(spec: OperationSpec) -> bool:
-    """Whether what it changes is known only when it was answered."""
-    return any(each.startswith("$response") for each in expressions_in(spec.subject))
+def is_below(path: str, other: str) -> bool:
+    """Whether a template of a path is that of another, or of something in it."""
+    one, two = (f"{shape_of(each.partition('?')[0]).rstrip('/')}/" for each in (path, other))
+    return one.startswith(two)
 
 
 # --- Reading ---------------------------------------------------------------------------------------------------------

@@ -6,18 +6,16 @@ what it showed before, and broken when it once does not.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from autoclave.core import InputError
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.rest.catalogue import OperationSpec, Undo
-from autoclave.runtime.rest.expressions import is_general, normal
+from autoclave.runtime.rest.expressions import is_general
 from autoclave.runtime.rest.forms import digest_of
 from autoclave.runtime.rest.notes import age_s
 
@@ -61,20 +59,21 @@ class Learnt:
 
 @dataclass(frozen=True, slots=True)
 class Compensation:
-    """A way to take a part back, and what is known of it."""
+    """A way to take a part back, its name, what is known of it, and how long, in seconds, a proof is valid."""
 
     undo: Undo
     name: str
-    status: ProofStatus
-    num_proofs: int = 0
-    proven_at: float = 0.0
-    valid_s: float = math.inf
-    """How long, in seconds, a proof is valid."""
+    learnt: Learnt
+    valid_s: float
+
+    @property
+    def status(self) -> ProofStatus:
+        return self.learnt.status
 
     @property
     def is_expired(self) -> bool:
         """True if the last proof is older than proofs of this connection are valid."""
-        return self.status is ProofStatus.PROVEN and age_s(self.proven_at) > self.valid_s
+        return self.status is ProofStatus.PROVEN and age_s(self.learnt.proven_at) > self.valid_s
 
     @property
     def guarantee(self) -> Guarantee:
@@ -87,8 +86,8 @@ class Compensation:
         """In words."""
         known = self.status.value
         if self.status is ProofStatus.PROVEN:
-            day = datetime.fromtimestamp(self.proven_at, UTC).date()
-            known = f"proven {self.num_proofs} times, last on {day}" + (", expired" if self.is_expired else "")
+            day = datetime.fromtimestamp(self.learnt.proven_at, UTC).date()
+            known = f"proven {self.learnt.num_proofs} times, last on {day}" + (", expired" if self.is_expired else "")
         if self.guarantee is Guarantee.NONE and self.undo.grade is not Guarantee.NONE:
             known += "; counts as none until an undo proves it"
         window = f", within {self.undo.window_s:.0f} s" if self.undo.window_s else ""
@@ -108,7 +107,7 @@ class Compensations:
 
     def name(self, match: Match, service: str, operation: str, spec: OperationSpec, arguments: Any, undo: Undo) -> str:
         """Return the name of a compensating request: another for other arguments, another match or another request."""
-        given = [undo.operation, normal(undo.arguments), undo.when]
+        given = [undo.operation, undo.arguments, undo.when]
         same: list[Any] = [spec.model_dump(mode="json", include={"method", "path", "parameters", "body"})]
         same = [] if match is Match.NAME else same if match is Match.NAME_AND_SCHEMA else [arguments]
         return f"{service}/{operation}/{digest_of([match, given, same])[:16]}"
@@ -121,21 +120,12 @@ class Compensations:
                 learnt = _after(learnt, record.body, record.at)
         return learnt
 
-    def prove(self, name: str, undo: Undo | None = None) -> None:
-        """Record that it was seen to undo an action. `undo`: the request, if the catalogue does not have it."""
-        self._add(name, ProofStatus.PROVEN, "", undo)
-
-    def quarantine(self, name: str, reason: str, undo: Undo | None = None) -> None:
-        """Record that it was seen not to."""
-        self._add(name, ProofStatus.QUARANTINED, reason, undo)
-
-    def pin(self, name: str, reason: str) -> None:
-        """A developer answers for it, whatever was seen. For a person, never for what a model says."""
-        self._add(name, ProofStatus.PINNED, reason, None)
-
-    def judge(self, name: str, reason: str, *, is_good: bool) -> None:
-        """What a user says of an undo after having read the service. For a person, never for what a model says."""
-        self._add(name, ProofStatus.PROVEN if is_good else ProofStatus.QUARANTINED, reason or "said by a user", None)
+    def record(self, name: str, status: ProofStatus, reason: str = "", undo: Undo | None = None) -> None:
+        """Record that it was seen to undo an action (PROVEN) or not to (QUARANTINED), or that a developer answers for
+        it whatever was seen (PINNED), which is never for a model to say. `undo`: if the catalogue does not have it.
+        """
+        given = undo.model_dump(mode="json") if undo else None
+        self._journal.append(_KIND, name, {"status": status, "reason": reason, "undo": given})
 
     def all(self) -> dict[str, Learnt]:
         """Return all of which anything is known."""
@@ -152,27 +142,15 @@ class Compensations:
         for record in self._journal.records_of_kinds(_KIND):
             if record.subject.startswith(f"{service}/{operation}/") and record.body.get("undo"):
                 undo = Undo.model_validate(record.body["undo"])
-                if is_general(normal(undo.arguments)):
+                if is_general(undo.arguments):
                     found[record.subject] = undo
         return [undo for name, undo in found.items() if self.learnt(name).status is ProofStatus.PROVEN]
-
-    def _add(self, name: str, status: ProofStatus, reason: str, undo: Undo | None) -> None:
-        given = undo.model_dump(mode="json") if undo else None
-        self._journal.append(_KIND, name, {"status": status, "reason": reason, "undo": given})
 
 
 def _after(learnt: Learnt, body: Mapping[str, Any], at: float) -> Learnt:
     """What is known after one more record: broken stays broken, until a developer pins it."""
-    status, reason = ProofStatus(body["status"]), str(body["reason"])
-    match status:
-        case ProofStatus.QUARANTINED:
-            return replace(learnt, status=status, reason=reason)
-        case ProofStatus.PINNED:
-            return replace(learnt, status=status, reason="")
-        case ProofStatus.PROVEN:
-            is_first = learnt.status is ProofStatus.UNPROVEN
-            return replace(
-                learnt, status=status if is_first else learnt.status, num_proofs=learnt.num_proofs + 1, proven_at=at
-            )
-        case _:
-            raise InputError(f"compensation: {status} cannot be recorded")
+    status = ProofStatus(body["status"])
+    if status is not ProofStatus.PROVEN:
+        return replace(learnt, status=status, reason="" if status is ProofStatus.PINNED else str(body["reason"]))
+    status = status if learnt.status is ProofStatus.UNPROVEN else learnt.status
+    return replace(learnt, status=status, num_proofs=learnt.num_proofs + 1, proven_at=at)

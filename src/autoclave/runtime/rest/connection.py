@@ -1,8 +1,13 @@
-"""What a person says of a service: where it is, what is known of it, and how it may be used. Reads nothing."""
+"""What a person says of a service: where it is, what is known of it, how it may be used; and one session at a time."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
 import re
+from collections.abc import Generator, Iterable
+from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -10,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 
 from autoclave.config import Config
 from autoclave.core import InputError
+from autoclave.core.files import alone_with
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.vault.injection import host_and_port
 
@@ -106,3 +112,21 @@ def origin_of(url: str) -> str:
 def is_file_name(catalogue: str) -> bool:
     """Return whether a catalogue is named by its file, and does not come with this program."""
     return "." in catalogue or "/" in catalogue
+
+
+@contextlib.contextmanager
+def lease_of_services(base_urls: Iterable[str]) -> Generator[None]:
+    """Have services, by their base URLs, for the length of the block; no other session of this user acts on them then.
+
+    A lock file for each, in a folder that all sessions of a user share. It ends with the process.
+
+    Raises:
+        InputError: another session has one of them.
+    """
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
+    (folder := state / "autoclave" / "services").mkdir(parents=True, exist_ok=True, mode=0o700)
+    with contextlib.ExitStack() as held:
+        for url in sorted(set(base_urls)):  # in one order: two sessions never wait for each other's
+            complaint = f"service {url}: another session works on it; wait for it, or end it"
+            held.enter_context(alone_with(folder / hashlib.sha256(url.encode()).hexdigest()[:32], complaint))
+        yield

@@ -15,9 +15,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from autoclave.core.json import shown
 from autoclave.runtime.rest.catalogue import OperationSpec, ReadBack
-from autoclave.runtime.rest.expressions import at, is_part_of, without
+from autoclave.runtime.rest.expressions import at, without
 from autoclave.runtime.rest.forms import canonical, digest_of
 from autoclave.runtime.rest.parts import Part, State
 
@@ -38,7 +37,7 @@ class Evidence(StrEnum):
 def evidence(part: Part, spec: OperationSpec, read_back: ReadBack, now: State) -> Evidence:
     """What is said of a part, of which somebody looked before, by what there is now."""
     assert part.before is not None
-    if part.wanted is not None or part.leaves:  # an undo or redo: it does not matter who has brought it about
+    if part.has_aim:  # an undo or redo: it does not matter who has brought it about
         if part.satisfies(now):
             return Evidence.DONE
     elif has_own_name(part, spec):
@@ -51,27 +50,13 @@ def evidence(part: Part, spec: OperationSpec, read_back: ReadBack, now: State) -
     return Evidence.UNCLEAR
 
 
-def told(now: State, before: State) -> str:
-    """What there is now, in words."""
-    if not now.is_there:
-        return "it is not there any more"
-    return f"it {'has changed' if before.is_there else 'is there by now'} ({shown(now.body, 200)})"
-
-
 def has_own_name(part: Part, spec: OperationSpec) -> bool:
     """Whether its subject is something new under a name that only we know, since its key is in it."""
-    key, subject = key_of(part, spec), part.subject
-    return bool(key and subject and not part.existed and key in f"{subject.target} {subject.body}")
-
-
-def key_of(part: Part, spec: OperationSpec) -> str:
-    """The key that we chose for a call, by which the service does it once; empty if there is none."""
-    if not part.is_keyed or spec.idempotency is None:
-        return ""
-    place, name = spec.idempotency.place, spec.idempotency.name
-    if place == "body":
-        return str(at(part.call.body, name, ""))
-    return str(part.arguments.get(spec.key_parameter, ""))
+    key, subject = spec.idempotency, part.subject
+    if not part.is_keyed or key is None or subject is None or part.existed:
+        return False
+    own = at(part.call.body, key.name, "") if key.place == "body" else part.arguments.get(key.name, "")
+    return bool(own) and str(own) in f"{subject.target} {subject.body}"
 
 
 def may_be_late(part: Part, spec: OperationSpec, read_back: ReadBack, now: State) -> bool:
@@ -101,7 +86,7 @@ def _is_version(now: State, before: State) -> bool:
 
 def is_as_asked(part: Part, spec: OperationSpec, read_back: ReadBack, now: State) -> bool:
     """Whether all that a part asks for is so now, whoever brought it about."""
-    if part.wanted is not None or part.leaves:
+    if part.has_aim:
         return part.satisfies(now)
     if not (now.is_there and spec.leaves_it):
         return now.is_there == spec.leaves_it
@@ -112,18 +97,10 @@ def is_as_asked(part: Part, spec: OperationSpec, read_back: ReadBack, now: State
 
 def _may_still_come(part: Part, read_back: ReadBack, now: State) -> bool:
     """Whether all is as it was, and a part takes something out of it that is still there."""
-    if (
-        part.before is None
-        or not _is_version(now, part.before)
-        or part.call.method == "PATCH"
-        or read_back.form != "json"
-    ):
+    is_whole = part.call.method != "PATCH" and read_back.form == "json"
+    if part.before is None or not is_whole or not _is_version(now, part.before):
         return False
-    left, names = (
-        without(now.body, [*read_back.volatile, *read_back.added]),
-        {str(each) for each in part.call.path.values()},
-    )
-    return not _is_explained(left, part.call.body, None, names)
+    return not _is_explained(part, read_back, now, part.call.body, None)
 
 
 def _is_shown(part: Part, read_back: ReadBack, now: State) -> bool:
@@ -139,10 +116,8 @@ def _is_made_of(part: Part, read_back: ReadBack, now: State) -> bool:
     if read_back.form != "json":
         return body is not None and _is_shown(part, read_back, now)
     asked = {} if body is None else merged(before, body) if part.call.method == "PATCH" else body
-    ignored = [*read_back.volatile, *read_back.added]
-    left = without(now.body, ignored)
-    names = {str(each) for each in part.call.path.values()}
-    return is_part_of(without(asked, read_back.volatile), now.body) and _is_explained(left, asked, before, names)
+    is_shown = is_part_of(without(asked, read_back.volatile), now.body)
+    return is_shown and _is_explained(part, read_back, now, asked, before)
 
 
 def merged(before: Any, change: Any) -> Any:
@@ -152,15 +127,30 @@ def merged(before: Any, change: Any) -> Any:
     return {**before, **{key: merged(before.get(key), inner) for key, inner in change.items()}}
 
 
-def _is_explained(seen: Any, asked: Any, before: Any, names: set[str]) -> bool:
-    """Whether each value is the one at the same place of what was asked or there before, or is one of `names`."""
-    if isinstance(seen, Mapping):
-        return all(
-            _is_explained(inner, _inside(asked, key), _inside(before, key), names) for key, inner in seen.items()
-        )
-    is_known = any(type(seen) is type(each) and seen == each for each in (asked, before))
-    return is_known or (isinstance(seen, (str, int)) and str(seen) in names)
+def _is_explained(part: Part, read_back: ReadBack, now: State, asked: Any, before: Any) -> bool:
+    """Whether each value is the one at the same place of what was asked or there before, or is a name in the path."""
+    names = {str(each) for each in part.call.path.values()}
+
+    def is_known(seen: Any, asked: Any, before: Any) -> bool:
+        if isinstance(seen, Mapping):
+            return all(is_known(inner, _inside(asked, key), _inside(before, key)) for key, inner in seen.items())
+        if any(type(seen) is type(each) and seen == each for each in (asked, before)):
+            return True
+        return isinstance(seen, (str, int)) and str(seen) in names
+
+    return is_known(without(now.body, [*read_back.volatile, *read_back.added]), asked, before)
 
 
 def _inside(value: Any, key: str) -> Any:
     return value.get(key, _MISSING) if isinstance(value, Mapping) else _MISSING
+
+
+def is_part_of(asked: Any, seen: Any) -> bool:
+    """Whether all that `asked` says is in a value: objects may have more names, lists are as long and in order."""
+    if isinstance(asked, Mapping) and isinstance(seen, Mapping):
+        return all(key in seen and is_part_of(inner, seen[key]) for key, inner in asked.items())
+    if isinstance(asked, list) and isinstance(seen, list):
+        return len(asked) == len(seen) and all(map(is_part_of, asked, seen))
+    if isinstance(asked, (int, float)) and isinstance(seen, (int, float)):  # 1.0 may be shown as 1
+        return isinstance(asked, bool) == isinstance(seen, bool) and asked == seen
+    return type(asked) is type(seen) and asked == seen

@@ -28,8 +28,8 @@ from autoclave.core.json import DEPTH_LIMIT, canonical_json, shown
 from autoclave.runtime.rest.expressions import without
 from autoclave.runtime.vault.traces import found_in
 
-Form = Literal["json", "icalendar", "text", "bytes"]
-"""How a state is compared: as JSON; as calendar data, in which order does not count; as text; byte by byte."""
+Form = Literal["json", "icalendar", "bytes"]
+"""How a state is compared: as JSON; as calendar data, in which order does not count; byte by byte."""
 Json = Mapping[str, Any]
 _MOST_DIGITS = 4000
 """Of an integer; Python reads few more."""
@@ -91,18 +91,13 @@ def decoded(body: bytes, content_type: str, form: Form | None = None) -> Any:
 
 def _from_json(body: bytes) -> Any:
     try:
-        value = json.loads(
-            body.decode("utf-8-sig"),
-            parse_int=_integer,
-            parse_float=_number,
-            parse_constant=mark_for,
-            object_pairs_hook=_object,
-        )
-    except (ValueError, RecursionError):
-        value = None
-    else:
+        text = body.decode("utf-8-sig")
+        hooks: Any = {"parse_int": _integer, "parse_float": _number, "parse_constant": mark_for}
+        value = json.loads(text, object_pairs_hook=_object, **hooks)
         if body.count(b"[") + body.count(b"{") <= DEPTH_LIMIT or _is_flat(value):
             return value
+    except (ValueError, RecursionError):
+        pass
     text = _as_text(body)
     return mark_for(text if isinstance(text, str) else text["base64"])
 
@@ -132,15 +127,10 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _is_flat(value: Any) -> bool:
-    level = [value]
-    for _ in range(DEPTH_LIMIT):
-        level = [
-            inner
-            for each in level
-            for inner in (each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
-        ]
-    return not level
+def _is_flat(value: Any, depth: int = DEPTH_LIMIT) -> bool:
+    """Whether lists and objects are nested no deeper than that."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return depth >= 0 and all(_is_flat(each, depth - 1) for each in inside)
 
 
 def _as_text(body: bytes) -> Any:
@@ -159,8 +149,6 @@ def canonical(body: Any, form: Form, volatile: Sequence[str]) -> Any:
         return without(body, volatile)
     if form == "icalendar" and isinstance(body, str):
         return _calendar(body, {name.upper() for name in volatile})
-    if form == "text" and isinstance(body, str):
-        return "\n".join(line.rstrip() for line in body.strip().splitlines())
     return body
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-import yaml
-
+from autoclave.config.recipe import parse_yaml
 from autoclave.core import InputError
 from autoclave.core.files import existing_file
 from autoclave.core.json import nearest, shown
@@ -34,12 +31,9 @@ def load_catalogue(name: str) -> Catalogue:
     if not path.is_file():
         raise InputError(f"catalogue {path}: is not a plain file")
     try:
-        given = yaml.load(path.read_text(encoding="utf-8"), _Loader)
-        plain = cast("object", json.loads(json.dumps(given, allow_nan=False)))  # aliases become copies
-    except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise InputError(f"{path}: no YAML ({' '.join(str(error).split())[:200]})") from None
-    except RecursionError:
-        raise InputError(f"{path}: is nested too deeply") from None
+        plain: object = parse_yaml(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: no YAML ({error})") from None
     if isinstance(plain, Mapping) and "openapi" in plain:
         return catalogue_of_openapi(cast("Mapping[str, Any]", plain), path.stem, str(path))
     return catalogue_from(plain, str(path))
@@ -56,20 +50,3 @@ def _shipped(name: str) -> Path:
         known = sorted(each.stem for each in SHIPPED.glob("*.yaml"))
         raise InputError(f"catalogue {shown(name)}: there is none; {nearest(name, known)}, or give a file")
     return path
-
-
-class _Loader(yaml.SafeLoader):
-    """Takes no name twice in one object: of two, the first would be lost without a word. Dates are texts."""
-
-    yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
-        if twice := [name for name, number in Counter(names).items() if number > 1]:
-            raise yaml.constructor.ConstructorError(
-                problem=f"{twice[0]!r} is given twice", problem_mark=node.start_mark
-            )
-        return super().construct_mapping(node, deep)

@@ -9,6 +9,7 @@ settled by read-backs, see `sending.py`.
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import secrets
@@ -22,31 +23,40 @@ from typing import Any, cast
 from autoclave.config import Config
 from autoclave.core import HostError, InputError
 from autoclave.core.json import nearest
-from autoclave.runtime.footprints import meet
+from autoclave.runtime.footprints import Footprint, meet
 from autoclave.runtime.guarantee import Guarantee
-from autoclave.runtime.interface import Choice, InDoubt, Json, Manager, NotRedone, NotUndone, Plan, UndoneWith
+from autoclave.runtime.interface import (
+    Choice,
+    InDoubt,
+    Json,
+    Manager,
+    NothingLeft,
+    NotRedone,
+    NotUndone,
+    Plan,
+    UndoneWith,
+)
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.policy.request import Access, Request
 from autoclave.runtime.rest.catalogue import Undo
-from autoclave.runtime.rest.compensations import Compensation, Compensations, worst
+from autoclave.runtime.rest.compensations import Compensation, Compensations, ProofStatus, worst
 from autoclave.runtime.rest.connection import ServiceConnection
 from autoclave.runtime.rest.forms import digest_of
 from autoclave.runtime.rest.loading import load_catalogue
 from autoclave.runtime.rest.notes import Notes, age_s
-from autoclave.runtime.rest.operations import OPERATIONS, Ask
-from autoclave.runtime.rest.parts import Part, State, part_from
+from autoclave.runtime.rest.parts import Ask, Part, State, part_from
 from autoclave.runtime.rest.sending import Sender
 from autoclave.runtime.rest.service import Service
-from autoclave.runtime.rest.telling import differences, footprint_of, request_of, told_of
 from autoclave.runtime.rest.undoing import Compensator, ProposeCompensation
 from autoclave.runtime.rest.wire import KeyOf, NotSent, Wire, complaint
 
 _DO, _BACK = "do", "back"
+_MOST_LINES = 400
 _KEPT = frozenset({"etag", "location", "content-type", "retry-after", "last-modified", "link"})
 
 
 class RestManager(Manager):
-    """Actions on the services of `connections`, by their names. `state` is a folder that nobody else touches.
+    """Actions on the services of `connections`, by their names. `state` is a folder that nothing else touches.
 
     Args:
         key_of: gives the secret of a name; see `Vault.secret`.
@@ -55,7 +65,7 @@ class RestManager(Manager):
         verify: certificates that services are verified by; None for those of the system.
     """
 
-    operations: Mapping[str, type[Config]] = OPERATIONS
+    operations: Mapping[str, type[Config]] = {"request": Ask}
 
     def __init__(
         self,
@@ -83,7 +93,7 @@ class RestManager(Manager):
 
     def told(self) -> str:
         """See `Manager`: services, their operations, and how these are taken back."""
-        return "\n".join(line for service in self._services.values() for line in told_of(service))
+        return "\n".join(line for service in self._services.values() for line in service.described())
 
     def asks(self, operation: Config) -> Request:
         """See `Manager`: planning reads the service, with its key, so that must be permitted before."""
@@ -103,36 +113,39 @@ class RestManager(Manager):
         undo = [compensation.undo.model_dump(mode="json") if compensation else None, why_not]
         digest = digest_of([ask.model_dump(mode="json"), service.connection.base_url, seen, undo, guarantee])
         self._planned = {action: (digest, part)}
+        is_queued = worst([service.connection.queue_up_to, guarantee]) is guarantee
         return Plan(
             digest=digest,
             changes=(self._words(service, part, compensation, why_not),),
-            request=request_of(service, part, guarantee),
-            footprint=footprint_of(service, part),
+            request=service.request(part, guarantee),
+            footprint=service.footprint(part),
             guarantee=guarantee,
-            delay_s=service.connection.queue_s
-            if worst([service.connection.queue_up_to, guarantee]) is guarantee
-            else 0.0,
+            delay_s=service.connection.queue_s if is_queued else 0.0,
         )
 
     def _asked(self, operation: Config) -> tuple[Service, Ask]:
         ask = cast("Ask", operation)
-        if ask.service not in self._services:
-            fix = nearest(ask.service, list(self._services)) if self._services else "there are none"
-            raise InputError(f"service {ask.service!r}: is not connected; {fix}")
-        return self._services[ask.service], ask
+        return self._service(ask.service), ask
+
+    def _service(self, name: str) -> Service:
+        if name not in self._services:
+            fix = nearest(name, list(self._services)) if self._services else "there are none"
+            raise InputError(f"service {name!r}: is not connected; {fix}")
+        return self._services[name]
 
     def _reading(self, service: Service, ask: Ask, part: Part) -> Plan:
         answer = service.seen(part.call)
         if not 200 <= answer.status < 300 or service.is_refusal(answer):
-            raise InputError(f"service {service.name}: {part.call.told}: {complaint(answer)}")
+            raise InputError(f"{service.place(part)}: {complaint(answer)}")
         text = answer.body if isinstance(answer.body, str) else json.dumps(answer.body, ensure_ascii=False)
         return Plan(
             digest=digest_of([ask.model_dump(mode="json"), service.connection.base_url]),
             changes=(),
-            request=request_of(service, part),
-            footprint=footprint_of(service, part),
+            request=service.request(part),
+            footprint=service.footprint(part),
             guarantee=Guarantee.EXACT,
             output={"stdout": text, "status": answer.status},
+            is_read=True,
         )
 
     def _words(self, service: Service, part: Part, compensation: Compensation | None, why_not: str) -> str:
@@ -141,7 +154,7 @@ class RestManager(Manager):
             undo = f"cannot be taken back: {compensation.undo.operation} could, but {why_not}"
         elif compensation is not None:
             undo = f"undo: {compensation.told}"
-        elif self._compensator.can_propose and not service.connection.is_strict:
+        elif self._compensator.can_propose(service):
             undo = "undo: a model has to propose it, unproven; do not count on it"
         else:
             undo = "cannot be taken back"
@@ -154,28 +167,23 @@ class RestManager(Manager):
         digest, part = self._planned.pop(action, ("", None))
         if part is None or digest != plan.digest:
             part = service.requested(ask, reads_back=True)
-        started: Json = {
+        return {
             "service": service.name,
             "ask": self._notes.held(action, ask.model_dump(mode="json")),
-            "part": None if service.spec_of(part).is_reading else self._held(action, part),
+            "part": self._held(action, part),
             "guarantee": plan.guarantee,
-            "accesses": [(each.verb, each.resource) for each in plan.request.accesses],
-            "reads": sorted(plan.footprint.reads),
-            "writes": sorted(plan.footprint.writes),
-            "adds": sorted(plan.footprint.adds),
+            **_keys(plan.footprint),
         }
-        return started
 
     def execute(self, action: str, started: Json) -> Json:
-        service, _, part = self._begun(action, started)
-        done = self._sender.carried_out(service, action, _DO, part) if part else None
-        return self._receipt(action, started, service, done)
+        service, part = self._begun(action, started)
+        return self._receipt(action, started, service, self._sender.carried_out(service, action, _DO, part))
 
     def find_out(self, action: str, started: Json) -> Json | None:
         """See `Manager`, and `sending.py` for how."""
-        service, _, part = self._begun(action, started)
-        done = self._sender.settled(service, action, _DO, part) if part else None
-        return self._receipt(action, started, service, done) if done or part is None else None
+        service, part = self._begun(action, started)
+        done = self._sender.settled(service, action, _DO, part)
+        return self._receipt(action, started, service, done) if done else None
 
     def answers(self, action: str, begun: Json) -> bool:
         service = self._services.get(str(begun["service"]))
@@ -183,24 +191,22 @@ class RestManager(Manager):
 
     def observed(self, action: str, receipt: Json) -> Request:
         """See `Manager`: what was sent and done."""
-        service, _, part = self._begun(action, receipt)
-        if part is None:
-            return Request(tuple(Access(verb, resource) for verb, resource in receipt["accesses"]))
-        return request_of(service, part, Guarantee(receipt["guarantee"]))
+        service, part = self._begun(action, receipt)
+        return service.request(part, Guarantee(receipt["guarantee"]))
 
     def accept(self, action: str, started: Json) -> Json:
         """See `Manager`. What it left is what there is now; of what nobody can name, some cannot be taken back."""
-        service, _, part = self._begun(action, started)
-        noted = self._notes.answer(action, _DO)
-        return self._receipt(action, started, service, part and self._sender.accepted(service, part, noted))
+        service, part = self._begun(action, started)
+        done = self._sender.accepted(service, part, self._notes.answer(action, _DO))
+        return self._receipt(action, started, service, done)
 
     def put_back(self, action: str, started: Json) -> bool:
         try:
-            service, _, part = self._begun(action, started)
-            if part and "at" not in started:
-                part = self._sender.settled(service, action, _DO, part, may_send=False)
-            if part:
-                self._compensator.done(service, action, _BACK, self._compensation(service, part, part.after))
+            service, part = self._begun(action, started)
+            done = part if "at" in started else self._sender.settled(service, action, _DO, part, may_send=False)
+            if done:
+                back = self._compensator.taking_back(service, done, done.after)
+                self._compensator.done(service, action, _BACK, back)
         except (InputError, InDoubt, NotSent, HostError):
             return False
         return True
@@ -212,18 +218,21 @@ class RestManager(Manager):
     def difference(self, action: str, operation: Config, receipt: Json | None, *, is_done: bool) -> list[str]:
         """See `Manager`: what the service shows before and after, or would be sent."""
         service, ask = self._asked(operation)
-        part = self._begun(action, receipt)[2] if receipt else service.requested(ask, reads_back=True)
-        return list(differences(part)) if part else []
+        part = self._begun(action, receipt)[1] if receipt else service.requested(ask, reads_back=True)
+        before = _lines(part.before.body if part.before else None)
+        after = _lines(part.after.body if part.after else part.call.body)
+        place = part.subject.target if part.subject else part.call.target
+        lines = list(difflib.unified_diff(before, after, place, f"{place} ({part.call.method})", lineterm=""))
+        more = [f"... and {len(lines) - _MOST_LINES} lines more"] if len(lines) > _MOST_LINES else []
+        return lines[:_MOST_LINES] + more
 
     # --- Undo and redo ----------------------------------------------------------------------------------------------
 
     def obstacle(self, action: str, receipt: Json) -> str:
         """See `Manager`: no compensating request is known, or its time is over."""
-        service, _, part = self._begun(action, receipt)
-        if part is None:
-            return ""
+        service, part = self._begun(action, receipt)
         compensation = self._compensator.best(service, part)
-        may_propose = self._compensator.can_propose and not service.connection.is_strict
+        may_propose = self._compensator.can_propose(service)
         if compensation is None and not (may_propose and (part.subject or not part.operation)):
             return f"{part.call.told}: {self._compensator.why_none(service, part)}"
         window_s = compensation.undo.window_s if compensation else None
@@ -236,8 +245,8 @@ class RestManager(Manager):
         found: dict[str, list[str]] = {}
         seen: set[str] = set()
         for action, receipt in done:  # the last first: what an earlier one left was changed by a later one of them
-            service, _, part = self._begun(action, receipt)
-            if part and part.subject and part.after:
+            service, part = self._begun(action, receipt)
+            if part.subject and part.after:
                 key = service.key_of(part.subject)
                 if not meet({key}, seen) and not self._sender.current(service, part, part.after).is_same(part.after):
                     found[action] = [key]
@@ -247,24 +256,20 @@ class RestManager(Manager):
     def plan_undo(
         self, action: str, receipt: Json, choices: Mapping[str, Choice], default: Choice, undone_with: UndoneWith
     ) -> Json:
-        service, _, part = self._begun(action, receipt)
-        undoing = {"service": service.name, "ask": receipt["ask"], "run": secrets.token_hex(4), "part": None}
-        if part is not None:
-            now, choice = self._now(service, part, choices, default)
-            if choice is Choice.SAVE_ASIDE:
-                raise InputError(f"{part.call.told}: services have no save_aside; choose skip or force")
-            if choice is not Choice.SKIP:
-                undoing["part"] = self._held(action, self._compensation(service, part, now, may_propose=True))
-        return {**undoing, "done": receipt["part"]}
+        service, part = self._begun(action, receipt)
+        now, choice = self._now(service, part, choices, default)
+        if choice is Choice.SAVE_ASIDE:
+            raise InputError(f"{part.call.told}: services have no save_aside; choose skip or force")
+        if choice is Choice.SKIP:
+            raise NothingLeft(f"{part.call.told}: somebody else has changed it since")
+        back = self._compensator.taking_back(service, part, now, may_propose=True)
+        undoing = {"service": service.name, "ask": receipt["ask"], "run": secrets.token_hex(4)}
+        return {**undoing, "part": self._held(action, back), "done": receipt["part"]}
 
     def _now(
         self, service: Service, part: Part, choices: Mapping[str, Choice], default: Choice
     ) -> tuple[State | None, Choice | None]:
-        """What there is of the subject of a part, and what was chosen to become of it; None if nobody changed it.
-
-        Raises:
-            InputError: somebody has changed it, and nothing was chosen.
-        """
+        """What there is of the subject of a part, and what was chosen to become of it; None if nobody changed it."""
         if part.subject is None or part.after is None:
             return part.after, None
         now, key = self._sender.current(service, part, part.after), service.key_of(part.subject)
@@ -275,46 +280,30 @@ class RestManager(Manager):
             raise InputError(f"{key}: somebody else has changed it since")
         return now, choice
 
-    def _compensation(self, service: Service, part: Part, now: State | None, *, may_propose: bool = False) -> Part:
-        compensation = self._compensator.best(service, part)
-        if may_propose and not part.operation:
-            return self._compensator.requested(service, part)
-        if compensation is None and may_propose:
-            compensation = self._compensator.proposed(service, part)
-        if compensation is None:
-            raise InputError(f"{part.call.told}: {self._compensator.why_none(service, part)}")
-        return self._compensator.made(service, part, compensation, now)
-
     def undo(self, action: str, undoing: Json, *, is_late: bool) -> Json:
-        service, _, part = self._begun(action, undoing)
-        if part is None:
-            return undoing
+        service, part = self._begun(action, undoing)
         ended = self._compensator.done(service, action, str(undoing["run"]), part)
         # Of what nothing is seen, nothing is learnt.
         if ended.compensation and ended.answer is not None and ended.after is not None:
             proposed = Undo.model_validate(ended.proposed) if ended.proposed else None
-            self.compensations.prove(ended.compensation, proposed)
+            self.compensations.record(ended.compensation, ProofStatus.PROVEN, undo=proposed)
         return {**undoing, "part": self._held(action, ended)}
 
     def plan_redo(self, action: str, undone: Json) -> Json:
-        service, ask, part = self._begun(action, undone)
-        redoing = {"service": service.name, "ask": undone["ask"], "run": secrets.token_hex(4), "is_again": False}
-        redoing |= {"part": None, "done": undone["done"]}
-        if part is None:
-            return redoing
+        service, part = self._begun(action, undone)
+        redoing = {"service": service.name, "ask": undone["ask"], "run": secrets.token_hex(4), "done": undone["done"]}
         if part.subject and part.after and not service.read_back(part.read_back, part.subject).is_same(part.after):
             raise InputError(f"{service.key_of(part.subject)}: was changed since it was undone")
+        is_again = False
         try:
             step = self._compensator.restoring(service, part, part.after)
         except InputError:  # nothing takes the compensating request back: it is requested again
-            step = service.requested(ask, reads_back=True)
-            redoing["is_again"] = True
-        return {**redoing, "part": self._held(action, step)}
+            ask = Ask.model_validate(self._notes.recalled(action, undone["ask"]))
+            step, is_again = service.requested(ask, reads_back=True), True
+        return {**redoing, "part": self._held(action, step), "is_again": is_again}
 
     def redo(self, action: str, receipt: Json, redoing: Json, *, is_late: bool) -> Json:
-        service, _, part = self._begun(action, redoing)
-        if part is None:
-            return receipt
+        service, part = self._begun(action, redoing)
         try:
             ended = self._compensator.done(service, action, str(redoing["run"]), part)
         except NotUndone as error:
@@ -326,29 +315,34 @@ class RestManager(Manager):
 
     # --- Proofs -----------------------------------------------------------------------------------------------------
 
-    def declared_compensations(self) -> dict[str, tuple[str, str, Compensation]]:
-        """Return service, operation and compensating request of all in catalogues, by the names of `compensations`."""
-        found = [
-            (service.name, each) for service in self._services.values() for each in self._compensator.declared(service)
-        ]
-        return {compensation.name: (name, operation, compensation) for name, (operation, compensation) in found}
+    def declared_compensations(self) -> dict[str, tuple[str, Compensation]]:
+        """Return operation and compensating request of all in catalogues, by the names of `compensations`."""
+        return {
+            name: found for service in self._services.values() for name, found in self._compensator.declared(service)
+        }
 
     # --- Inside -----------------------------------------------------------------------------------------------------
 
-    def _begun(self, action: str, plain: Json) -> tuple[Service, Ask, Part | None]:
-        """The service, the operation, and the part that changes something, in JSON data of ours."""
-        ask = Ask.model_validate(self._notes.recalled(action, plain["ask"]))
-        service, _ = self._asked(ask)
-        return service, ask, part_from(self._notes.recalled(action, plain["part"])) if plain["part"] else None
+    def _begun(self, action: str, plain: Json) -> tuple[Service, Part]:
+        """The service, and the part that changes something, in JSON data of ours."""
+        return self._service(plain["service"]), part_from(self._notes.recalled(action, plain["part"]))
 
-    def _receipt(self, action: str, started: Json, service: Service, part: Part | None) -> dict[str, Any]:
-        receipt: dict[str, Any] = {**started, "at": time.time(), "part": None}
-        if part is not None:
-            footprint = footprint_of(service, part)
-            receipt |= {"part": self._held(action, part), "reads": sorted(footprint.reads)}
-            receipt |= {"writes": sorted(footprint.writes), "adds": sorted(footprint.adds)}
+    def _receipt(self, action: str, started: Json, service: Service, part: Part) -> dict[str, Any]:
+        receipt = {**started, "at": time.time(), "part": self._held(action, part), **_keys(service.footprint(part))}
         return {**receipt, "kept_bytes": self._notes.num_bytes(action)}
 
     def _held(self, action: str, part: Part) -> Any:
         """JSON data of a part for the journal."""
         return self._notes.held(action, part.to_json())
+
+
+def _keys(footprint: Footprint) -> dict[str, list[str]]:
+    """The footprint of a receipt."""
+    return {"reads": sorted(footprint.reads), "writes": sorted(footprint.writes)}
+
+
+def _lines(body: Any) -> list[str]:
+    if body is None:
+        return []
+    text = body if isinstance(body, str) else json.dumps(body, indent=2, sort_keys=True, ensure_ascii=False)
+    return text.splitlines()

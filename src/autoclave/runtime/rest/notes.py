@@ -41,13 +41,11 @@ class Notes:
         Raises:
             HostError: the disk is full or fails; then it is not to be sent.
         """
-        self._write(action, f"sent-{request}", f"{time.time()}\n")
+        self._write(action, f"sent-{request}.json", json.dumps(time.time()))
 
     def sent_at(self, action: str, request: str) -> float | None:
         """When a request was sent, in seconds since 1970; None: it was not, for sure."""
-        with contextlib.suppress(FileNotFoundError):
-            return float((self._folder / action / f"sent-{request}").read_text())
-        return None
+        return self._read(action, f"sent-{request}.json")
 
     def note_answer(self, action: str, request: str, answer: Answer) -> None:
         """What a request was answered; durable when this returns."""
@@ -55,9 +53,8 @@ class Notes:
 
     def answer(self, action: str, request: str) -> Answer | None:
         """What a request was answered, if that was noted."""
-        with contextlib.suppress(FileNotFoundError):
-            return Answer(**json.loads((self._folder / action / f"answer-{request}.json").read_text()))
-        return None
+        found = self._read(action, f"answer-{request}.json")
+        return None if found is None else Answer(**found)
 
     def note_end(self, action: str, request: str, part: Part) -> None:
         """A request has been dealt with, and its effect was seen; durable when this returns."""
@@ -65,9 +62,8 @@ class Notes:
 
     def end(self, action: str, request: str) -> Part | None:
         """What became of a request that has been dealt with."""
-        with contextlib.suppress(FileNotFoundError):
-            return part_from(json.loads((self._folder / action / f"end-{request}.json").read_text()))
-        return None
+        found = self._read(action, f"end-{request}.json")
+        return None if found is None else part_from(found)
 
     def held(self, action: str, plain: Any) -> Any:
         """JSON data with large values of `body` kept here in place of being in it."""
@@ -113,6 +109,11 @@ class Notes:
     def forget(self, action: str) -> None:
         """Remove all that is known of an action."""
         shutil.rmtree(self._folder / action, ignore_errors=True)
+
+    def _read(self, action: str, name: str) -> Any:
+        with contextlib.suppress(FileNotFoundError):
+            return json.loads((self._folder / action / name).read_text())
+        return None
 
     def _write(self, action: str, name: str, content: str | bytes) -> None:
         folder = self._folder / action

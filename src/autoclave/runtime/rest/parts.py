@@ -1,14 +1,15 @@
-"""What an action consists of: calls, the states before and after, and answers. Plain data, to and from JSON."""
+"""What an action consists of: what is requested, calls, states before and after, answers. Data, to and from JSON."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter, model_validator
 
+from autoclave.config import Config
 from autoclave.runtime.rest.expressions import at
 from autoclave.runtime.rest.forms import Form
 
@@ -17,6 +18,31 @@ _STRONG = re.compile(r'"[\x21\x23-\x7e]*"|[A-Za-z0-9._:+/=-]+')
 """An entity tag that names one version: no weak one, no list of several, no `*`. Some services leave the quotes out."""
 ABSENT = "absent"
 """The digest of nothing."""
+
+
+class Ask(Config):
+    """Ask a service: one of its registered operations by name, or, where that is permitted, by method and path."""
+
+    do: Literal["request"]
+    service: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")
+    operation: str = ""
+    """Of the catalogue of the service."""
+    arguments: dict[str, Any] = {}
+    """Its parameters by name, and `body`."""
+    method: str = Field(default="", pattern=r"^[A-Z]*$")
+    path: str = ""
+    """As the service sees it, with the query."""
+    body: Any = None
+    """JSON, a text, or bytes as `{"base64": ...}`."""
+    content_type: str = "application/json"
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> Ask:
+        if bool(self.operation) == bool(self.method or self.path) or bool(self.method) != bool(self.path):
+            raise ValueError("give either operation (and arguments), or method and path (and body)")
+        if self.operation and self.body is not None:
+            raise ValueError("the body of an operation is the argument `body`")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +160,11 @@ class Part:
     def existed(self) -> bool:
         """Whether its subject was there before, as far as it was read."""
         return self.before is not None and self.before.is_there
+
+    @property
+    def has_aim(self) -> bool:
+        """Whether it is an undo or redo, of which is known what it has to bring about."""
+        return self.wanted is not None or bool(self.leaves)
 
     @property
     def guard(self) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
@@ -52,8 +53,7 @@ def compensation_by(chat: Callable[[], Chat]) -> ProposeCompensation:
     def ask(
         request: Mapping[str, Any], response: Mapping[str, Any], operations: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        told = {"operations": operations} if operations is not None else {}
-        told |= {"request": request, "response": response}
+        told = {"request": request, "response": response} | ({} if operations is None else {"operations": operations})
         text = "\n\n".join(f"{name}:\n{json.dumps(each, ensure_ascii=False)[:_MOST]}" for name, each in told.items())
         messages = [{"role": "system", "content": _TASK}, {"role": "user", "content": text}]
         try:
@@ -64,12 +64,10 @@ def compensation_by(chat: Callable[[], Chat]) -> ProposeCompensation:
             ) from None
         if len(answer.calls) != 1 or answer.calls[0].name != "take_back":
             raise InputError("the model proposes no compensating request")
-        try:
-            given = cast("object", foreign_json(answer.calls[0].arguments))
-        except ValueError:
-            given = None
-        if not isinstance(given, dict):
-            raise InputError("the compensating request that the model proposes is not a JSON object")
-        return cast("dict[str, Any]", given)
+        with contextlib.suppress(ValueError):
+            given = foreign_json(answer.calls[0].arguments)
+            if isinstance(given, dict):
+                return cast("dict[str, Any]", given)
+        raise InputError("the compensating request that the model proposes is not a JSON object")
 
     return ask

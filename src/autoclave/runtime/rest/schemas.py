@@ -26,26 +26,27 @@ _SCHEMAS += ("unevaluatedItems", "unevaluatedProperties", "allOf", "anyOf", "one
 _SCHEMAS_BY_NAME = ("patternProperties", "dependentSchemas")
 
 
-def require_schema(where: str, form: Mapping[str, Any]) -> None:
-    """Check that something is a JSON Schema that values can be checked by.
+def require_schema(form: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON Schema that values can be checked by.
 
     Raises:
-        InputError: it is not.
+        InputError: it is not one.
         HostError: the library is missing.
     """
-    _validator(where, form)
+    _validator(form)
+    return form
 
 
 def require_form(where: str, value: Any, form: Mapping[str, Any]) -> None:
     """Check a value by a schema.
 
     Raises:
-        InputError: the value is not as the schema says, or the schema is not valid.
+        InputError: the value is not as the schema says.
         HostError: the library is missing.
     """
-    validator = _validator(where, form)
-    if validator is None:
+    if not form:
         return
+    validator = _validator(form)
     from jsonschema_rs import ValidationError
 
     try:
@@ -58,10 +59,7 @@ def require_form(where: str, value: Any, form: Mapping[str, Any]) -> None:
         raise InputError(f"{where}: cannot be checked by its schema ({error})") from None
 
 
-def _validator(where: str, form: Mapping[str, Any]) -> Draft202012Validator | None:
-    """Return the validator of a schema; None for an empty one."""
-    if not form:
-        return None
+def _validator(form: Mapping[str, Any]) -> Draft202012Validator:
     try:
         import jsonschema_rs
     except ImportError:
@@ -72,9 +70,9 @@ def _validator(where: str, form: Mapping[str, Any]) -> Draft202012Validator | No
         number = _num_applied(form, form, {})
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         reason = getattr(error, "message", str(error))[:200]
-        raise InputError(f"{where}: is not a JSON Schema that can be used ({reason})") from None
+        raise InputError(f"is not a JSON Schema that can be used ({reason})") from None
     if number > _MOST_APPLIED:
-        raise InputError(f"{where}: applies more than {_MOST_APPLIED:,} subschemas to one value")
+        raise InputError(f"applies more than {_MOST_APPLIED:,} subschemas to one value")
     return validator
 
 
@@ -93,12 +91,8 @@ def _num_applied(form: Any, root: Mapping[str, Any], known: dict[int, int]) -> i
         parts, members = [*form], list[int]()
     else:
         name = form.get("$ref", "#/")
-        if (
-            name[:1] != "#"
-            or name[1:2] not in ("", "/")
-            or "$dynamicRef" in form
-            or ("$id" in form and form is not root)
-        ):
+        is_moved = "$dynamicRef" in form or ("$id" in form and form is not root)
+        if is_moved or not (name == "#" or name.startswith("#/")):
             raise ValueError(f"{shown(name)} is not a pointer into it")
         parts = [form.get(each) for each in _SCHEMAS]
         parts += [inner for each in _SCHEMAS_BY_NAME for inner in form.get(each, {}).values()]

@@ -14,12 +14,13 @@ there is a mark and no answer is in doubt, and settled so:
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Generator
 from dataclasses import replace
+from enum import StrEnum
 
 from autoclave.core import HostError, InputError
+from autoclave.core.json import shown
 from autoclave.runtime.interface import InDoubt
 from autoclave.runtime.rest.evidence import (
     Evidence,
@@ -27,26 +28,55 @@ from autoclave.runtime.rest.evidence import (
     has_own_name,
     is_as_asked,
     is_other_version,
+    is_part_of,
     may_be_late,
-    told,
 )
-from autoclave.runtime.rest.expressions import evaluated, is_part_of
+from autoclave.runtime.rest.expressions import evaluated
 from autoclave.runtime.rest.notes import Notes, age_s
-from autoclave.runtime.rest.outcomes import Outcome, Refused, outcome
 from autoclave.runtime.rest.parts import Answer, Part, State
-from autoclave.runtime.rest.service import Service
+from autoclave.runtime.rest.service import Service, attempts
 from autoclave.runtime.rest.wire import Lost, complaint
 
 _MEANT_S = 900.0
 """For so long, in seconds, after a request was sent it is meant: who comes back later is told, and decides anew."""
-_NEVER_DONE = frozenset({401, 403, 407, 429})
+_ACCEPTED = 202
+_UNDECIDED = (408, 409, 425)
+"""Statuses of 400 and above that do not say that nothing was done."""
+_NEVER_DONE = (401, 403, 407, 429)
 """Statuses of a service, or of a gateway before it, that did not examine the request itself."""
 _UNSEEN = "unseen"
 """In place of the digest of a state that nobody has seen: the same as no other."""
 
 
+class Outcome(StrEnum):
+    """What an answer says of a request that changes something."""
+
+    APPLIED = "applied"
+    """It was done."""
+    ACCEPTED = "accepted"
+    """It was taken on, to be done by and by: only what is seen says when it is."""
+    REFUSED = "refused"
+    """It was not."""
+    UNKNOWN = "unknown"
+    """Neither, as when a gateway gave up."""
+
+
+_DONE = (Outcome.APPLIED, Outcome.ACCEPTED)
+
+
+class Refused(InputError):
+    """The service did not do it. `status`: of its answer; 0 if there is none."""
+
+    def __init__(self, reason: str, status: int = 0) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
 class Sender:
-    """Sends the calls of actions. `notes`: where marks and answers are."""
+    """Sends the calls of actions. `notes`: where marks and answers are.
+
+    Where nobody can tell what became of a call, or the service does not show it, InDoubt is raised.
+    """
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
@@ -61,81 +91,82 @@ class Sender:
             NotSent: there was no connection.
             InDoubt: nobody knows.
         """
-        if (noted := self.notes.answer(action, request)) and self._says(service, part, noted) is not Outcome.UNKNOWN:
-            return self._judged(service, part, noted)
         if self.notes.sent_at(action, request) is not None:
             ended = self.settled(service, action, request, part)
             if ended is None:
-                raise Refused(f"service {service.name}: {part.call.told}: was lost on the way, and not done")
+                raise Refused(f"{service.place(part)}: was lost on the way, and not done")
             return ended
         try:
             self._require_contents(service, part)
         except (InputError, HostError) as error:
             raise Refused(str(error)) from None
-        return self._judged(service, part, self._sent(service, action, request, part))
-
-    def _sent(self, service: Service, action: str, request: str, part: Part) -> Answer:
         try:
             answer = service.wire.send(part.call, part.guard, lambda: self.notes.mark_sent(action, request))
         except Lost as error:
             raise InDoubt(str(error)) from None
         self.notes.note_answer(action, request, answer)
-        return answer
+        if ended := self._judged(service, part, answer):
+            return ended
+        raise Refused(f"{service.place(part)}: {complaint(answer)}", answer.status)
 
-    def _require_contents(self, service: Service, part: Part) -> None:
-        """Check right before it is sent that as much goes with its subject as when that was read.
-
-        Raises:
-            InputError, HostError: it is not so, or nobody can tell.
-        """
+    @staticmethod
+    def _require_contents(service: Service, part: Part) -> None:
+        """Check right before it is sent that as much goes with its subject as when that was read."""
         if part.num_inside is not None and (now := service.num_inside(part)) != part.num_inside:
             raise InputError(
-                f"service {service.name}: {part.call.told}: there are {now} things in it, which would go with it, "
-                f"and {part.num_inside} before"
+                f"{service.place(part)}: there are {now} things in it, which would go with it, and {part.num_inside} "
+                "before"
             )
 
-    def _says(self, service: Service, part: Part, answer: Answer) -> Outcome:
-        return outcome(service, answer, service.spec_of(part))
+    # --- Answers ----------------------------------------------------------------------------------------------------
 
-    def _judged(self, service: Service, part: Part, answer: Answer) -> Part:
-        match self._says(service, part, answer):
+    @staticmethod
+    def _outcome(service: Service, part: Part, answer: Answer) -> Outcome:
+        status, spec = answer.status, service.spec_of(part)
+        if 200 <= status < 300:
+            if status not in (spec.success or (status,)) or service.is_refusal(answer):
+                return Outcome.REFUSED
+            # where nothing shows it and nothing takes it back, as of a mail, to be taken on is all that can be known
+            is_later = status == _ACCEPTED and not spec.success and bool(spec.read_back or spec.undo)
+            return Outcome.ACCEPTED if is_later else Outcome.APPLIED
+        is_refused = status in (307, 308) or (400 <= status < 500 and status not in _UNDECIDED)
+        return Outcome.REFUSED if is_refused else Outcome.UNKNOWN
+
+    def _judged(self, service: Service, part: Part, answer: Answer) -> Part | None:
+        """The part with its end by an answer; None if it was not done."""
+        match self._outcome(service, part, answer):
             case Outcome.REFUSED:
-                if done := self._done_though_refused(service, part, answer):
-                    return done
-                raise Refused.by(service, part, answer)
+                return self._done_though_refused(service, part, answer)
             case Outcome.UNKNOWN:
-                raise InDoubt(f"service {service.name}: {part.call.told}: {complaint(answer)}")
+                raise InDoubt(f"{service.place(part)}: {complaint(answer)}")
             case Outcome.ACCEPTED:
                 return self._come_about(service, part.with_end(answer, None))
             case Outcome.APPLIED:
-                return self._with_after(service, part.with_end(answer, None))
+                return self._seen_after(service, part.with_end(answer, None))
 
     def _done_though_refused(self, service: Service, part: Part, answer: Answer) -> Part | None:
         """Return a refused part with its end if the service shows that it was done; None if it was not.
 
         A gateway that re-sends a request returns the second answer, which refuses what the first request has done: the
         version of If-Match is gone, the name is taken, the deleted thing is not found.
-
-        Raises:
-            InDoubt: everything is as requested, and nothing proves who did it; or the service does not show it.
         """
-        if answer.status in _NEVER_DONE or not self._can_show(part):
+        if answer.status in _NEVER_DONE or not _can_show(part):
             return None
         if part.subject is None or part.before is None:
             return self._shown(service, part)
-        now, spec, read_back = self.read_back(service, part), service.spec_of(part), service.read_back_of(part)
-        match evidence(part, spec, read_back, now):
-            case Evidence.DONE if part.wanted is not None or part.leaves or has_own_name(part, spec):
-                return part.with_end(_seen_answer(now), now)
-            case Evidence.DONE | Evidence.UNCLEAR if is_as_asked(
-                part, spec, read_back, now
-            ):  # others may write the same
-                place = f"service {service.name}: {part.call.told}"
-                raise InDoubt(f"{place}: {complaint(answer)}, but is as requested, and nothing proves who did it")
-            case _:
-                return None
+        spec, read_back = service.spec_of(part), service.read_back_of(part)
+        with _in_doubt():
+            now = service.read_back(part.read_back, part.subject)
+        found = evidence(part, spec, read_back, now)
+        if found is Evidence.DONE and (part.has_aim or has_own_name(part, spec)):
+            return part.with_end(_seen_answer(now), now)
+        if found is not Evidence.AS_BEFORE and is_as_asked(part, spec, read_back, now):  # others may write the same
+            raise InDoubt(
+                f"{service.place(part)}: {complaint(answer)}, but is as requested, and nothing proves who did it"
+            )
+        return None
 
-    def _with_after(self, service: Service, part: Part) -> Part:
+    def _seen_after(self, service: Service, part: Part) -> Part:
         """A part that was answered, with what is seen after it, when that has come to show."""
         spec = service.spec_of(part)
         part = replace(part, subject=part.subject or service.subject(part))
@@ -143,84 +174,64 @@ class Sender:
             part = self._named_by_listing(service, part)
         if part.subject is None:
             return part
-        must_satisfy = bool(part.leaves) or part.wanted is not None
 
         def has_come(now: State) -> bool:
-            if must_satisfy:
+            if part.has_aim:
                 return part.satisfies(now)
             is_late = is_other_version(part, now) or may_be_late(part, spec, service.read_back_of(part), now)
             return now.is_there == spec.leaves_it and not is_late
 
-        try:
+        with _in_doubt():
             after = self.seen_when(service, part, has_come)
-        except (InputError, HostError) as error:
-            raise InDoubt(str(error)) from None
-        if not must_satisfy and after.is_there != spec.leaves_it:
+        if not part.has_aim and after.is_there != spec.leaves_it:
             shows = "it is not there" if spec.leaves_it else "it is still there"
-            raise InDoubt(f"service {service.name}: {part.call.told}: was answered as done, but {shows}")
+            raise InDoubt(f"{service.place(part)}: was answered as done, but {shows}")
         if part.answer is not None and part.answer.body in (None, "") and after.is_there:
             # a compensating request may need what the answer left out
             part = replace(part, answer=replace(part.answer, body=after.body))
-        if not must_satisfy and is_other_version(part, after):
+        if not part.has_aim and is_other_version(part, after):
             after = replace(after, digest=_UNSEEN)  # somebody was faster: what it left nobody has seen
         return replace(part, after=after)
 
     def _named_by_listing(self, service: Service, part: Part) -> Part:
-        """Return a part whose answer does not name what it made with the one new thing in its listing as the answer.
-
-        Raises:
-            InDoubt: there are several, or none.
-        """
-        found = self.candidates(service, part)
+        """Return a part whose answer does not name what it made with the one new thing in its listing as the answer."""
+        found = self._candidates(service, part)
         if len(found) != 1:
             names = f": {', '.join(sorted(found)[:10])}" if found else ""
             raise InDoubt(
-                f"service {service.name}: {part.call.told}: was answered as done without the name of what it made, and "
-                f"{len(found)} new things could be it{names}"
+                f"{service.place(part)}: was answered as done without the name of what it made, and {len(found)} new "
+                f"things could be it{names}"
             )
         part = replace(part, answer=next(iter(found.values())))
         return replace(part, subject=service.subject(part))
 
     def _come_about(self, service: Service, part: Part) -> Part:
-        """A part that was taken on for later, when all that it asks for is seen.
-
-        Raises:
-            InDoubt: it is not so yet; or nothing shows it.
-        """
-        taken_on = f"service {service.name}: {part.call.told}: was taken on (202), to be done later"
+        """A part that was taken on for later, when all that it asks for is seen."""
+        taken_on = f"{service.place(part)}: was taken on (202), to be done later"
         part = replace(part, subject=part.subject or service.subject(part))
         if part.subject is None:
             raise InDoubt(f"{taken_on}; nothing shows when it is")
         spec, read_back = service.spec_of(part), service.read_back_of(part)
-        try:
+        with _in_doubt(f"{taken_on}, and nobody can see whether it is: "):
             after = self.seen_when(service, part, lambda now: is_as_asked(part, spec, read_back, now))
-        except (InputError, HostError) as error:
-            raise InDoubt(f"{taken_on}, and nobody can see whether it is: {error}") from None
         if not is_as_asked(part, spec, read_back, after):
             raise InDoubt(f"{taken_on}, and does not show yet")
         return replace(part, after=after)
 
-    def seen_when(self, service: Service, part: Part, has_come: Callable[[State], bool]) -> State:
-        """What is seen of the subject of a part when something has come, or when it has been waited for long enough.
+    # --- What is seen -----------------------------------------------------------------------------------------------
 
-        Raises:
-            InputError, HostError: the service does not show it.
-        """
+    def seen_when(self, service: Service, part: Part, has_come: Callable[[State], bool]) -> State:
+        """What is seen of the subject of a part when something has come, or when it has been waited for long enough."""
         assert part.subject is not None
-        until, pause_s = time.monotonic() + service.connection.patience_s, 0.02
-        while True:
+        now = State()
+        for _ in attempts(service.connection.patience_s):
             now = service.read_back(part.read_back, part.subject)
-            if has_come(now) or time.monotonic() >= until:
-                return now
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, 1.0)
+            if has_come(now):
+                break
+        return now
 
     def current(self, service: Service, part: Part, after: State) -> State:
-        """What there is of the subject of a part that left `after`. If as before, that may be late, and is waited for.
-
-        Raises:
-            InputError, HostError: the service does not show it.
-        """
+        """What there is of the subject of a part that left `after`. As before, it may be late, and is waited for."""
         before = part.before or State()
 
         def is_late(now: State) -> bool:
@@ -228,17 +239,37 @@ class Sender:
 
         return self.seen_when(service, part, lambda now: not is_late(now))
 
-    def read_back(self, service: Service, part: Part) -> State:
-        """What is seen of the subject of a part.
+    def _shown(self, service: Service, part: Part) -> Part | None:
+        """The part with its end if what is seen proves that it was done; None if all is as before."""
+        if part.subject is not None and part.before is not None:
+            with _in_doubt():
+                now = service.read_back(part.read_back, part.subject)
+            match evidence(part, service.spec_of(part), service.read_back_of(part), now):
+                case Evidence.DONE:
+                    return part.with_end(_seen_answer(now), now)
+                case Evidence.UNCLEAR:
+                    has_changed = f"{'has changed' if part.existed else 'is there by now'} ({shown(now.body, 200)})"
+                    told = f"it {has_changed if now.is_there else 'is not there any more'}"
+                    raise InDoubt(f"{service.place(part)}: {told}, and nothing proves by whom")
+                case Evidence.AS_BEFORE:
+                    return None
+        if part.listed is not None and (found := self._candidates(service, part)):
+            raise InDoubt(
+                f"{service.place(part)}: {len(found)} new ones could be what it made, and nothing proves by whom: "
+                f"{', '.join(sorted(found)[:10])}"
+            )
+        return None
 
-        Raises:
-            InDoubt: the service does not show it.
-        """
-        assert part.subject is not None
-        try:
-            return service.read_back(part.read_back, part.subject)
-        except (InputError, HostError) as error:
-            raise InDoubt(str(error)) from None
+    def _candidates(self, service: Service, part: Part) -> dict[str, Answer]:
+        """What is new in the listing of a part, and as it would make it, by names, each as if it were the answer."""
+        assert service.catalogue is not None
+        assert part.listed is not None
+        name, body = service.spec_of(part).listing, part.call.body
+        listing, before = service.catalogue.listings[name], set(part.listed)
+        with _in_doubt():
+            now = service.listed(name, part)
+        new = {each: evaluated(listing.shows, {"item": item}) for each, item in now.items() if each not in before}
+        return {each: Answer(0, {}, made) for each, made in new.items() if body is None or is_part_of(body, made)}
 
     # --- Finding out ------------------------------------------------------------------------------------------------
 
@@ -246,89 +277,57 @@ class Sender:
         """The part with its end, if it was done; None if it was not, and will not be.
 
         `may_send`: whether it may be sent again.
-
-        Raises:
-            InDoubt: nobody can tell.
         """
         sent_at = self.notes.sent_at(action, request)
         if sent_at is None:
             return None
         answer = self.notes.answer(action, request)
-        if answer is not None and (said := self._says(service, part, answer)) is not Outcome.UNKNOWN:
-            return (
-                self._done_though_refused(service, part, answer)
-                if said is Outcome.REFUSED
-                else self._judged(service, part, answer)
-            )
-        patience_s, pause_s = service.connection.patience_s, 0.05
-        until = time.monotonic() + _left_s(sent_at, patience_s)
-        while True:
-            if may_send and self._key_tells(service, part, sent_at):
+        if answer is not None and self._outcome(service, part, answer) is not Outcome.UNKNOWN:
+            return self._judged(service, part, answer)
+        patience_s, age = service.connection.patience_s, age_s(sent_at)
+        may_send = may_send and age <= _MEANT_S
+        # all of the time where the clock says nothing of how long it was
+        for _ in attempts(max(0.0, patience_s - age) if age < float("inf") else patience_s):
+            if may_send and _is_told_by_key(service, part):
                 return self._sent_again(service, action, request, part)
             if done := self._shown(service, part):
                 return done
-            if may_send and self._may_send_again(service, part, sent_at):
+            if may_send and (part.guard or part.is_keyed):
                 return self._sent_again(service, action, request, part)
-            if not self._can_show(part):
+            if not _can_show(part):
                 reason = f"; it {complaint(answer)}" if answer else ""
-                raise InDoubt(f"service {service.name}: {part.call.told}: nothing shows whether it was done{reason}")
-            if time.monotonic() >= until:
-                return None
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, 1.0)
-
-    def _can_show(self, part: Part) -> bool:
-        return part.listed is not None or (part.subject is not None and part.before is not None)
-
-    def _shown(self, service: Service, part: Part) -> Part | None:
-        """The part with its end if what is seen proves that it was done; None if all is as before.
-
-        Raises:
-            InDoubt: it is neither.
-        """
-        place = f"service {service.name}: {part.call.told}"
-        if part.subject is not None and part.before is not None:
-            now = self.read_back(service, part)
-            match evidence(part, service.spec_of(part), service.read_back_of(part), now):
-                case Evidence.DONE:
-                    return part.with_end(_seen_answer(now), now)
-                case Evidence.UNCLEAR:
-                    raise InDoubt(f"{place}: {told(now, part.before)}, and nothing proves by whom")
-                case Evidence.AS_BEFORE:
-                    return None
-        if part.listed is not None and (found := self.candidates(service, part)):
-            names = ", ".join(sorted(found)[:10])
-            raise InDoubt(f"{place}: {len(found)} new ones could be what it made, and nothing proves by whom: {names}")
+                raise InDoubt(f"{service.place(part)}: nothing shows whether it was done{reason}")
         return None
 
-    def candidates(self, service: Service, part: Part) -> dict[str, Answer]:
-        """What is new in the listing of a part, and as it would make it, by names, each as if it were the answer.
-
-        Raises:
-            InDoubt: the service does not show it.
-        """
-        spec = service.spec_of(part)
-        assert service.catalogue is not None
-        assert part.listed is not None
-        listing, before = service.catalogue.listings[spec.listing], set(part.listed)
-        try:
-            now = service.listed(spec.listing, part)
-        except (InputError, HostError) as error:
-            raise InDoubt(str(error)) from None
-        new = {name: evaluated(listing.shows, {"item": item}) for name, item in now.items() if name not in before}
-        body = part.call.body
-        return {name: Answer(0, {}, each) for name, each in new.items() if body is None or is_part_of(body, each)}
+    def _sent_again(self, service: Service, action: str, request: str, part: Part) -> Part | None:
+        """Send a part once more, which cannot do it twice, until an answer or what is seen says what became of it."""
+        reason = ""
+        for _ in attempts(service.connection.patience_s):
+            answer, outcome = None, Outcome.UNKNOWN
+            try:
+                self._require_contents(service, part)
+                answer = service.wire.send(part.call, part.guard)
+                outcome, reason = self._outcome(service, part, answer), complaint(answer)
+            except (Lost, HostError, InputError) as error:
+                reason = str(error)
+            if answer is not None and outcome in _DONE:
+                self.notes.note_answer(action, request, answer)
+                return self._judged(service, part, answer)
+            if not _is_told_by_key(service, part) and (done := self._shown(service, part)):
+                return done  # the first one came after all
+            if answer is not None and outcome is Outcome.REFUSED and answer.status != 429:
+                done = self._done_though_refused(service, part, answer)
+                if done or answer.status not in (401, 403, 412):  # which say nothing of the first one
+                    return done
+                break
+        raise InDoubt(f"{service.place(part)}: sent again for want of an answer: {reason}")
 
     def accepted(self, service: Service, part: Part, noted: Answer | None) -> Part:
-        """A part of which a person says that it was done: without an answer, the only new one in its listing is it.
-
-        Raises:
-            InputError, HostError, InDoubt: the service does not show it.
-        """
-        if part.answer is None and noted and self._says(service, part, noted) in (Outcome.APPLIED, Outcome.ACCEPTED):
+        """A part of which a user says that it was done: without an answer, the only new one in its listing is it."""
+        if part.answer is None and noted and self._outcome(service, part, noted) in _DONE:
             part = replace(part, answer=noted)
         elif part.answer is None and part.listed is not None:
-            found = list(self.candidates(service, part).values())
+            found = list(self._candidates(service, part).values())
             part = replace(part, answer=found[0] if len(found) == 1 else None)
         subject = part.subject or service.subject(part)
         after = service.read_back(part.read_back, subject) if subject else None
@@ -336,60 +335,25 @@ class Sender:
             part = replace(part, answer=_seen_answer(after))
         return replace(part, subject=subject, after=after)
 
-    # --- Sending again ----------------------------------------------------------------------------------------------
 
-    def _key_tells(self, service: Service, part: Part, sent_at: float) -> bool:
-        """Whether it has a key by which another answer to it tells more than any read-back."""
-        return self._has_key(service, part, sent_at) and not has_own_name(part, service.spec_of(part))
+@contextlib.contextmanager
+def _in_doubt(about: str = "") -> Generator[None]:
+    """Within the block only reads are made: what goes wrong says nothing of what was sent."""
+    try:
+        yield
+    except (InputError, HostError) as error:
+        raise InDoubt(f"{about}{error}") from None
 
-    def _may_send_again(self, service: Service, part: Part, sent_at: float) -> bool:
-        """Whether it is still meant, and to send it once more cannot do it twice."""
-        return (bool(part.guard) and age_s(sent_at) <= _MEANT_S) or self._has_key(service, part, sent_at)
 
-    def _has_key(self, service: Service, part: Part, sent_at: float) -> bool:
-        key, age = service.spec_of(part).idempotency, age_s(sent_at)
-        return part.is_keyed and key is not None and age <= _MEANT_S and (key.valid_s is None or age < key.valid_s)
+def _can_show(part: Part) -> bool:
+    return part.listed is not None or (part.subject is not None and part.before is not None)
 
-    def _sent_again(self, service: Service, action: str, request: str, part: Part) -> Part | None:
-        is_told_by_key = part.is_keyed and not has_own_name(part, service.spec_of(part))
-        until, pause_s = time.monotonic() + service.connection.patience_s, 0.05
-        while True:
-            try:
-                self._require_contents(service, part)
-                answer = service.wire.send(part.call, part.guard)
-                said, reason = self._says(service, part, answer), complaint(answer)
-            except (Lost, HostError, InputError) as error:
-                answer, said, reason = None, Outcome.UNKNOWN, str(error)
-            if answer is not None and said in (Outcome.APPLIED, Outcome.ACCEPTED):
-                self.notes.note_answer(action, request, answer)
-                return self._judged(service, part, answer)
-            if not is_told_by_key and (done := self._shown(service, part)):  # the first one came after all
-                return done
-            if said is Outcome.REFUSED and answer is not None and answer.status != 429:
-                return self._done_though_refused(service, part, answer) or self._refused_again(service, part, answer)
-            if time.monotonic() >= until:
-                raise InDoubt(f"service {service.name}: {part.call.told}: sent again for want of an answer: {reason}")
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, 1.0)
 
-    def _refused_again(self, service: Service, part: Part, answer: Answer) -> None:
-        """It is still as it was, and not done: final, if not for reasons that say nothing of the first one.
-
-        Raises:
-            InDoubt: they do not.
-        """
-        if answer.status in (401, 403, 412):
-            raise InDoubt(
-                f"service {service.name}: {part.call.told}: sent again for want of an answer: {complaint(answer)}"
-            )
+def _is_told_by_key(service: Service, part: Part) -> bool:
+    """Whether a part has a key by which another answer to it tells more than any read-back."""
+    return part.is_keyed and not has_own_name(part, service.spec_of(part))
 
 
 def _seen_answer(now: State) -> Answer:
     """What is seen, as if it were the answer; its status 0 says that nobody saw that."""
     return Answer(0, {"etag": now.etag} if now.etag else {}, now.body)
-
-
-def _left_s(sent_at: float, patience_s: float) -> float:
-    """How long, in seconds, it is to be waited still; all of it where the clock says nothing of how long it was."""
-    age = age_s(sent_at)
-    return patience_s if age == math.inf else max(0.0, patience_s - age)

@@ -1,46 +1,46 @@
-"""One service: its catalogue, what is asked of it, and what can be seen of it. Reading changes nothing there."""
+"""One service: its catalogue, what is requested of it, and what can be seen of it. Reading changes nothing there."""
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from autoclave.core import HostError, InputError
 from autoclave.core.json import shown
-from autoclave.runtime.rest.calls import call_of, filled, filled_target, free_call, require_target
-from autoclave.runtime.rest.catalogue import Catalogue, Listing, OperationSpec, ReadBack, needs_answer
+from autoclave.runtime.footprints import Footprint
+from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.policy.request import Access, Request
+from autoclave.runtime.rest.calls import call_of, filled, free_call
+from autoclave.runtime.rest.catalogue import Catalogue, Listing, OperationSpec, ReadBack, parameters_in
+from autoclave.runtime.rest.compensations import worst
 from autoclave.runtime.rest.connection import ServiceConnection, origin_of
-from autoclave.runtime.rest.expressions import at, evaluated, expressions_in, value_or_none, with_value
-from autoclave.runtime.rest.fields import parameters_in
-from autoclave.runtime.rest.forms import canonical, digest_of
-from autoclave.runtime.rest.operations import Ask
-from autoclave.runtime.rest.parts import ABSENT, Answer, Call, Part, State
+from autoclave.runtime.rest.expressions import at, evaluated, expressions_in, value_of, with_value
+from autoclave.runtime.rest.forms import canonical, digest_of, encoded
+from autoclave.runtime.rest.parts import ABSENT, Answer, Ask, Call, Part, State
 from autoclave.runtime.rest.wire import Lost, NotSent, Wire, complaint
 from autoclave.runtime.vault.targets import plain_path
 
-_MOST_REDIRECTS = 3
+_MOST_PAGES = 100
 _LINK = "$response.header.link"
 _NEXT = re.compile(r"(?<![\w-])next(?![\w-])", re.IGNORECASE)
 
 
 class Service:
-    """A service under the name that grants and actions have for it."""
+    """A service under the name that grants and actions have for it.
+
+    What cannot be requested, or is not shown, raises InputError; where the service cannot be reached, HostError.
+    """
 
     def __init__(self, name: str, connection: ServiceConnection, catalogue: Catalogue | None, wire: Wire) -> None:
         self.name, self.connection, self.catalogue, self.wire = name, connection, catalogue, wire
 
     def spec(self, operation: str, method: str = "POST") -> OperationSpec:
-        """What is known of an operation; for an empty name: of a free request, which is nothing but the method.
-
-        Raises:
-            InputError: there is none of that name.
-        """
+        """What is known of an operation; for an empty name: of a free request, which is nothing but the method."""
         if not operation:
             return OperationSpec(method=method, path="/")
         if self.catalogue is None:
@@ -64,6 +64,10 @@ class Service:
         """A call in words, with the path as grants have it."""
         return f"{call.method} {_plain(call.target)}"
 
+    def place(self, part: Part) -> str:
+        """The beginning of messages about a part."""
+        return f"service {self.name}: {part.call.told}"
+
     def key(self, target: str) -> str:
         """The key of what is at a path, for footprints and conflicts."""
         return f"services/{self.name}{_plain(target)}"
@@ -75,69 +79,60 @@ class Service:
         names += [digest_of(body)[:16]] if body is not None else []
         return "/".join([self.key(subject.target), *names])
 
+    def footprint(self, part: Part) -> Footprint:
+        """What a part reads and writes: its subject, if the catalogue does not say otherwise."""
+        spec = self.spec_of(part)
+        if spec.touches:
+            return Footprint(writes=frozenset(self.key(filled(each, part.call.path)) for each in spec.touches))
+        if part.subject is not None:
+            return Footprint(writes=frozenset({self.key_of(part.subject)}))
+        key = frozenset({self.key(part.call.target)})
+        return Footprint(reads=key) if spec.is_reading else Footprint(writes=key)
+
+    def request(self, part: Part, guarantee: Guarantee = Guarantee.EXACT) -> Request:
+        """What a part requests of the policy, with how much that is."""
+        spec = self.spec_of(part)
+        spend = evaluated(spec.spend, {"request": part.call.request})
+        if isinstance(spend, bool) or not isinstance(spend, (int, float)) or not 0 <= spend < float("inf"):
+            raise InputError(f"{part.operation}: costs {spend!r}, which must be a number of at least 0")
+        num_bytes = len(encoded(part.call.body, part.call.content_type))
+        access = Access(spec.policy_verb, self.resource(part.call), bytes_written=num_bytes, spend=float(spend))
+        return Request((access,), guarantee)
+
     # --- Asking -----------------------------------------------------------------------------------------------------
-
-    def call(self, operation: str, arguments: Mapping[str, Any]) -> Call:
-        """The call of an operation of the catalogue.
-
-        Raises:
-            InputError: there is none of that name, or the arguments are wrong.
-        """
-        spec = self.spec(operation)
-        return call_of(operation, spec, arguments, self.catalogue.headers if self.catalogue else {})
 
     def foreseen(self, operation: str, arguments: Mapping[str, Any], part: Part) -> Call:
         """Method and path of what would take a part back; a name that only the answer will tell is `x` here."""
-        spec, values = self.spec(operation), dict[str, Any]()
-        for name in parameters_in(spec.path):
-            given = arguments.get(name, "x")
-            known = all(value_or_none(each, part.context) is not None for each in expressions_in(given))
-            values[name] = evaluated(given, part.context) if known else "x"
-        return Call(spec.method, filled(spec.path, values))
-
-    def named(self, ask: Ask) -> tuple[str, Mapping[str, Any]]:
-        """The operation that is asked for, and its arguments; an empty name for a free request.
-
-        Raises:
-            InputError: it is not registered, and the connection permits no free requests.
-        """
-        if ask.operation:
-            return ask.operation, ask.arguments
-        require_target(ask.path)
-        path, mark, query = ask.path.partition("?")
-        target = f"{plain_path(path)}{mark}{query}"
-        found = self.catalogue.matched(ask.method, target) if self.catalogue else None
-        if found is None:
-            if not self.connection.allows_free:
-                raise InputError(
-                    f"service {self.name}: {ask.method} {ask.path.partition('?')[0][:200]} is no operation of its "
-                    "catalogue, and this connection permits no others"
-                )
-            return "", {}
-        name, arguments = found
-        return name, arguments | ({"body": ask.body} if ask.body is not None else {})
+        spec = self.spec(operation)
+        given = {name: arguments.get(name, "x") for name in parameters_in(spec.path)}
+        return Call(spec.method, filled(spec.path, evaluated(given, part.context, "x")))
 
     def requested(self, ask: Ask, *, reads_back: bool) -> Part:
-        """Return what is requested, with what there is before it. Without `reads_back`, nothing is sent.
-
-        Raises:
-            InputError: it cannot be requested.
-            HostError: the service cannot be reached.
-        """
-        name, arguments = self.named(ask)
-        if not name:
-            return Part("", {}, free_call(ask.method, ask.path, ask.body, ask.content_type, self.catalogue))
-        return self.part(name, arguments, reads_back=reads_back)
+        """Return what is requested, with what there is before it. Without `reads_back`, nothing is sent."""
+        if ask.operation:
+            return self.part(ask.operation, ask.arguments, reads_back=reads_back)
+        call = free_call(ask.method, ask.path, ask.body, ask.content_type, self.catalogue)
+        path, mark, query = ask.path.partition("?")
+        found = self.catalogue.matched(ask.method, f"{plain_path(path)}{mark}{query}") if self.catalogue else None
+        if found is not None:
+            body = {"body": ask.body} if ask.body is not None else {}
+            return self.part(found[0], found[1] | body, reads_back=reads_back)
+        if not self.connection.allows_free:
+            raise InputError(
+                f"service {self.name}: {ask.method} {path[:200]} is no operation of its catalogue, and this connection "
+                "permits no others"
+            )
+        return Part("", {}, call)
 
     def part(self, name: str, arguments: Mapping[str, Any], *, reads_back: bool = True) -> Part:
         """One call, with a key of ours if the service takes one, and what there is before it."""
         spec = self.spec(name)
         arguments, is_keyed = _with_key(spec, arguments)
-        call = self.call(name, arguments)
+        call = call_of(name, spec, arguments, self.catalogue.headers if self.catalogue else {})
         part = Part(name, arguments, call, is_keyed=is_keyed, guards=spec.is_guarded, read_back=spec.read_back)
         if not reads_back or spec.is_reading:
             return part
-        subject = None if needs_answer(spec) else self.subject(part)
+        subject = None if spec.needs_answer else self.subject(part)
         part = replace(part, subject=subject, before=self.read_back(spec.read_back, subject) if subject else None)
         if spec.listing and subject is None and not is_keyed:
             part = replace(part, listed=sorted(self.listed(spec.listing, part)))
@@ -155,82 +150,43 @@ class Service:
         spec = self.spec(part.operation)
         if not spec.read_back or self.catalogue is None:
             return None
-        read_back = self.catalogue.read_backs[spec.read_back]
-        values = {**part.call.path, **part.call.query}
-        for name, template in spec.subject.items():
-            if any(value_or_none(each, part.context) is None for each in expressions_in(template)):
-                return None
-            values[name] = evaluated(template, part.context)
+        read_back, values = self.catalogue.read_backs[spec.read_back], {**part.call.path, **part.call.query}
+        if any(value_of(each, part.context, None) is None for each in expressions_in(spec.subject)):
+            return None
+        values |= evaluated(spec.subject, part.context)
         context = {"request": {**part.call.request, "path": values}}
         body = evaluated(read_back.body, context) if read_back.body is not None else None
-        target = filled_target(read_back.path, values)
+        target = filled(read_back.path, values)
         return Call(read_back.method, target, self.catalogue.headers, body, form=read_back.form)
 
     def read_back(self, name: str, subject: Call) -> State:
-        """What there is of a subject, by the read-back of this name.
-
-        Raises:
-            InputError: the service does not show it.
-            HostError: it cannot be reached.
-        """
+        """What there is of a subject, by the read-back of this name."""
         assert self.catalogue is not None
-        read_back = self.catalogue.read_backs[name]
-        answer = self.seen(subject)
+        read_back, answer = self.catalogue.read_backs[name], self.seen(subject)
         if read_back.is_absence(answer.status, answer.body):
             return State(ABSENT)
         if not 200 <= answer.status < 300 or self.is_refusal(answer):
             raise InputError(f"service {self.name}: {subject.told}: {complaint(answer)}")
-        etag = value_or_none(read_back.etag, {"response": answer.response})
-        return State(
-            digest_of(canonical(answer.body, read_back.form, read_back.volatile)), str(etag or ""), answer.body
-        )
+        digest = digest_of(canonical(answer.body, read_back.form, read_back.volatile))
+        return State(digest, answer.headers.get("etag", ""), answer.body)
 
     def seen(self, call: Call) -> Answer:
-        """The answer to a request that changes nothing, asked for again while the service is not well.
-
-        Raises:
-            InputError: it leads elsewhere.
-            HostError: the service cannot be reached.
-        """
-        until, pause_s, num_redirects = time.monotonic() + self.connection.patience_s, 0.05, 0
-        while True:
+        """The answer to a request that changes nothing, asked for again while the service is not well."""
+        place = f"service {self.name}: {call.told}"
+        problem = ""
+        for _ in attempts(self.connection.patience_s):
             try:
                 answer = self.wire.send(call)
             except (NotSent, Lost) as error:
                 problem = str(error)
-            else:
-                problem = f"service {self.name}: {call.told}: {complaint(answer)}"
-                if answer.status in (301, 302, 303, 307, 308):
-                    call, num_redirects = self._redirected(call, answer, num_redirects), num_redirects + 1
-                    continue
-                if answer.status not in (500, 502, 503, 504):
-                    return answer
-            if time.monotonic() >= until:
-                raise HostError(f"{problem}. Fix: try again when the service is well")
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 2, 1.0)
-
-    def _redirected(self, call: Call, answer: Answer, number: int) -> Call:
-        """Where an answer leads: only to the same path is followed, since only that was permitted.
-
-        Raises:
-            InputError: elsewhere.
-        """
-        place, is_here = urlsplit(""), False
-        with contextlib.suppress(InputError, ValueError):
-            place = urlsplit(answer.headers.get("location", ""))
-            is_here = not place.netloc or origin_of(place.geturl()) == origin_of(self.connection.base_url)
-        if not is_here or not place.path.startswith(f"{self.connection.prefix}/"):
-            raise InputError(
-                f"service {self.name}: {call.told}: leads to {place.netloc[:100]!r}, where nothing of this service goes"
-            )
-        target = place.path.removeprefix(self.connection.prefix) + (f"?{place.query}" if place.query else "")
-        if number >= _MOST_REDIRECTS or _plain(target) != _plain(call.target):
-            raise InputError(
-                f"service {self.name}: {call.told}: leads to {place.path[:200]}, which was not asked for. "
-                "Fix: ask for that"
-            )
-        return replace(call, target=target)
+                continue
+            if answer.status in (301, 302, 303, 307, 308):
+                where = answer.headers.get("location", "")[:200]
+                raise InputError(f"{place}: leads to {where!r}; redirects are not followed. Fix: ask for that")
+            if answer.status not in (500, 502, 503, 504):
+                return answer
+            problem = f"{place}: {complaint(answer)}"
+        raise HostError(f"{problem}. Fix: try again when the service is well")
 
     def is_refusal(self, answer: Answer) -> bool:
         """Whether the body says that nothing was done, though the status does not."""
@@ -238,17 +194,13 @@ class Service:
         return any(at(answer.body, pointer, told) == value for pointer, value in told.items())
 
     def listed(self, name: str, part: Part) -> dict[str, Any]:
-        """What is in the listing of this name for a part, by identifiers, from all pages.
-
-        Raises:
-            InputError, HostError: the listing cannot be had whole.
-        """
+        """What is in the listing of this name for a part, by identifiers, from all pages."""
         assert self.catalogue is not None
         listing = self.catalogue.listings[name]
         values = {**part.call.path, **part.call.query}
-        first = call = Call("GET", filled_target(listing.path, values), self.catalogue.headers, form="json")
+        first = call = Call("GET", filled(listing.path, values), self.catalogue.headers, form="json")
         found: dict[str, Any] = {}
-        for _ in range(listing.most_pages):
+        for _ in range(_MOST_PAGES):
             answer = self.seen(call)
             items = at(answer.body, listing.items)
             if not 200 <= answer.status < 300 or self.is_refusal(answer) or not isinstance(items, list):
@@ -257,7 +209,7 @@ class Service:
             if (following_call := self.next_page(listing, first, answer)) is None:
                 return found
             call = following_call
-        raise InputError(f"service {self.name}: {first.told}: has more than {listing.most_pages} pages")
+        raise InputError(f"service {self.name}: {first.told}: has more than {_MOST_PAGES} pages")
 
     def _id_of(self, call: Call, listing: Listing, item: Any) -> str:
         """The identifier of an item; several without any would be taken for one."""
@@ -270,12 +222,8 @@ class Service:
         return str(name)
 
     def next_page(self, listing: Listing, first: Call, answer: Answer) -> Call | None:
-        """The request for the page after an answer; None if that was the last.
-
-        Raises:
-            InputError: it leads elsewhere.
-        """
-        told = value_or_none(listing.next, {"response": answer.response}) if listing.next else None
+        """The request for the page after an answer; None if that was the last."""
+        told = value_of(listing.next, {"response": answer.response}, None) if listing.next else None
         place = f"service {self.name}: {first.told}"
         if listing.next == _LINK:
             told = link = following(str(told or ""))
@@ -288,9 +236,49 @@ class Service:
         if not told:
             return None
         if not listing.next_as:
-            return self._redirected(first, Answer(302, {"location": str(told)}), 0)
+            return replace(first, target=self._target_of_page(first, str(told)))
         joint = "&" if "?" in first.target else "?"
         return replace(first, target=f"{first.target}{joint}{urlencode({listing.next_as: str(told)})}")
+
+    def _target_of_page(self, first: Call, url: str) -> str:
+        """The target of the next page, which is at the same path: nothing else was permitted."""
+        base, prefix = self.connection.base_url, self.connection.prefix
+        try:
+            place = urlsplit(url)
+            target = place.path.removeprefix(prefix) + (f"?{place.query}" if place.query else "")
+            is_here = not place.netloc or origin_of(url) == origin_of(base)
+            if is_here and place.path.startswith(f"{prefix}/") and _plain(target) == _plain(first.target):
+                return target
+        except ValueError:  # no URL at all
+            pass
+        raise InputError(f"service {self.name}: {first.told}: the next page leads to {url[:200]!r}, which is elsewhere")
+
+    # --- Words ------------------------------------------------------------------------------------------------------
+
+    def described(self) -> Iterator[str]:
+        """The operations in lines: names, parameters, what they are for, how good their undo is at least."""
+        yield f"service {self.name}:" + ("" if self.catalogue else " free requests only")
+        for name, spec in (self.catalogue.operations if self.catalogue else {}).items():
+            given = {each: about for each, about in spec.all_parameters.items() if each != spec.key_parameter}
+            arguments = [each if about.is_required else f"{each}?" for each, about in given.items()]
+            if spec.body:
+                needed = spec.body.form.get("required", ())
+                known = dict.fromkeys([*needed, *spec.body.form.get("properties", {})])
+                names = ", ".join(each if each in needed else f"{each}?" for each in known)
+                arguments.append("body" + ("" if spec.body.is_required else "?") + (f"{{{names}}}" if names else ""))
+            grade = worst([each.grade for each in spec.undo]) if spec.undo else Guarantee.NONE
+            ending = "reads only" if spec.is_reading else f"undo: {grade}"
+            yield f"  {name}({', '.join(arguments)}): {spec.summary or spec.method + ' ' + spec.path} [{ending}]"
+
+
+def attempts(within_s: float) -> Iterator[None]:
+    """Yield at once, and again after pauses that become longer, until so many seconds are over."""
+    until, pause_s = time.monotonic() + within_s, 0.02
+    yield
+    while time.monotonic() < until:
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 2, 1.0)
+        yield
 
 
 def _with_key(spec: OperationSpec, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from autoclave.report.charts import Axis, Interval, Line, column_chart, interval_chart, line_chart, ticks
+from autoclave.report.charts import Axis, Line, column_chart, line_chart, ticks
 
 STEP = Axis("step")
 SHARE = Axis("share", is_share=True)
@@ -89,18 +89,10 @@ def test_values_show_on_hover_from_the_top_of_the_stack_down():
     assert "<title>step 7\nbad: 75.0%\ngood: 25.0%</title>" in svg
 
 
-def test_intervals_stand_on_one_scale():
-    svg = interval_chart([("pass@1", Interval(0.2, 0.1, 0.4), Interval(0.8))])
-    # labels take 12 + 8 * 6 = 60; the scale to 80% has 560 - 60 - 62 = 438
-    assert [(w.get("x1"), w.get("x2")) for w in _all(svg, "line", "whisker")] == [("114.8", "279.0")]
-    assert [dot.get("cx") for dot in _all(svg, "circle", "dot")] == ["169.5", "498.0"]
-
-
 def test_hostile_labels_stay_text():
     hostile = "</text><script>alert(1)</script>"
     svg = line_chart([Line(hostile, "accent", [(0, 1.0)])], Axis(hostile), Axis(hostile))
     svg += column_chart([(hostile, "accent")], [(0, [1.0])], Axis(hostile), Axis(hostile))
-    svg += interval_chart([(hostile, Interval(0.1), None)])
     assert "<script" not in svg
 
 

@@ -1,4 +1,4 @@
-"""Draw charts as SVG text: lines with bands, stacked columns, pairs of intervals.
+"""Draw charts as SVG text: lines with bands, and stacked columns.
 
 Pure functions of numbers: no file, no clock, no script. Colours are names: a mark gets the class `c-<name>`, and the
 style sheet of the page says what that is on a light, a dark or a printed page. Values show on hover, in <title>.
@@ -8,7 +8,7 @@ Not here: which charts a page gets.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import accumulate, pairwise
@@ -144,7 +144,7 @@ def column_chart(
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A share and how well it is known; without bounds only a dot is drawn."""
+    """A share and how well it is known."""
 
     value: float
     low: float | None = None
@@ -153,49 +153,6 @@ class Interval:
     @property
     def bounds(self) -> tuple[float, float] | None:
         return None if self.low is None or self.high is None else (self.low, self.high)
-
-    def __str__(self) -> str:
-        bounds = f" [{percent(self.bounds[0])}, {percent(self.bounds[1])}]" if self.bounds else ""
-        return percent(self.value) + bounds
-
-
-def interval_chart(rows: Sequence[tuple[str, Interval | None, Interval | None]]) -> str:
-    """For each `(label, before, after)` two dots with whiskers, before above after, on a scale of shares from 0."""
-    row_height, right = 54, 62
-    height = len(rows) * row_height + 30
-    known = [interval for row in rows for interval in row[1:] if interval]
-    top = max((interval.high or interval.value for interval in known), default=1.0) or 1.0
-    step = tick_step(top, 5)
-    top = math.ceil(top / step - 1e-9) * step
-    left = 12 + 8 * max((len(label) for label, _, _ in rows), default=0)
-
-    def place(share: float) -> float:
-        return left + share / top * (WIDTH - left - right)
-
-    marks = [
-        f'<line class="grid" x1="{place(t):.1f}" x2="{place(t):.1f}" y1="6" y2="{height - 22}"/>'
-        f'<text class="tick" x="{place(t):.1f}" y="{height - 6}" text-anchor="middle">{100 * t:.4g}%</text>'
-        for t in ticks(0, top)
-    ]
-    for index, (label, before, after) in enumerate(rows):
-        middle = index * row_height + 6 + row_height / 2
-        marks.append(f'<text class="name" x="0" y="{middle + 5:.1f}">{escape(label)}</text>')
-        for shift, colour, when, interval in ((-10, "before", "before", before), (10, "after", "after", after)):
-            if interval:
-                marks.append(_whisker(interval, place, middle + shift, colour, f"{label} {when}: {interval}"))
-    return _svg(height, "intervals", marks)
-
-
-def _whisker(interval: Interval, place: Callable[[float], float], y: float, colour: str, title: str) -> str:
-    end, bar = place(interval.value), ""
-    if interval.bounds:
-        start, end = map(place, interval.bounds)
-        bar = f'<line class="whisker" x1="{start:.1f}" x2="{end:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
-    return (
-        f'<g class="c-{colour}"><title>{escape(title)}</title>{bar}'
-        f'<circle class="dot" cx="{place(interval.value):.1f}" cy="{y:.1f}" r="5"/>'
-        f'<text class="value" x="{end + 10:.1f}" y="{y + 4:.1f}">{percent(interval.value)}</text></g>'
-    )
 
 
 def _frame(first: float, last: float, ys: Sequence[float], x: Axis, y: Axis) -> Frame:
@@ -263,8 +220,5 @@ def _picture(frame: Frame, x: Axis, y: Axis, marks: Sequence[str], hovers: Seque
         f'<text class="unit" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">'
         f"{escape(x.label)}</text>"
     )
-    return _svg(HEIGHT, y.label, [*lines, *marks, axis, *below, names, *hovers])
-
-
-def _svg(height: int, name: str, parts: Sequence[str]) -> str:
-    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(name)}">{"".join(parts)}</svg>'
+    inner = "".join([*lines, *marks, axis, *below, names, *hovers])
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(y.label)}">{inner}</svg>'

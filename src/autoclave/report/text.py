@@ -45,11 +45,6 @@ def signed(value: float) -> str:
     return f"{value:+.2f}".replace("-", "\N{MINUS SIGN}")
 
 
-def change(value: float) -> str:
-    """A quantity with its sign: `-1234.5` -> `−1,234`."""
-    return f"{'+' if value > 0 else ''}{quantity(value)}".replace("-", "\N{MINUS SIGN}", 1)
-
-
 def shortened(text: str, limit: int) -> str:
     """`text` without its middle where it is longer than `limit` characters; a line there says how much is missing.
 

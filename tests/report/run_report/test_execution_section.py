@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from autoclave.report.charts import Interval
 from autoclave.report.run_report import write_report
 from autoclave.report.run_report.cases import sample_cases
 from autoclave.report.run_report.execution import execution_section
@@ -100,7 +101,7 @@ def test_held_out_tasks_stand_beside_held_out_problems_with_their_intervals(alig
     assert section is not None
     assert [row.name for row in section.rows] == ["held-out problems", "execution_semantics", "test_output_prediction"]
     row = section.rows[1]
-    assert (str(row.before), str(row.after), row.items) == ("2.0% [1.0%, 9.0%]", "5.0% [1.0%, 9.0%]", 100)
+    assert (row.before, row.after, row.items) == (Interval(0.02, 0.01, 0.09), Interval(0.05, 0.01, 0.09), 100)
     figure = section.figures[-1]
     assert [label for label, _ in figure.legend] == [
         "held-out problems",

@@ -1,20 +1,19 @@
-"""The section about the timeline: which steps are pictured, what it says, and that a step can be chosen."""
+"""The section about the timeline: the picture of a step, and what is said of all."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from autoclave.core.timeline import Role, Span, StepTimeline
-from autoclave.report.run_report import timeline as section
 from autoclave.report.run_report import write_report
-from autoclave.report.run_report.timeline import by_importance, timeline_section
+from autoclave.report.run_report.timeline import strips, timeline_section
 from autoclave.runs.reader import read_run
 from autoclave.runs.timeline import timeline_path, write_timeline
-from tests.browser import headless
 
 
 def record(folder: Path, steps: int, *, dropped: int = 0) -> None:
@@ -34,33 +33,50 @@ def with_metrics(folder: Path, **metrics: float) -> None:
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_the_first_the_last_and_the_middle_step_come_first():
-    assert by_importance(list(range(1, 10))) == [1, 9, 5, 3, 7, 2, 4, 6, 8]
-    assert by_importance([4]) == [4]
-    assert by_importance([]) == []
-    assert sorted(by_importance(list(range(50)))) == list(range(50))
-
-
-def test_some_steps_are_pictured_and_the_page_says_how_many(make_run: Callable[..., Path]):
+def test_the_middle_step_is_pictured(make_run: Callable[..., Path]):
     folder = make_run(steps=30)
     record(folder, 30)
-    found = timeline_section(read_run(folder))
-    assert len(found.pictures) == section.SHOWN_STEPS
-    assert (found.pictures[0].step, found.pictures[-1].step) == (1, 30)
-    assert found.chosen in range(10, 20)
-    assert found.left_out == "Pictured are 9 of 30 steps."
-    assert found.pictures[0].note == (
-        "10.0 s: 200 requests, 200 rewards, 1 update. Sampler busy 40.0% (idle at most 6.0 s at a time). "
+    picture = timeline_section(read_run(folder)).picture
+    assert picture
+    assert picture.step == 16
+    assert picture.note == (
+        "10.0 s. Sampler busy 40.0% (idle at most 6.0 s at a time). "
         "Judge busy 20.0% (idle at most 5.0 s at a time). Trainer busy 30.0% (idle at most 5.0 s at a time)."
     )
 
 
-def test_pictures_have_a_bound_of_bytes(make_run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch):
-    folder = make_run(steps=5)
-    record(folder, 5)
-    size = len(timeline_section(read_run(folder)).pictures[0].svg)
-    monkeypatch.setattr(section, "PICTURE_BYTES", 3 * size + 100)
-    assert [picture.step for picture in timeline_section(read_run(folder)).pictures] == [1, 3, 5]
+def lanes_of(spans: list[Span]) -> dict[str, str]:
+    """The path of each lane of the picture, by its label."""
+    elements = list(ElementTree.fromstring(strips(spans, (100.0, 110.0))).iter())
+    labels = [element.text or "" for element in elements if element.get("class") == "name"]
+    return dict(
+        zip(labels, [element.get("d", "") for element in elements if element.get("d") is not None], strict=True)
+    )
+
+
+def test_a_lane_is_filled_where_a_span_is_under_way():
+    requests = [Span(Role.SAMPLER, "x", *times, 1) for times in ((90, 102), (101, 103), (105, 130))]
+    learn = Span(Role.TRAINER, "learn", 102.0, 107.0, 1)
+    assert lanes_of([learn, *requests]) == {  # seconds 0, 3, 5 and 10 are at 172, 453, 640 and 1108
+        "sampler": "M172 4H454V18H172ZM640 4H1109V18H640Z",
+        "trainer": "M359 26H828V40H359Z",
+    }
+
+
+def test_lanes_are_of_replicas_in_order_and_many_replicas_are_one_lane():
+    few, many = (
+        [Span(Role.SAMPLER, "x", 100, 101, 1, f"replica {number}") for number in reversed(range(count))]
+        for count in (3, 20)
+    )
+    assert list(lanes_of(few)) == ["sampler replica 0", "sampler replica 1", "sampler replica 2"]
+    assert list(lanes_of(many)) == ["sampler (20)"]
+
+
+def test_the_picture_is_small_whatever_the_number_of_spans_and_its_labels_are_no_markup():
+    spans = [Span(Role.JUDGE, "x", 100 + n / 5000, 100.1 + n / 5000, 1, "<b>&") for n in range(50_000)]
+    assert len(strips(spans, (100.0, 110.0))) < 10_000
+    assert list(lanes_of(spans)) == ["judge <b>&"]
+    assert lanes_of([]) == {}
 
 
 def test_shares_of_the_run_are_weighted_by_the_seconds_of_steps(make_run: Callable[..., Path]):
@@ -83,24 +99,6 @@ def test_what_is_missing_or_damaged_is_said(make_run: Callable[..., Path]):
     folder = make_run(steps=3)
     assert "No timeline recorded." in write_report(folder).read_text("utf-8")
     record(folder, 3, dropped=7)
-    timeline_path(folder, 3).write_bytes(b"no gzip")
-    html = write_report(folder).read_text("utf-8")
-    assert "step-000003.jsonl.gz:1: damaged gzip file" in html
-    assert "7 spans found no room and are missing." in html
-
-
-@pytest.mark.timeout(240)
-def test_in_a_browser_one_step_shows_and_another_can_be_chosen(make_run: Callable[..., Path], tmp_path: Path):
-    folder = make_run(steps=5)
-    record(folder, 5)
-    page = write_report(folder)
-    shown = "[...document.querySelectorAll('.gantt')].filter(e => e.checkVisibility()).map(e => e.dataset.step)"
-    with headless(tmp_path / "chromium") as browser:
-        browser.open(page)
-        assert browser.evaluate(shown) == ["3"]
-        browser.evaluate("document.querySelector('#timeline button[value=\"5\"]').click()")
-        assert browser.evaluate(shown) == ["5"]
-        assert browser.evaluate("document.querySelectorAll('#timeline [aria-pressed=true]').length") == 1
-        rollouts = "[...document.querySelectorAll('.rollout')].filter(e => !e.hidden).length"
-        assert browser.evaluate(rollouts) > 0 or browser.evaluate("!document.querySelector('.rollout')")
-        assert [event for event in browser.events if event["method"] == "Log.entryAdded"] == []
+    assert "7 spans found no room and are missing." in write_report(folder).read_text("utf-8")
+    timeline_path(folder, 2).write_bytes(b"no gzip")
+    assert "step-000002.jsonl.gz:1: damaged gzip file" in write_report(folder).read_text("utf-8")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from autoclave.report.view import Request, write_view
-from autoclave.report.view.page import change_rows, step_rows
+from autoclave.report.view.page import step_rows
 from autoclave.report.view.sources import sources_of
 from autoclave.report.view.survey import survey
 
@@ -126,17 +126,9 @@ def test_the_table_of_steps_has_a_row_for_each_task(record, answer, program):
     ]
 
 
-def test_what_changed_is_told_of_each_task_that_both_sides_have(record, answer, program):
-    folder = record({1: [answer("a", 0, "wrong"), program("b")], 2: [answer("a", 0), program("b"), program("b", 1)]})
-    before, after = (survey(source, ()) for source in sources_of(Request(folder)))
-    changes = {row.task: row.values[:2] for row in change_rows(before, after)}
-    assert changes == {"execution_semantics": ["+100.0 points", "+1"], "code_generation": ["+0.0 points", "0"]}
-
-
 def test_lines_without_task_and_alignment_sample_are_compared_with_those_that_have_them(record, rollout, program):
     folder = record({1: [rollout("b", 0, "time_limit")], 2: [program("b")]})
     page = view(folder, steps=(2,), against_step=1)
-    assert "change +100.0 points" in texts(page)
     assert "no task recorded" not in texts(page).partition("Rollouts")[0]
 
 

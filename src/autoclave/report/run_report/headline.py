@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoclave.report import text
-from autoclave.report.charts import Interval, interval_chart
+from autoclave.report.charts import Interval
 from autoclave.report.run_report.figures import interval_of
 from autoclave.runs.reader import Row, Run, number
 
@@ -33,7 +33,6 @@ class Headline:
     """The top of the page. Lists of sentences and facts are plain text."""
 
     measures: tuple[Measure, ...]
-    chart: str | None
     after: str
     """Label of the second number of each measure: "after RL", or which step it stands at."""
     sentences: tuple[str, ...]
@@ -45,11 +44,9 @@ def headline(run: Run) -> Headline:
     keys = ["pass@1", "greedy", *_pass_at_k(before | after)]
     measures = [Measure(key, interval_of(before, key), interval_of(after, key)) for key in keys]
     measures = [measure for measure in measures if measure.before or measure.after]
-    chart = interval_chart([(measure.label, measure.before, measure.after) for measure in measures])
     latest = number(after, "step")
     return Headline(
         measures=tuple(measures),
-        chart=chart if measures else None,
         after="after RL" if run.summary or latest is None else f"at step {latest:.0f}",
         sentences=tuple(_sentences(run, measures, before, after)),
         facts=tuple((label, value) for label, value in _facts(run, before) if value),

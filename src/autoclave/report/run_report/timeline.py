@@ -1,14 +1,15 @@
-"""The section of the report with the timeline: the steps that are pictured, and how busy each role was."""
+"""The section of the report with the timeline: how busy each role was in the run, and when in one step of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from html import escape
 
 from autoclave.core.errors import DataError
-from autoclave.core.timeline import Role, StepTimeline
+from autoclave.core.timeline import Interval, Role, Span, StepTimeline, union
 from autoclave.report import text
-from autoclave.report.run_report.gantt import COLOURS, gantt, told
+from autoclave.report.charts import ticks
 from autoclave.runs.reader import Row, Run, number
 from autoclave.runs.timeline import (
     HIDDEN,
@@ -20,15 +21,23 @@ from autoclave.runs.timeline import (
     timeline_steps,
 )
 
-SHOWN_STEPS = 9
-"""Most steps that are pictured."""
-PICTURE_BYTES = 600_000
-"""Most bytes of all pictures; steps that find no room are left out."""
+COLOURS = {
+    Role.SAMPLER: "accepted",
+    Role.JUDGE: "wrong_answer",
+    Role.TRAINER: "compile_error",
+    Role.PUBLISH: "runtime_error",
+    Role.EVALUATION: "time_limit",
+    Role.CHECKPOINT: "bad_format",
+}
+REPLICAS = 8
+"""Most lanes of a role; a role with more replicas has one lane."""
+_LEFT, _INNER, _LANE = 172, 936, 22
+"""Width of the labels and of the strips, and height of a lane."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A step, what stands below its title, and its picture."""
+    """A step, what stands below its title, and when each role was busy, as SVG text."""
 
     step: int
     note: str
@@ -47,53 +56,25 @@ class RoleRow:
 
 @dataclass(frozen=True, slots=True)
 class TimelineSection:
-    """All that the section shows. Without pictures the run has no timeline."""
+    """All that the section shows. `picture` is of the middle step; without one `missing` says why."""
 
-    pictures: tuple[Picture, ...]
-    chosen: int
-    """The step that is shown at first: the middle one."""
-    left_out: str
-    """In words, which steps are not pictured and why; empty if all are."""
+    picture: Picture | None
+    missing: str
     rows: tuple[RoleRow, ...]
     sentence: str
 
 
 def timeline_section(run: Run) -> TimelineSection:
-    """The section of a run; a file that is damaged is spoken of and left out."""
+    """The section of a run; a file that is damaged is spoken of."""
     steps = [step for step in timeline_steps(run.folder) if step]
-    pictures: dict[int, Picture] = {}
-    damaged: list[str] = []
-    size = 0
-    for step in by_importance(steps)[:SHOWN_STEPS]:
+    picture, missing = None, "No timeline recorded."
+    if steps:
         try:
-            picture = draw(run, read_timeline(timeline_path(run.folder, step)))
+            picture = draw(run, read_timeline(timeline_path(run.folder, steps[len(steps) // 2])))
         except DataError as error:
-            damaged.append(str(error))
-            continue
-        size += len(picture.svg.encode())
-        if size > PICTURE_BYTES:
-            break
-        pictures[step] = picture
-    shown = sorted(pictures)
+            missing = f"{error}."
     rows = role_rows(run.train)
-    return TimelineSection(
-        tuple(pictures[step] for step in shown),
-        shown[len(shown) // 2] if shown else 0,
-        _left_out(len(steps), len(shown), damaged),
-        rows,
-        _sentence(rows),
-    )
-
-
-def by_importance(steps: Sequence[int]) -> list[int]:
-    """The first, the last, the middle one, then those that halve what is between them, and so on."""
-    places: list[int] = []
-    parts = 1
-    while len(places) < len(steps):
-        around = [round(part * (len(steps) - 1) / parts) for part in range(parts + 1)]
-        places += [place for place in dict.fromkeys(around) if place not in places]
-        parts *= 2
-    return [steps[place] for place in places]
+    return TimelineSection(picture, missing, rows, _sentence(rows))
 
 
 def draw(run: Run, timeline: StepTimeline) -> Picture:
@@ -104,19 +85,57 @@ def draw(run: Run, timeline: StepTimeline) -> Picture:
     """
     spans = spans_during(run.folder, timeline)
     times = role_times(spans, timeline.window)
-    ahead = [span for span in spans if span.step > timeline.step]
     notes = [
-        f"{text.duration(times.window_s)}: {told(spans) or 'nothing recorded'}.",
+        f"{text.duration(times.window_s)}.",
         " ".join(
             f"{role.capitalize()} busy {text.percent(times.busy(role))}"
             f" (idle at most {text.duration(times.longest_gap_s[role])} at a time)."
             for role in WORKING
         ),
-        "Pale: for later steps." if ahead else "",
         f"{text.count(timeline.dropped, 'span')} found no room and are missing." if timeline.dropped else "",
         f"{text.count(timeline.moved, 'span')} had times that cannot be, and were moved." if timeline.moved else "",
     ]
-    return Picture(timeline.step, " ".join(filter(None, notes)), gantt(spans, timeline.window, timeline.step))
+    return Picture(timeline.step, " ".join(filter(None, notes)), strips(spans, timeline.window))
+
+
+def strips(spans: Iterable[Span], window: Interval) -> str:
+    """A lane for each role and replica over the seconds of `window`, filled where at least one span is under way."""
+    low, length = window[0], (window[1] - window[0]) or 1.0
+    lanes = _lanes(spans)
+    height = len(lanes) * _LANE
+    marks = [
+        f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height}"/>'
+        f'<text class="tick" x="{x:.1f}" y="{height + 14}" text-anchor="middle">{tick:g} s</text>'
+        for tick in ticks(0, length, 10)
+        if (x := _LEFT + tick / length * _INNER)
+    ]
+    for index, ((role, lane), intervals) in enumerate(lanes.items()):
+        y = index * _LANE + 4
+        # Whole pixels, so that the size of the picture is bounded whatever the number of spans.
+        pixels = union((_pixel((start - low) / length), _pixel((end - low) / length) + 1) for start, end in intervals)
+        path = "".join(f"M{start} {y}H{end}V{y + _LANE - 8}H{start}Z" for start, end in pixels)
+        marks.append(f'<text class="name" x="0" y="{y + 12}">{escape(f"{role} {lane}".strip()[:18])}</text>')
+        marks.append(f'<path class="part c-{COLOURS[role]}" d="{path}"/>')
+    box = f"0 0 {_LEFT + _INNER + 12} {height + 20}"
+    return f'<svg viewBox="{box}" role="img" aria-label="when each role was busy">{"".join(marks)}</svg>'
+
+
+def _pixel(share: float) -> int:
+    return _LEFT + round(min(max(share, 0.0), 1.0) * _INNER)
+
+
+def _lanes(spans: Iterable[Span]) -> dict[tuple[Role, str], list[Interval]]:
+    """Intervals by role and replica, in order."""
+    found: dict[tuple[Role, str], list[Interval]] = {}
+    for span in spans:
+        found.setdefault((span.role, span.lane), []).append(span.interval)
+    ordered: dict[tuple[Role, str], list[Interval]] = {}
+    for role in Role:
+        lanes = sorted((lane for each, lane in found if each is role), key=lambda lane: (len(lane), lane))
+        for lane in lanes:
+            name = lane if len(lanes) <= REPLICAS else f"({len(lanes)})"
+            ordered.setdefault((role, name), []).extend(found[role, lane])
+    return ordered
 
 
 def role_rows(train: Sequence[Row]) -> tuple[RoleRow, ...]:
@@ -151,8 +170,3 @@ def _sentence(rows: Sequence[RoleRow]) -> str:
     return f"The {busiest.role} is the bottleneck, busy in {text.percent(busiest.busy)} of the time of all steps." + (
         f" Sampling hid {parts}." if parts else ""
     )
-
-
-def _left_out(steps: int, shown: int, damaged: Sequence[str]) -> str:
-    told = f"Pictured are {shown} of {text.count(steps, 'step')}." if shown < steps else ""
-    return " ".join(filter(None, [told, *(f"Left out as damaged: {complaint}." for complaint in damaged)]))

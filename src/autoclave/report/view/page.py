@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from difflib import unified_diff
+from itertools import islice
 from pathlib import Path
 
 from autoclave.core.errors import InputError
 from autoclave.core.files import write_atomically
 from autoclave.core.json import nearest, shown
-from autoclave.report import text
 from autoclave.report.html import render_page
 from autoclave.report.view.shown import ShownGroup, ShownRollout, read_chosen
 from autoclave.report.view.sources import Request, ranges, sources_of
@@ -66,7 +66,6 @@ def write_view(request: Request, out: Path | None = None) -> Written:
         compares=request.compares,
         surveys=surveys,
         rows=step_rows(surveys),
-        changes=change_rows(*surveys) if len(surveys) == 2 else [],
         has_answers=any(rollout.reason for rollout in rollouts),
         unpaired=_unpaired(surveys) if request.compares else (0, 0),
         groups=groups,
@@ -173,16 +172,8 @@ class StepRow:
     figures: Figures
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeRow:
-    """Differences between the sides in what both have, in words."""
-
-    task: str
-    values: Sequence[str]
-
-
 def step_rows(surveys: Sequence[Survey]) -> list[StepRow]:
-    is_split = _has_several_tasks(surveys)
+    is_split = any(len(survey.by_task) > 1 for survey in surveys)
     return [
         StepRow(side, survey.source.label, task if is_split else "", figures)
         for side, survey in enumerate(surveys)
@@ -190,48 +181,13 @@ def step_rows(surveys: Sequence[Survey]) -> list[StepRow]:
     ]
 
 
-def change_rows(before: Survey, after: Survey) -> list[ChangeRow]:
-    """From the first side to the second: of each task that both have, or of all if each side has one task."""
-    if not _has_several_tasks((before, after)):
-        return [ChangeRow("", changes(before.figures, after.figures))]
-    shared = [task for task in after.by_task if task in before.by_task]
-    return [ChangeRow(task, changes(before.by_task[task], after.by_task[task])) for task in shared]
-
-
-def changes(before: Figures, after: Figures) -> list[str]:
-    """From one row to another, for the columns from `accepted` on; `–` where one is missing."""
-    share = _difference(before.accepted_share, after.accepted_share)
-    others = [
-        _difference(before.reward.value, after.reward.value),
-        _difference(before.masked, after.masked),
-        _difference(before.cut, after.cut),
-        _difference(before.length.value, after.length.value),
-        _difference(before.mismatch.value, after.mismatch.value),
-        _difference(before.max_mismatch, after.max_mismatch),
-    ]
-    in_words = ["–" if share is None else f"{text.points(share)} points"]
-    return in_words + ["–" if change is None else text.change(change) for change in others]
-
-
-def _difference(before: float | None, after: float | None) -> float | None:
-    return None if before is None or after is None else after - before
-
-
-def _has_several_tasks(surveys: Sequence[Survey]) -> bool:
-    return any(len(survey.by_task) > 1 for survey in surveys)
-
-
-COMPARED_LINES = 200
-"""Most lines of a response that are compared: the time for it grows with their product."""
+COMPARED_LINES = 199
+"""Most lines of a response that are compared: the time for it grows with their product, and from 200 lines on difflib
+leaves out frequent ones."""
 CONTEXT_LINES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a difference: `kept`, `removed`, `added`, or `skipped` for equal lines that are left out."""
-
-    kind: str
-    text: str
+_KINDS = {" ": "kept", "-": "removed", "+": "added", "@": "place"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +196,7 @@ class Pair:
 
     before: ShownRollout | None
     after: ShownRollout | None
-    difference: Sequence[Line] | None
+    difference: Sequence[tuple[str, str]] | None
 
     @property
     def both(self) -> list[ShownRollout]:
@@ -275,26 +231,11 @@ def _pair(before: ShownRollout | None, after: ShownRollout | None) -> Pair:
     return Pair(before, after, list(difference(before.response, after.response)))
 
 
-def difference(before: str, after: str) -> Iterator[Line]:
-    """The lines that change from `before` to `after`, with some around them that do not."""
+def difference(before: str, after: str) -> Iterator[tuple[str, str]]:
+    """Kind (`kept`, `removed`, `added`, or the `place` in both) and text of each line of a unified diff."""
     old, new = before.split("\n"), after.split("\n")
-    cut_old, cut_new = old[:COMPARED_LINES], new[:COMPARED_LINES]
-    matcher = SequenceMatcher(None, cut_old, cut_new, autojunk=False)
-    end = 0
-    for group in matcher.get_grouped_opcodes(CONTEXT_LINES):
-        yield from _skipped(group[0][1] - end)
-        for kind, old_start, old_stop, new_start, new_stop in group:
-            if kind == "equal":
-                yield from (Line("kept", text) for text in cut_old[old_start:old_stop])
-                continue
-            yield from (Line("removed", text) for text in cut_old[old_start:old_stop])
-            yield from (Line("added", text) for text in cut_new[new_start:new_stop])
-        end = group[-1][2]
-    yield from _skipped(len(cut_old) - end)
+    compared = unified_diff(old[:COMPARED_LINES], new[:COMPARED_LINES], n=CONTEXT_LINES, lineterm="")
+    for line in islice(compared, 2, None):  # after the names of the files
+        yield _KINDS[line[0]], line if line[0] == "@" else line[1:]
     if max(len(old), len(new)) > COMPARED_LINES:
-        yield Line("skipped", f"lines after the first {COMPARED_LINES} are not compared")
-
-
-def _skipped(count: int) -> Iterator[Line]:
-    if count > 0:
-        yield Line("skipped", f"{count} equal line" + ("s" if count > 1 else ""))
+        yield "place", f"lines after the first {COMPARED_LINES} are not compared"

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from autoclave.core.verdict import Verdict
 from autoclave.report.cases import ShownAlignmentSample, ShownAnswer, shown_alignment_sample, shown_answer
 from autoclave.report.text import quantity, shortened
 from autoclave.report.view.sources import Source
@@ -19,27 +18,19 @@ SHOWN_CHARACTERS = 8000
 """Most characters shown of a prompt, and of a response whose tokens are not."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShownRollout:
+@dataclass(frozen=True, kw_only=True)
+class ShownRollout(RecordedRollout):
     """One rollout. `strip` is None where tokens cannot be shown; then `no_tokens` says why."""
 
-    sample: int | None
-    status: str
-    reason: str | None
-    """Of a reward without a verdict."""
-    message: str
-    verdict: Verdict | None
     answer: ShownAnswer | None
     """To an alignment sample."""
-    reward: float | None
-    advantage: float | None
-    mask_reason: str | None
-    finish_reason: str | None
-    tokens: int | None
-    response: str
     strip: TokenStrip | None
     no_tokens: str
     facts: Sequence[tuple[str, str]]
+
+    @property
+    def response(self) -> str:
+        return shortened(super().response, SHOWN_CHARACTERS)
 
     @property
     def advantage_sign(self) -> str:
@@ -108,18 +99,9 @@ def shown_rollout(rollout: RecordedRollout, detokenizer: Detokenizer | None) -> 
     columns = rollout.token_columns
     strip = token_strip(columns, detokenizer) if columns and detokenizer else None
     return ShownRollout(
-        sample=rollout.sample,
-        status=rollout.status,
-        reason=rollout.reason,
-        message=rollout.message,
-        verdict=rollout.verdict,
+        rollout.record,
+        rollout.where,
         answer=shown_answer(rollout),
-        reward=rollout.reward,
-        advantage=rollout.advantage,
-        mask_reason=rollout.mask_reason,
-        finish_reason=rollout.finish_reason,
-        tokens=rollout.tokens,
-        response=shortened(rollout.response, SHOWN_CHARACTERS),
         strip=strip,
         no_tokens=_why_none(columns is not None, detokenizer is not None),
         facts=list(_facts(rollout, strip)),

@@ -6,7 +6,7 @@ In memory are one rollout at a time and, of each, whether it was accepted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -71,23 +71,6 @@ class Figures:
         return self.accepted / self.rollouts if self.rollouts else None
 
 
-def together(parts: Iterable[Figures]) -> Figures:
-    """The figures of several sets of rollouts that share none."""
-    found = Figures()
-    for part in parts:
-        found.rollouts += part.rollouts
-        found.accepted += part.accepted
-        found.statuses.update(part.statuses)
-        found.masked += part.masked
-        found.cut += part.cut
-        for mean, more in ((found.reward, part.reward), (found.length, part.length), (found.mismatch, part.mismatch)):
-            mean.total += more.total
-            mean.count += more.count
-        if part.max_mismatch is not None:
-            found.max_mismatch = max(found.max_mismatch or 0.0, part.max_mismatch)
-    return found
-
-
 @dataclass(slots=True)
 class Outline:
     """The rollouts of one problem in one step: which were accepted, in the order of the file."""
@@ -106,14 +89,11 @@ class Survey:
     """Result of one pass over the rollouts of `source`."""
 
     source: Source
+    figures: Figures = field(default_factory=Figures)
     by_task: dict[str, Figures] = field(default_factory=dict[str, Figures])
     groups: dict[str, Outline] = field(default_factory=dict[str, Outline])
     other_problems: list[str] = field(default_factory=list[str])
     """Some that were there and not asked for, to name in a message."""
-
-    @property
-    def figures(self) -> Figures:
-        return together(self.by_task.values())
 
 
 def survey(source: Source, problems: Collection[str]) -> Survey:
@@ -128,7 +108,8 @@ def survey(source: Source, problems: Collection[str]) -> Survey:
             if len(found.other_problems) < 1000 and rollout.item not in found.other_problems[-1:]:
                 found.other_problems.append(rollout.item)
             continue
-        found.by_task.setdefault(rollout.task, Figures()).add(rollout)
+        for figures in (found.figures, found.by_task.setdefault(rollout.task, Figures())):
+            figures.add(rollout)
         outline = found.groups.setdefault(rollout.group, Outline(rollout.item, task=rollout.task))
         outline.accepted.append(rollout.is_accepted)
     return found

@@ -12,7 +12,6 @@ from autoclave.runs.timeline.files import (
     timeline_steps,
     write_timeline,
 )
-from autoclave.runs.timeline.chrome import Rows
 from autoclave.runs.timeline.files import (
     HIDDEN,
     WORKING,
@@ -27,7 +26,6 @@ __all__ = [
     "HIDDEN",
     "WORKING",
     "RoleTimes",
-    "Rows",
     "busy_intervals",
     "read_steps",
     "read_timeline",

@@ -42,7 +42,7 @@ def test_no_function_is_on_both_sides(seed: int):
     train, heldout = build_functions(FunctionsConfig(seed=seed))
     names = [{cases_of(problem).entry_point for problem in side} for side in (train, heldout)]
     assert not names[0] & names[1]
-    assert len(names[0] | names[1]) == len(FUNCTIONS.splitlines())
+    assert len(names[0] | names[1]) == len(FUNCTIONS.read_text().splitlines())
 
 
 def test_no_two_problems_behave_alike_on_the_inputs_of_both():

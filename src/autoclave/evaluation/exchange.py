@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from autoclave.core import DataError, InputError, Status
-from autoclave.core.compressed import open_plain
-from autoclave.core.files import atomic_writer, existing_file, read_jsonl
+from autoclave.core.files import atomic_writer
 from autoclave.evaluation.benchmark_result import BenchmarkResult, GradedResponse
 from autoclave.evaluation.questions import QuestionInfo
+from autoclave.evaluation.responses import read_records
 
 _CODES: Mapping[str, tuple[int, str]] = {
     Status.WRONG_ANSWER: (-2, "Wrong Answer"),
@@ -122,7 +122,7 @@ def recorded_result(path: Path, benchmark: str, model: str) -> BenchmarkResult:
     """
     problems: dict[str, QuestionInfo] = {}
     samples: dict[str, list[GradedResponse]] = {}
-    for where, record in _records(path):
+    for where, record in read_records(path, "results"):
         info, graded = _recorded(record, where)
         problems.setdefault(info.id, info)
         known = samples.setdefault(info.id, [])
@@ -145,25 +145,7 @@ def recorded_result(path: Path, benchmark: str, model: str) -> BenchmarkResult:
     )
 
 
-def _records(path: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """Return the records of an array, of EvalPlus's object of tasks, or of JSON lines, each with its place."""
-    with open_plain(existing_file(path, "results")) as file:
-        text = file.read()
-    try:
-        whole: Any = json.loads(text)
-    except ValueError:
-        return list(read_jsonl(path, "results"))
-    if isinstance(whole, dict) and isinstance(whole.get("eval"), dict):
-        tasks = cast("dict[str, list[dict[str, Any]]]", whole["eval"])
-        return [(f"{path}: {id}", {"task_id": id, **each}) for id, samples in tasks.items() for each in samples]
-    rows = cast("list[Any]", whole if isinstance(whole, list) else [whole])
-    return [(f"{path}[{number}]", row) for number, row in enumerate(rows)]
-
-
-def _recorded(record: Any, where: str) -> tuple[QuestionInfo, list[GradedResponse]]:
-    if not isinstance(record, Mapping):
-        raise DataError(f"{where}: must be an object with grades")
-    row = cast("Mapping[str, Any]", record)
+def _recorded(row: Mapping[str, Any], where: str) -> tuple[QuestionInfo, list[GradedResponse]]:
     id = next((str(row[name]) for name in ("question_id", "task_id", "id") if row.get(name) is not None), "")
     grades = _grades(row, where)
     if not id or grades is None:

@@ -185,7 +185,7 @@ def read_responses(path: Path, problem_ids: Sequence[str]) -> RecordedResponses:
     known = _IdIndex(problem_ids)
     found: dict[str, list[Response]] = {}
     num_rows = 0
-    for where, row in _rows(path):
+    for where, row in read_records(path, "responses"):
         num_rows += 1
         given = next((str(row[name]) for name in _IDS if row.get(name) is not None), None)
         if given is None:
@@ -199,20 +199,26 @@ def read_responses(path: Path, problem_ids: Sequence[str]) -> RecordedResponses:
     return RecordedResponses(found)
 
 
-def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The lines of JSON lines, or the elements of an array."""
-    with open_plain(existing_file(path, "responses")) as file:
-        begin = file.read(1)
-        if begin != b"[":
-            yield from read_jsonl(path, "responses")
-            return
-        try:
-            rows: Any = json.loads(begin + file.read())
-        except ValueError as error:
-            raise DataError(f"{path}: not JSON ({error})") from None
-    for number, row in enumerate(rows):
+def read_records(path: Path, what: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the objects of JSON lines, of an array, or of EvalPlus's `eval`, each with its place; also of one object.
+
+    Raises:
+        InputError: the file does not exist.
+        DataError: a record is not an object.
+    """
+    with open_plain(existing_file(path, what)) as file:
+        text = file.read()
+    try:
+        whole: Any = json.loads(text)
+    except ValueError:
+        yield from read_jsonl(path, what)
+        return
+    if isinstance(whole, dict) and isinstance(whole.get("eval"), dict):
+        tasks = cast("dict[str, list[dict[str, Any]]]", whole["eval"])
+        whole = [{"task_id": id, **each} for id, samples in tasks.items() for each in samples]
+    for number, row in enumerate(cast("list[Any]", whole if isinstance(whole, list) else [whole])):
         if not isinstance(row, dict):
-            raise DataError(f"{path}[{number}]: must be an object with a response")
+            raise DataError(f"{path}[{number}]: must be an object")
         yield f"{path}[{number}]", cast("dict[str, Any]", row)
 
 

@@ -21,7 +21,7 @@ from autoclave.core import IsolationError, JudgeFault, Problem, Program
 from autoclave.judge import JudgeJob, ProcessJudge
 from autoclave.judge import process as process_module
 from autoclave.judge.conformance import DEADLINE_S, ECHO, fresh, stdin_problem
-from autoclave.judge.process_host import _Forwarded
+from autoclave.judge.process_host import Forwarding
 
 SLOW = "import time; time.sleep(1.5); print(input())"
 MAIN = """
@@ -135,32 +135,32 @@ def test_a_cancelled_job_is_cancelled_in_the_process_too(judge: ProcessJudge):
 def test_a_problem_is_sent_once_and_let_go_with_its_last_holder(judge: ProcessJudge, monkeypatch):
     sent: list[object] = []
     put = judge._process.outbox.put
-    monkeypatch.setattr(
-        judge._process.outbox, "put", lambda message: sent.append(type(message).__name__) or put(message)
-    )
+    monkeypatch.setattr(judge._process.outbox, "put", lambda *message: sent.append(message[0]) or put(*message))
     problem = stdin_problem(("a", "a"))
     for number in range(3):
         assert judge.submit(JudgeJob(problem, fresh(ECHO), f"{number}")).result(DEADLINE_S).is_accepted
     del problem
     gc.collect()
-    assert sent == ["Hold", "Begin", "Begin", "Begin", "Release"]
+    assert sent == ["hold", "begin", "begin", "begin", "release"]
 
 
 def test_what_the_process_logs_is_logged_here(judge: ProcessJudge, caplog):
     forwarded: list[logging.LogRecord] = []
 
     class Box:
-        put = staticmethod(forwarded.append)
+        @staticmethod
+        def put(name: str, record: logging.LogRecord) -> None:
+            forwarded.append(record)
 
     try:
         raise ValueError("of a cell")
     except ValueError:
         error = sys.exc_info()
     record = logging.LogRecord("autoclave.judge.local", logging.WARNING, "f", 1, "heard %s", (lambda: 0,), error)
-    _Forwarded(cast("Any", Box)).handle(record)
+    Forwarding(cast("Any", Box)).handle(record)
     local_end, remote_end = Pipe()
     local_end.send(forwarded[0])
-    judge._take(remote_end.recv())
+    judge._take("log", remote_end.recv())
     assert "heard <function" in caplog.text
     assert "ValueError: of a cell" in caplog.text
 

@@ -27,7 +27,7 @@ from autoclave.config.levels import Level
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import AutoclaveError, Closing, Fault, JudgeFault, Problem, Trace, Verdict
 from autoclave.judge.interface import JudgeJob
-from autoclave.judge.process_host import Answer, Begin, Cancel, End, Hold, Outbox, Ready, Refusal, Release, Reply
+from autoclave.judge.process_host import Outbox
 from autoclave.judge.validation import ProblemValidation
 
 _START = (
@@ -47,10 +47,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Request:
-    """Job that the process works on. It holds the problem."""
+    """Job that the process works on, or with a `traced` test a trace. `number` is that of its problem."""
 
-    order: Begin
+    ticket: int
+    number: int
     job: JudgeJob
+    traced: int | None
     future: Future[Any]
     deaths: int = 0
 
@@ -108,7 +110,7 @@ class ProcessJudge(Closing):
             self._is_closed = True
             requests = list(self._requests.values())
             self._requests.clear()
-            self._process.outbox.put(End())
+            self._process.outbox.put("end")
             self._has_work.notify_all()
         for each in requests:
             each.future.cancel()
@@ -118,10 +120,8 @@ class ProcessJudge(Closing):
         self._validation.close()
 
     def _request(self, job: JudgeJob, traced: int | None = None) -> Future[Any]:
-        number = self._validation.of(job.problem).number
         ticket = next(self._tickets)
-        order = Begin(ticket, number, job.program, job.id, job.tests, job.stop_at_failure, traced)
-        request = _Request(order, job, Future())
+        request = _Request(ticket, self._validation.of(job.problem).number, job, traced, Future())
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the judge is closed")
@@ -135,7 +135,7 @@ class ProcessJudge(Closing):
         if future.cancelled():
             with self._lock:
                 self._requests.pop(ticket, None)
-                self._process.outbox.put(Cancel(ticket))
+                self._process.outbox.put("cancel", ticket)
 
     def _forget(self, number: int) -> None:
         """Release a problem that is no longer referenced. May run in a finalizer, so takes no lock."""
@@ -148,7 +148,7 @@ class ProcessJudge(Closing):
             with contextlib.suppress(EOFError, OSError):
                 while True:
                     for reply in self._process.receive():
-                        self._take(reply)
+                        self._take(*reply)
             ending = self._process.end()
             if self._is_closed:
                 return
@@ -157,19 +157,20 @@ class ProcessJudge(Closing):
             if not self._start_again():
                 return
 
-    def _take(self, reply: Reply) -> None:
-        if isinstance(reply, logging.LogRecord):
-            logging.getLogger(reply.name).handle(reply)
-        elif isinstance(reply, Answer):
-            with self._lock:
-                request = self._requests.pop(reply.ticket, None)
-                self._num_judged += request is not None and request.order.traced is None
-            if request is None or not request.future.set_running_or_notify_cancel():
-                return
-            if reply.error is not None:
-                request.future.set_exception(reply.error)
-            else:
-                request.future.set_result(reply.value)
+    def _take(self, name: str, *given: Any) -> None:
+        if name == "log":
+            _log_here(given[0])
+            return
+        ticket, value, error = given
+        with self._lock:
+            request = self._requests.pop(ticket, None)
+            self._num_judged += request is not None and request.traced is None
+        if request is None or not request.future.set_running_or_notify_cancel():
+            return
+        if error is not None:
+            request.future.set_exception(error)
+        else:
+            request.future.set_result(value)
 
     def _note_death(self, reason: str) -> None:
         """Fail the jobs that were pending at too many deaths."""
@@ -201,7 +202,7 @@ class ProcessJudge(Closing):
                     for request in self._requests.values():
                         process.begin(request)
                     if self._is_closed:
-                        process.outbox.put(End())
+                        process.outbox.put("end")
                 return True
             with self._lock:
                 given_up = list(self._requests.values())
@@ -212,10 +213,10 @@ class ProcessJudge(Closing):
     def _fail(self, given_up: list[_Request], reason: str) -> None:
         for request in given_up:
             with self._lock:
-                self._requests.pop(request.order.ticket, None)
+                self._requests.pop(request.ticket, None)
             if not request.future.set_running_or_notify_cancel():
                 continue
-            if request.order.traced is not None:
+            if request.traced is not None:
                 request.future.set_exception(JudgeFault(reason))
                 continue
             fault = Verdict.none(Fault("judge", reason), problem_id=request.job.problem.id, id=request.job.id)
@@ -255,27 +256,28 @@ class _Process:
         except (EOFError, OSError):
             raise JudgeFault(f"the process that judges has ended while it started ({self.end()})") from None
 
-    def receive(self) -> list[Reply]:
-        """Return its next message.
+    def receive(self) -> list[tuple[Any, ...]]:
+        """Return its next messages.
 
         Raises:
             EOFError: it has ended.
         """
-        return cast("list[Reply]", self._connection.recv())
+        return cast("list[tuple[Any, ...]]", self._connection.recv())
 
     def begin(self, request: _Request) -> None:
         """Send it a job, after the problem if it does not hold that."""
-        number = request.order.problem
-        if number not in self._held:
-            self._held.add(number)
-            self.outbox.put(Hold(number, request.job.problem))
-        self.outbox.put(request.order)
+        if request.number not in self._held:
+            self._held.add(request.number)
+            self.outbox.put("hold", request.number, request.job.problem)
+        job = request.job
+        choices = job.id, job.tests, job.stop_at_failure, request.traced
+        self.outbox.put("begin", request.ticket, request.number, job.program, *choices)
 
     def release(self, number: int) -> None:
         """Let it forget a problem. Does not block."""
         if number in self._held:
             self._held.discard(number)
-            self.outbox.put(Release(number))
+            self.outbox.put("release", number)
 
     def end(self) -> str:
         """Kill it with all its processes if it runs, and return how it ended."""
@@ -291,13 +293,14 @@ class _Process:
 
     def _when_ready(self) -> Level:
         while True:
-            for reply in self.receive():
-                match reply:
-                    case Ready(level):
-                        return level
-                    case Refusal(error):
-                        raise error
-                    case logging.LogRecord():
-                        logging.getLogger(reply.name).handle(reply)
-                    case Answer():
-                        pass
+            for name, given in self.receive():
+                if name == "ready":
+                    return given
+                if name == "refused":
+                    raise given
+                _log_here(given)
+
+
+def _log_here(record: logging.LogRecord) -> None:
+    """Log a record of the other process."""
+    logging.getLogger(record.name).handle(record)

@@ -126,8 +126,8 @@ def test_a_command_loads_no_other_command():
     script = "import sys; from autoclave.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
     ended = subprocess.run([sys.executable, "-c", script, "report", "-h"], capture_output=True, text=True, check=True)
     loaded = {name for name in ended.stderr.split() if name.startswith("autoclave.cli.")}
-    assert "autoclave.cli.report" in loaded
-    assert {"autoclave.cli.act", "autoclave.cli.train", "autoclave.cli.judge"}.isdisjoint(loaded)
+    assert "autoclave.cli.run_folder" in loaded
+    assert {"autoclave.cli.act", "autoclave.cli.train", "autoclave.cli.programs"}.isdisjoint(loaded)
 
 
 def test_without_a_command_the_help_comes_on_standard_error(autoclave: Callable[..., Ended]):

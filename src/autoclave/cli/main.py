@@ -51,7 +51,11 @@ _COMMANDS = {
 }
 """Commands with their lines in the help, which imports none of them."""
 
-_MODULES = {"demo": "train", "sft": "train"}
+_MODULES = {
+    **dict.fromkeys(("demo", "sft"), "train"),
+    **dict.fromkeys(("export", "report", "timeline", "view"), "run_folder"),
+    **dict.fromkeys(("judge", "run", "trace"), "programs"),
+}
 """Modules of commands that have another name."""
 
 

@@ -1,20 +1,100 @@
-"""`autoclave timeline`."""
+"""Commands that read the folder of a run: `autoclave report`, `view`, `timeline` and `export`."""
 
 from __future__ import annotations
 
 import json
+import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from autoclave.core import InputError
+from autoclave.core import HostError, InputError
 
 if TYPE_CHECKING:
     from autoclave.runs.timeline import RoleTimes
 
 _COLUMNS = ("busy/sampler", "busy/judge", "busy/trainer", "hidden/reward", "hidden/trainer")
+
+
+@click.command()
+@click.argument("run_folder", type=click.Path(path_type=Path))
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Run folder to compare with; may be given several times.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="File for the page; in RUN_FOLDER by default.")
+def report(run_folder: Path, against: tuple[Path, ...], out: Path | None) -> None:
+    """Write report.html of a run, finished or not, into its folder.
+
+    With --against it is comparison.html: the held-out curves, the final figures and the differing settings of all
+    these runs on one page.
+
+    Example: autoclave report runs/demo
+    """
+    from autoclave.report.run_report import write_comparison, write_report
+
+    click.echo(write_comparison([run_folder, *against], out) if against else write_report(run_folder, out))
+
+
+@click.command()
+@click.argument("run_folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.option("--against", type=click.Path(path_type=Path), help="Run folder to compare with.")
+@click.option("--against-step", type=int, help="Step to compare with, of --against or of RUN itself.")
+@click.option("--step", "steps", type=int, multiple=True, help="Show this step; may be given several times.")
+@click.option(
+    "--problem", "problems", multiple=True, help="Show rollouts of this problem only; may be given several times."
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Most rollouts on the page; 200 by default.")
+@click.option("--out", type=click.Path(path_type=Path), help="File for the page; view.html in RUN by default.")
+@click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
+@click.option("--json", "as_json", is_flag=True, help="Print path and counts as JSON.")
+def view(
+    run_folder: Path,
+    against: Path | None,
+    against_step: int | None,
+    steps: tuple[int, ...],
+    problems: tuple[str, ...],
+    limit: int | None,
+    out: Path | None,
+    opens: bool,
+    as_json: bool,
+) -> None:
+    """Write a page of rollouts: tokens, verdicts, advantages, and the differences between two steps or runs.
+
+    By default of the first and the last step; with --problem of all steps; with --against of the last step that both
+    runs have.
+
+    Example: autoclave view runs/demo --step 50 --against-step 1
+    """
+    from autoclave.report.view import Request, write_view
+
+    request = Request(run_folder, against, against_step, steps, problems, **({"limit": limit} if limit else {}))
+    written = write_view(request, out)
+    if as_json:
+        counts = {"shown": written.num_shown, "found": written.num_found}
+        click.echo(json.dumps({"path": str(written.path), **counts}))
+    else:
+        click.echo(f"{written.path}: {written.num_shown} of {written.num_found} rollouts")
+    if opens and not webbrowser.open(written.path.resolve().as_uri()):
+        raise HostError(f"--open: no browser found. Fix: open {written.path} yourself")
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--step", default="last", show_default=True, help="Step of the checkpoint, or last, or best.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the model.")
+def export(run: Path, step: str, out: Path) -> None:
+    """Write the policy of a checkpoint of the run in folder RUN in Hugging Face form.
+
+    Example: autoclave export runs/demo --step best --out runs/best
+    """
+    from autoclave.compose.export import export as write_model
+
+    write_model(run, out, which=step, say=click.echo)
 
 
 @click.command()

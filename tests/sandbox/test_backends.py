@@ -82,7 +82,7 @@ def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     """An installed package with a backend `mine`, which is that of `subprocess`."""
     (tmp_path / "mine-1.dist-info").mkdir()
     (tmp_path / "mine-1.dist-info/METADATA").write_text("Name: mine\nVersion: 1\n")
-    points = "[autoclave.sandbox_backends]\nmine = autoclave.sandbox.subprocess_backend:BACKEND\n"
+    points = "[autoclave.sandbox_backends]\nmine = autoclave.sandbox.backend:SUBPROCESS\n"
     (tmp_path / "mine-1.dist-info/entry_points.txt").write_text(points)
     monkeypatch.syspath_prepend(str(tmp_path))
 

@@ -84,10 +84,11 @@ def test_cells_work_for_an_ordinary_user_too():
     site = next(path for path in sys.path if path.endswith("site-packages"))
     source = Path(autoclave.sandbox.__file__).parents[2]
     program = (
-        "from autoclave.sandbox.namespace.backend import BACKEND\n"
+        "from autoclave.sandbox.backend import NamespaceBackend\n"
         "from autoclave.config.sandbox import SandboxConfig\n"
         "from autoclave.sandbox.start import try_level\n"
-        "import os\nassert os.getuid() == 65534\ntry_level(SandboxConfig(), BACKEND, 'sealed')\nprint('sealed')"
+        "import os\nassert os.getuid() == 65534\n"
+        "try_level(SandboxConfig(), NamespaceBackend(), 'sealed')\nprint('sealed')"
     )
     done = subprocess.run(
         [interpreter, "-c", program], env={"PYTHONPATH": f"{source}:{site}", "PYTHONDONTWRITEBYTECODE": "1"},

@@ -16,8 +16,8 @@ import pytest
 
 from autoclave.config.sandbox import SandboxConfig
 from autoclave.core import SandboxFault
+from autoclave.sandbox.backend import NamespaceBackend
 from autoclave.sandbox.conformance import LIMITS, MINIMAL, PLAIN
-from autoclave.sandbox.namespace.backend import BACKEND
 from autoclave.sandbox.namespace.launch import NamespaceLauncher
 from autoclave.sandbox.pool import ZygotePool
 from autoclave.sandbox.start import try_level
@@ -123,7 +123,7 @@ def test_a_zygote_that_dies_after_its_cell_is_closed_is_no_fault_of_the_next_cel
 
 def test_a_closed_sandbox_leaves_no_process_mount_or_descriptor():
     before = (descendants(os.getpid()), Path("/proc/self/mounts").read_text(), os.listdir("/proc/self/fd"))
-    try_level(SandboxConfig(), BACKEND, "sealed")
+    try_level(SandboxConfig(), NamespaceBackend(), "sealed")
     assert (descendants(os.getpid()), Path("/proc/self/mounts").read_text(), os.listdir("/proc/self/fd")) == before
 
 

@@ -1,4 +1,4 @@
-"""Protocol of a backend, and lookup by name: built-in ones from a table, others from entry points.
+"""Protocol of a backend, the built-in ones, and lookup by name; others come from entry points.
 
 A package adds one by an entry point of the group `autoclave.sandbox_backends` that names an object like `Backend`.
 `autoclave.sandbox.conformance` holds the tests that it has to pass.
@@ -7,20 +7,18 @@ A package adds one by an entry point of the group `autoclave.sandbox_backends` t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Protocol
 
 from autoclave.config.levels import Level
 from autoclave.config.sandbox import BACKEND_GROUP, SandboxConfig
 from autoclave.core.plugins import find_plugin
-from autoclave.sandbox.host import HostCheck
+from autoclave.sandbox.container.engine import check_engines
+from autoclave.sandbox.container.launch import ContainerLauncher
+from autoclave.sandbox.host import HostCheck, validate_host
 from autoclave.sandbox.interface import Sandbox
-
-_OWN = {
-    "namespace": "autoclave.sandbox.namespace.backend",
-    "container": "autoclave.sandbox.container.backend",
-    "subprocess": "autoclave.sandbox.subprocess_backend",
-}
+from autoclave.sandbox.namespace.launch import NamespaceLauncher
+from autoclave.sandbox.pool import ZygotePool
+from autoclave.sandbox.unsealed import OpenLauncher, RestrictedLauncher
 
 
 class Backend(Protocol):
@@ -43,12 +41,54 @@ class Backend(Protocol):
         ...
 
 
+class NamespaceBackend:
+    """Sealed, or restricted on hosts that refuse namespaces. No daemon and no privileges needed."""
+
+    levels: Sequence[Level] = ("sealed", "restricted")
+
+    def open(self, config: SandboxConfig, level: Level) -> Sandbox:
+        return ZygotePool(NamespaceLauncher() if level == "sealed" else RestrictedLauncher())
+
+    def validate(self, config: SandboxConfig) -> list[HostCheck]:
+        return validate_host()
+
+
+class ContainerBackend:
+    """Sealed cells by podman or docker: one unprivileged container for each program that is judged at a time."""
+
+    levels: Sequence[Level] = ("sealed",)
+
+    def open(self, config: SandboxConfig, level: Level) -> Sandbox:
+        return ZygotePool(ContainerLauncher(config))
+
+    def validate(self, config: SandboxConfig) -> list[HostCheck]:
+        return check_engines(config.container_engine, config.container_runtime)
+
+
+class SubprocessBackend:
+    """No isolation: a program runs as the judging user, with limits and a folder to itself.
+
+    For hosts where nothing else works and for programs that you trust. A program can read and change whatever you can,
+    unnoticed: do not use it for programs that a model wrote.
+    """
+
+    levels: Sequence[Level] = ("open",)
+
+    def open(self, config: SandboxConfig, level: Level) -> Sandbox:
+        return ZygotePool(OpenLauncher())
+
+    def validate(self, config: SandboxConfig) -> list[HostCheck]:
+        return []
+
+
+SUBPROCESS = SubprocessBackend()
+_OWN: dict[str, Backend] = {"namespace": NamespaceBackend(), "container": ContainerBackend(), "subprocess": SUBPROCESS}
+
+
 def find_backend(name: str) -> Backend:
     """The backend of this name.
 
     Raises:
         HostError: no installed package has it, or it cannot be loaded.
     """
-    if name in _OWN:
-        return import_module(_OWN[name]).BACKEND
-    return find_plugin(BACKEND_GROUP, name, "sandbox.backend", _OWN)
+    return _OWN[name] if name in _OWN else find_plugin(BACKEND_GROUP, name, "sandbox.backend", _OWN)

@@ -13,12 +13,13 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from autoclave.core import HostError, SandboxFault
+from autoclave.sandbox.host import HostCheck
 from autoclave.sandbox.namespace.root import RootPlan
 
 _log = logging.getLogger(__name__)
@@ -209,3 +210,28 @@ def _add(archive: tarfile.TarFile, path: str, kind: bytes, target: str = "") -> 
     entry = tarfile.TarInfo(path.lstrip("/"))
     entry.type, entry.linkname, entry.mode = kind, target, 0o755
     archive.addfile(entry)
+
+
+def check_engines(engine: EngineName | Literal["auto"], runtime: str) -> list[HostCheck]:
+    """Return whether the engines that the settings allow answer; one is enough."""
+    names: tuple[EngineName, ...] = ("podman", "docker")
+    checks = [_check_engine(name, runtime) for name in (names if engine == "auto" else (engine,))]
+    is_needed = not any(check.is_present for check in checks)
+    return [replace(check, is_required=is_needed) for check in checks]
+
+
+def _check_engine(name: EngineName, runtime: str) -> HostCheck:
+    detail = ""
+    try:
+        find_engine(name, runtime)
+    except HostError as error:
+        detail = str(error).partition(" Fix:")[0].removeprefix("no container engine: ")
+    return HostCheck(
+        f"container engine {name}",
+        not detail,
+        False,
+        "starts the containers of the backend container; podman or docker is enough",
+        FIXES[name],
+        detail or "answers",
+        "backends",
+    )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Self
 from weakref import WeakKeyDictionary
 
 from autoclave.sandbox import Cell, Limits, Profile, Runner, Sandbox
@@ -19,6 +22,26 @@ class Held:
     runner: Runner
 
 
+class LentCell:
+    """A spare cell in use. At the end it is kept for the next program, or closed if it changed or something failed."""
+
+    def __init__(self, spare: SpareCells, sandbox: Sandbox, held: Held, cell: Cell) -> None:
+        self.cell = cell
+        self.is_as_before = True
+        self._keep = partial(spare.keep, sandbox, held, cell)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None and self.is_as_before:
+            self._keep()
+        else:
+            self.cell.__exit__(kind, error, trace)
+
+
 class SpareCells:
     """At most one cell per sandbox waits here. Only for cells in which no program ever runs.
 
@@ -30,8 +53,8 @@ class SpareCells:
         self._lock = threading.Lock()
         self._cells: WeakKeyDictionary[Sandbox, tuple[Held, Cell]] = WeakKeyDictionary()
 
-    def take(self, sandbox: Sandbox, held: Held) -> Cell:
-        """Return a cell of exactly this content: the spare one of this sandbox, or a new one.
+    def take(self, sandbox: Sandbox, held: Held) -> LentCell:
+        """Lend a cell of exactly this content: the spare one of this sandbox, or a new one.
 
         Raises:
             HostError: a package or path of the profile is missing on this host.
@@ -40,10 +63,11 @@ class SpareCells:
         with self._lock:
             found = self._cells.pop(sandbox, None)
         if found and found[0] == held:
-            return found[1]
+            return LentCell(self, sandbox, held, found[1])
         if found:
             found[1].close()
-        return sandbox.open(held.content, held.profile, held.limits, held.runner)
+        cell = sandbox.open(held.content, held.profile, held.limits, held.runner)
+        return LentCell(self, sandbox, held, cell)
 
     def keep(self, sandbox: Sandbox, held: Held, cell: Cell) -> None:
         """Keep an unchanged cell for the next program."""

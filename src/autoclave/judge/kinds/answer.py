@@ -11,20 +11,14 @@ from __future__ import annotations
 
 import ast
 import re
-from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
 
 from autoclave.core import AnswerTests, Ended, HostError, InputError, Outcome, Problem, Program, SandboxFault, Status
 from autoclave.judge.kinds.interface import Judgement, Trial
 from autoclave.judge.messages import failure_of
 from autoclave.judge.profiles import ANSWER_CHECKER, PROFILES, mathematics_profile
-from autoclave.judge.spare_cells import Held, SpareCells
+from autoclave.judge.spare_cells import Held, LentCell, SpareCells
 from autoclave.judge.special import refuse_interference, roomy
-from autoclave.sandbox import Cell, Limits, Profile, Sandbox
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from autoclave.sandbox import Limits, Profile, Sandbox
 
 _NO_CHECKER = "lcb"
 """The default of problems, which has no effect on answers."""
@@ -82,12 +76,11 @@ class AnswerKind:
         if self._tests.comparator == "math" and _INTEGER.fullmatch(expected) and _INTEGER.fullmatch(answer):
             return _SettledTrial(*_WORDS[b"true" if int(answer) == int(expected) else b"false"])
         held = Held(self._tests.comparator.encode(), self._profile, roomy(limits, _LEAST_MEMORY_MB), ANSWER_CHECKER)
-        cell = self._spare_cells.take(sandbox, held)
-        if cell.compile_error is not None:
-            cell.close()
-            raise SandboxFault(f"the cell of comparisons does not start: {cell.compile_error}")
-        put_away = partial(self._spare_cells.keep, sandbox, held, cell)
-        return _ComparedTrial(self._problem_id, cell, expected, answer, put_away)
+        lent = self._spare_cells.take(sandbox, held)
+        if lent.cell.compile_error is not None:
+            lent.cell.close()
+            raise SandboxFault(f"the cell of comparisons does not start: {lent.cell.compile_error}")
+        return _ComparedTrial(self._problem_id, lent, expected, answer)
 
     def _mathematics(self) -> Profile:
         try:
@@ -99,39 +92,26 @@ class AnswerKind:
         return InputError(f"problem {self._problem_id!r}: {what}")
 
 
-class _SettledTrial:
+class _SettledTrial(Trial):
     """An answer that is judged without a cell."""
 
-    compile_error: str | None = None
-
     def __init__(self, status: Status, message: str) -> None:
+        super().__init__()
         self._judgement = Judgement(_NOTHING_RAN, status, message)
 
     def judge(self, index: int) -> Judgement:
         return self._judgement
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing to end."""
-
-
-class _ComparedTrial:
+class _ComparedTrial(Trial):
     """An answer, and the cell that compares it."""
 
-    compile_error: str | None = None
-
-    def __init__(self, problem_id: str, cell: Cell, expected: str, answer: str, put_away: Callable[[], None]) -> None:
-        """The trial ends by `put_away` if the cell is unchanged, else by closing the cell."""
+    def __init__(self, problem_id: str, lent: LentCell, expected: str, answer: str) -> None:
+        super().__init__(lent)
         self._problem_id = problem_id
-        self._cell = cell
+        self._lent = lent
         self._expected = expected
         self._answer = answer
-        self._put_away = put_away
-        self._is_cell_as_before = True
 
     def judge(self, index: int) -> Judgement:
         """Compare.
@@ -140,8 +120,8 @@ class _ComparedTrial:
             InputError: the expected answer cannot be parsed, or not within the limits.
             SandboxFault: the cell failed, or used up its wall time.
         """
-        self._is_cell_as_before = False
-        session = self._cell.session()
+        self._lent.is_as_before = False
+        session = self._lent.cell.session()
         try:
             session.send(self._expected.encode("utf-8", "surrogatepass"))
             is_ready = session.receive() == _READY
@@ -149,7 +129,7 @@ class _ComparedTrial:
             word = session.receive() if is_ready else None
         finally:
             outcome = session.close()
-        self._is_cell_as_before = outcome.ended is Ended.EXITED
+        self._lent.is_as_before = outcome.ended is Ended.EXITED
         refuse_interference(outcome, "a comparison")
         if not is_ready:
             self._blame_expected(outcome)
@@ -170,17 +150,6 @@ class _ComparedTrial:
         status, what = failure or (Status.RUNTIME_ERROR, "it ended early")
         status = Status.WRONG_ANSWER if status is Status.RUNTIME_ERROR else status
         return status, f"the comparison fails on the answer: {what}"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None and self._is_cell_as_before:
-            self._put_away()
-        else:
-            self._cell.__exit__(kind, error, trace)
 
 
 def _is_value(text: str) -> bool:

@@ -14,19 +14,16 @@ import dis
 import json
 import re
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
-from functools import partial
-from types import CodeType, TracebackType
-from typing import Self
+from types import CodeType
 
 from autoclave.core import CheckTests, Ended, InputError, Outcome, Problem, Program, SandboxFault, Status
-from autoclave.judge.kinds.interface import Judgement
+from autoclave.judge.kinds.interface import Judgement, Trial
 from autoclave.judge.languages import Environment
 from autoclave.judge.messages import exception_message, failure_of, reported_failure
 from autoclave.judge.profiles import CANDIDATE, CHECK_HOST
-from autoclave.judge.spare_cells import Held, SpareCells
+from autoclave.judge.spare_cells import Held, LentCell, SpareCells
 from autoclave.sandbox import Cell, Limits, Sandbox, Session
 
 _CALL, _REQUEST, _ANSWER, _END = b"C", b"Q", b"A", b"E"
@@ -83,16 +80,14 @@ class CheckKind:
         content = json.dumps({"preamble": self._tests.preamble, "program": program.source}).encode("ascii")
         held = Held(self._check, self._profile, limits, CHECK_HOST)
         with contextlib.ExitStack() as cells:
-            host = self._spare_cells.take(sandbox, held)
-            cells.push(host)
-            if host.compile_error is not None:
+            host = cells.enter_context(self._spare_cells.take(sandbox, held))
+            if host.cell.compile_error is not None:
                 raise InputError(
-                    f"problem {self._problem_id!r}: tests: the check does not compile: {host.compile_error}"
+                    f"problem {self._problem_id!r}: tests: the check does not compile: {host.cell.compile_error}"
                 )
-            candidate = cells.enter_context(sandbox.open(content, self._profile, limits, CANDIDATE))
+            candidate = sandbox.open(content, self._profile, limits, CANDIDATE)
             cells.pop_all()
-        put_away = partial(self._spare_cells.keep, sandbox, held, host)
-        return CheckTrial(self._problem_id, host, candidate, program, put_away)
+        return CheckTrial(self._problem_id, host, candidate, program)
 
 
 def _require_source(problem_id: str, field: str, source: str) -> None:
@@ -181,19 +176,15 @@ class _FieldFinder(ast.NodeVisitor):
         self.generic_visit(node)
 
 
-class CheckTrial:
+class CheckTrial(Trial):
     """A program and the check of its problem, each in its cell."""
 
-    def __init__(
-        self, problem_id: str, host: Cell, candidate: Cell, program: Program, put_away: Callable[[], None]
-    ) -> None:
-        """The trial closes the candidate; it ends the host by `put_away` if unchanged, else by closing it."""
+    def __init__(self, problem_id: str, host: LentCell, candidate: Cell, program: Program) -> None:
+        super().__init__(host, candidate)
         self.compile_error = candidate.compile_error
         self._problem_id = problem_id
         self._host = host
         self._candidate = candidate
-        self._put_away = put_away
-        self._is_host_as_before = True
         self._source = program.source
 
     def judge(self, index: int) -> Judgement:
@@ -204,8 +195,8 @@ class CheckTrial:
             SandboxFault: a cell died for reasons that are not the program's.
         """
         with contextlib.ExitStack() as sessions:
-            self._is_host_as_before = False
-            host = self._host.session()
+            self._host.is_as_before = False
+            host = self._host.cell.session()
             sessions.callback(self._end_check, host)
             candidate = self._candidate.session()
             sessions.callback(candidate.end)
@@ -215,7 +206,7 @@ class CheckTrial:
 
     def _end_check(self, host: Session) -> None:
         """End the check. A cell whose test exceeded a limit is not reused."""
-        self._is_host_as_before = host.end().ended in (Ended.EXITED, Ended.SIGNALLED)
+        self._host.is_as_before = host.end().ended in (Ended.EXITED, Ended.SIGNALLED)
 
     def _judged(self, relay: _Relay, stop: _Stop, outcome: Outcome, host: Session) -> Judgement:
         """Return the judgement. A failure of the program precedes the report of the check."""
@@ -259,20 +250,6 @@ class CheckTrial:
                 return Status.RUNTIME_ERROR, f"it answered the check with what cannot be carried: {account}"
             case _:
                 return _failure_of_check(account)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._candidate.__exit__(kind, error, trace)
-        finally:
-            if error is None and self._is_host_as_before:
-                self._put_away()
-            else:
-                self._host.__exit__(kind, error, trace)
 
 
 def _ended(candidate: Session, stop: _Stop) -> Outcome:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
@@ -22,25 +24,32 @@ class Judgement:
     message: str = ""
 
 
-class Trial(Protocol):
-    """One program in its cell or cells, ready for the tests of one problem."""
+class Trial(ABC):
+    """One program in its cell or cells, ready for the tests of one problem. The cells end with it, the last first."""
 
-    compile_error: str | None
+    compile_error: str | None = None
     """Reason for which the program cannot be run at all; then no test is judged."""
 
+    def __init__(self, *cells: AbstractContextManager[object]) -> None:
+        self._cells = ExitStack()
+        for cell in cells:
+            self._cells.enter_context(cell)
+
+    @abstractmethod
     def judge(self, index: int) -> Judgement:
         """Run test `index`.
 
         Raises:
             SandboxFault: a cell died for reasons that are not the program's.
         """
-        ...
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        self._cells.__exit__(kind, error, trace)
 
 
 class TestKind(Protocol):
@@ -70,50 +79,30 @@ JudgeTest = Callable[[Cell, int, str], Judgement]
 """Judges test `index` in a cell, of a program with this text."""
 
 
-class OneCellTrial:
+class OneCellTrial(Trial):
     """A cell, and the function that judges a test in it."""
 
     def __init__(self, cell: Cell, program: Program, judge: JudgeTest, special: SpecialJudge | None = None) -> None:
         """`special` is closed together with the cell."""
+        super().__init__(cell, *([closing(special)] if special else []))
         self.compile_error = cell.compile_error
         self._cell = cell
         self._judge = judge
-        self._special = special
         self._source = program.source
 
     def judge(self, index: int) -> Judgement:
         return self._judge(self._cell, index, self._source)
 
-    def __enter__(self) -> Self:
-        self._cell.__enter__()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if self._special is not None:
-                self._special.close()
-        finally:
-            self._cell.__exit__(kind, error, trace)
-
-
-class RefusedTrial:
+class RefusedTrial(Trial):
     """The trial of a program that does not compile."""
 
     def __init__(self, error: CompileError) -> None:
-        self.compile_error: str | None = error.message
+        super().__init__()
+        self.compile_error = error.message
 
     def judge(self, index: int) -> Judgement:
         raise SandboxFault(f"test {index}: a program that compiled before does not compile now")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing to end."""
 
 
 def start_in_one_cell(

@@ -227,9 +227,7 @@ class LocalJudge(Closing):
             try:
                 return evaluation.run()
             except InputError as error:
-                return Verdict.none(
-                    Fault("problem", str(error)), problem_id=job.problem.id, id=job.id, level=self.level
-                )
+                return self._no_verdict(job, "problem", error)
             except SandboxFault as error:
                 fault = error
                 if self._is_closed:
@@ -237,7 +235,10 @@ class LocalJudge(Closing):
                 _log.warning("sandbox fault while judging problem %r: %s", prepared.job.problem.id, error)
         if self._is_induced(fault, job.problem, sandbox):
             return self._last_attempt(item, sandbox, evaluation)
-        return Verdict.none(Fault("sandbox", str(fault)), problem_id=job.problem.id, id=job.id, level=sandbox.level)
+        return self._no_verdict(job, "sandbox", fault)
+
+    def _no_verdict(self, job: JudgeJob, kind: str, error: Exception | None) -> Verdict:
+        return Verdict.none(Fault(kind, str(error)), problem_id=job.problem.id, id=job.id, level=self.level)
 
     def _last_attempt(self, item: _Pending, sandbox: Sandbox, failed: Evaluation) -> Verdict:
         """Make one more attempt alone, before the program is blamed for a fault that may have come from outside."""
@@ -247,16 +248,11 @@ class LocalJudge(Closing):
                 return Evaluation(prepared, sandbox, Gate()).run()
             except SandboxFault as fault:
                 if not self._is_closed and not isinstance(fault, ExhaustedFault):
-                    problem_id = prepared.job.problem.id
-                    _log.error(
-                        "alarm: a program for problem %r made its cells fail %d times", problem_id, _ATTEMPTS + 1
-                    )
+                    problem_id, count = prepared.job.problem.id, _ATTEMPTS + 1
+                    _log.error("alarm: a program for problem %r made its cells fail %d times", problem_id, count)
                     item.is_blamed = True
                     return failed.blame(_BLAMED)
-                job = prepared.job
-                return Verdict.none(
-                    Fault("sandbox", str(fault)), problem_id=job.problem.id, id=job.id, level=sandbox.level
-                )
+                return self._no_verdict(prepared.job, "sandbox", fault)
 
     def _trace(self, item: _PendingTraces, sandbox: Sandbox) -> None:
         with self._lock:

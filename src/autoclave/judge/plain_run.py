@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -24,7 +22,6 @@ from autoclave.sandbox import Limits, open_sandbox
 
 _ATTEMPTS = 3
 _MAX_VALUE_CHARS = 10_000
-_KEPT_ENVIRONMENTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +79,7 @@ class PlainRunner(Closing):
         """
         self._config = sandbox_config
         self._judge_config = judge_config or JudgeConfig()
-        self._environments: OrderedDict[float, Environments] = OrderedDict()
-        self._lock = threading.Lock()
+        self._environments = Environments(self._judge_config)
         self._sandbox = open_sandbox(sandbox_config)
 
     def run(self, program: Program, order: RunOrder) -> RunResult:
@@ -118,7 +114,7 @@ class PlainRunner(Closing):
             SandboxFault: the sandbox failed, also on fresh cells.
         """
         self._require_files(order)
-        profile = self._environments_of(None).named("python", order.profile, "stdin").profile
+        profile = self._environments.named("python", order.profile, "stdin").profile
         built = Built(json.dumps(list(cells)).encode("ascii"), profile, NOTEBOOK)
         return _retried(lambda: self._ran(built, order, True))
 
@@ -133,24 +129,14 @@ class PlainRunner(Closing):
     def close(self) -> None:
         """Free all processes."""
         self._sandbox.close()
-        with self._lock:
-            for environments in self._environments.values():
-                environments.close()
-            self._environments.clear()
+        self._environments.close()
 
     def _environments_of(self, compile_limit_s: float | None) -> Environments:
-        """Return the environments for a limit of compile time; each caches compiled programs."""
-        own_s = self._judge_config.cpp.time_limit_s
-        limit_s = own_s if compile_limit_s is None else min(compile_limit_s, own_s)
-        with self._lock:
-            found = self._environments.get(limit_s)
-            if found is None:
-                cpp = self._judge_config.cpp.model_copy(update={"time_limit_s": limit_s})
-                found = self._environments[limit_s] = Environments(self._judge_config.model_copy(update={"cpp": cpp}))
-                if len(self._environments) > _KEPT_ENVIRONMENTS:
-                    self._environments.popitem(last=False)
-            self._environments.move_to_end(limit_s)
-            return found
+        """Return the environments for a limit of compile time; only those for that of the settings are kept."""
+        if compile_limit_s is None or compile_limit_s >= self._judge_config.cpp.time_limit_s:
+            return self._environments
+        cpp = self._judge_config.cpp.model_copy(update={"time_limit_s": compile_limit_s})
+        return Environments(self._judge_config.model_copy(update={"cpp": cpp}))
 
     def _require_files(self, order: RunOrder) -> None:
         for path in (*order.files, *order.fetch):

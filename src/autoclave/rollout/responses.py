@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
@@ -15,29 +14,18 @@ from autoclave.core.rollout import LogProbKind
 from autoclave.rollout.interface import Request
 
 
-class InTheMaking(Protocol):
-    """Parts of a completion."""
-
-    request: Request
-    versions: list[tuple[int, int]]
-    """Versions of the weights, and the first token that was sampled with each."""
-    submitted_at: float
-    """Seconds since 1970."""
-    started_at: float | None
-    """Time at which it got its first slot; None if the engine does not report it."""
-    tokens: list[int]
-    log_probs: list[float]
-
-
 @dataclass(slots=True, eq=False)
 class Growing:
-    """A request that is being sampled elsewhere, with what there is of its response; see `InTheMaking`."""
+    """A request that is being sampled, with what there is of its response."""
 
     number: int
     request: Request
-    versions: list[tuple[int, int]]
+    versions: list[tuple[int, int]] = field(default_factory=list)
+    """Versions of the weights, and the first token that was sampled with each."""
     submitted_at: float = field(default_factory=time.time)
+    """Seconds since 1970."""
     started_at: float | None = None
+    """Time at which it got its first slot; None if the engine does not report it."""
     tokens: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
 
@@ -63,7 +51,7 @@ class Responses:
         """Text of the tokens, without special ones."""
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True))
 
-    def completion(self, growing: InTheMaking, reason: FinishReason, kind: LogProbKind) -> Completion:
+    def completion(self, growing: Growing, reason: FinishReason, kind: LogProbKind) -> Completion:
         """The response as it is now; a stop string that ended it, and what follows, is cut from the text alone."""
         text, stops = self.text(growing.tokens), growing.request.parameters.stops
         return Completion(

@@ -16,24 +16,14 @@ from transformers.cache_utils import DynamicLayer
 from autoclave.models import Policy
 from autoclave.rollout.drawing import RowParameters, draw
 from autoclave.rollout.interface import Request, uniforms
-from autoclave.rollout.responses import Responses
+from autoclave.rollout.responses import Growing, Responses
 
 
 @dataclass(slots=True, eq=False)
-class Sampled:
-    """A request in the making."""
+class Sampled(Growing):
+    """A request that is sampled here. Those of one `addition` were added together."""
 
-    number: int
-    request: Request
-    addition: int
-    submitted_at: float
-    """Seconds since 1970."""
-    started_at: float | None = None
-    """Time at which it got its first slot."""
-    tokens: list[int] = field(default_factory=list)
-    log_probs: list[float] = field(default_factory=list)
-    versions: list[tuple[int, int]] = field(default_factory=list)
-    """Version of the weights, and the first token that was sampled with it."""
+    addition: int = 0
     is_over: bool = False
     is_ended: bool = False
     """By an end token."""
@@ -45,11 +35,6 @@ class Sampled:
     def context(self) -> list[int]:
         """The prompt and the tokens so far."""
         return [*self.request.prompt_tokens.tolist(), *self.tokens]
-
-    @property
-    def tokens_left(self) -> int:
-        """Most tokens that are still to be sampled."""
-        return self.request.parameters.max_new_tokens - len(self.tokens)
 
     def uniform(self) -> float:
         """The random number in [0, 1) that the next token is drawn by."""

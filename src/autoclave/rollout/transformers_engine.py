@@ -54,9 +54,8 @@ class TransformersEngine:
 
     def add(self, requests: Mapping[int, Request]) -> None:
         """Take these on; see `Engine`."""
-        submitted = time.time()
         self._newest += not self._mixes_additions
-        self._waiting += [Sampled(number, request, self._newest, submitted) for number, request in requests.items()]
+        self._waiting += [Sampled(number, request, addition=self._newest) for number, request in requests.items()]
 
     def abort(self, numbers: Collection[int]) -> None:
         """End these; see `Engine`."""

@@ -266,7 +266,7 @@ def test_a_server_that_does_not_say_its_tokens_is_refused(server, folder):
 
 def test_a_model_has_to_be_named_where_there_are_several(server, folder, monkeypatch):
     monkeypatch.setattr(http_server.Server, "ask", lambda *_: {"data": [{"id": "a"}, {"id": "b"}]})
-    with pytest.raises(ConfigError, match=r"sampler.engine.model: .* has \['a', 'b'\]; name one"):
+    with pytest.raises(ConfigError, match=r"sampler.engine.model: .* has a, b. Fix: name one"):
         open_openai(server, folder)
 
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any, cast
 
 from autoclave.config import EndpointConfig
-from autoclave.core import ConfigError
 from autoclave.evaluation.responses import Response, ResponseRequest
 from autoclave.rollout.http_server import Line, Server, Unavailable
 
@@ -31,7 +30,7 @@ class Endpoint:
     def __init__(self, url: str, config: EndpointConfig, key: Callable[[], str] = str) -> None:
         self._config, self._key = config, key
         self._server = Server(url.rstrip("/").removesuffix("/v1"), config.timeout_s, config.retries)
-        self._model = config.model or self._only_model()
+        self._model = config.model or replace(self._server, key=key()).only_model("endpoint.model")
         self._threads = ThreadPoolExecutor(config.concurrency, thread_name_prefix="endpoint")
         self._pace = _Pace(config.requests_per_minute)
         self._counting = threading.Lock()
@@ -94,13 +93,6 @@ class Endpoint:
         if request.is_chat:
             return "/v1/chat/completions", {**body, "messages": [dict(message) for message in request.messages]}
         return "/v1/completions", {**body, "prompt": request.messages[-1]["content"]}
-
-    def _only_model(self) -> str:
-        listed = replace(self._server, key=self._key()).ask("GET", "/v1/models") or {}
-        names = [str(model["id"]) for model in listed.get("data", ())]
-        if len(names) != 1:
-            raise ConfigError(f"endpoint.model: {self._server.url} has {', '.join(names) or 'no model'}. Fix: name one")
-        return names[0]
 
 
 def _response(answer: Any, stops: Sequence[str]) -> Response:

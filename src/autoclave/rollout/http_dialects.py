@@ -79,7 +79,7 @@ class OpenAi:
 
     def __init__(self, server: Server, model: str, log_probs: Literal["temperature_1", "sampling_temperature"]) -> None:
         self._server, self._log_probs = server, log_probs
-        self._model = model or self._only_model()
+        self._model = model or server.only_model("sampler.engine.model")
 
     def kind(self, parameters: SamplingParameters) -> LogProbKind:
         if self._log_probs == "temperature_1":
@@ -134,13 +134,6 @@ class OpenAi:
             "sampler.engine.name = openai: such a server takes no weights, so it can be evaluated and not trained; "
             "use transformers, vllm or sglang"
         )
-
-    def _only_model(self) -> str:
-        listed = self._server.ask("GET", "/v1/models") or {}
-        names = [model["id"] for model in listed.get("data", ())]
-        if len(names) != 1:
-            raise ConfigError(f"sampler.engine.model: {self._server.url} has {names}; name one")
-        return str(names[0])
 
 
 class Sglang:

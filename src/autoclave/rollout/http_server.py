@@ -103,6 +103,18 @@ class Server:
                 line.is_cut.wait(waiting_s(tries, error))
                 tries += 1
 
+    def only_model(self, setting: str) -> str:
+        """Return the name of the model of a server that has one.
+
+        Raises:
+            ConfigError: it has several, so that `setting` must name one; or as `ask`.
+        """
+        listed = self.ask("GET", "/v1/models") or {}
+        names = [str(model["id"]) for model in listed.get("data", ())]
+        if len(names) != 1:
+            raise ConfigError(f"{setting}: {self.url} has {', '.join(names) or 'no model'}. Fix: name one")
+        return names[0]
+
     def events(self, path: str, body: Mapping[str, Any], line: Line) -> Iterator[Any]:
         """Each event of the stream that answers, from JSON, as it comes.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from transformers.cache_utils import DynamicLayer
 
 from autoclave.models import Policy
 from autoclave.rollout.drawing import RowParameters, draw
-from autoclave.rollout.interface import Request, uniforms
+from autoclave.rollout.interface import uniforms
 from autoclave.rollout.responses import Growing, Responses
 
 

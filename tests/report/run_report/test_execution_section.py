@@ -11,8 +11,7 @@ import pytest
 
 from autoclave.report.charts import Interval
 from autoclave.report.run_report import write_report
-from autoclave.report.run_report.cases import sample_cases
-from autoclave.report.run_report.execution import execution_section
+from autoclave.report.run_report.execution import execution_section, sample_cases
 from autoclave.report.run_report.figures import curve_sections
 from autoclave.runs.reader import read_run
 

@@ -12,8 +12,7 @@ import pytest
 
 from autoclave.report.view import Request, write_view
 from autoclave.report.view.page import step_rows
-from autoclave.report.view.sources import sources_of
-from autoclave.report.view.survey import survey
+from autoclave.report.view.survey import sources_of, survey
 
 from .test_page import HOSTILE, Page, texts, view
 

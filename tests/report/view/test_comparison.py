@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from autoclave.report.view.page import COMPARED_LINES, compared, difference
 from autoclave.report.view.shown import ShownGroup, shown_rollout
 from autoclave.runs.rollouts import RecordedRollout
@@ -27,16 +24,6 @@ def test_of_very_long_responses_only_the_first_lines_are_compared():
     found = list(difference("a\n" * 1000, "b\n" * 1000))
     assert len(found) == 2 * COMPARED_LINES + 2
     assert found[-1] == ("place", f"lines after the first {COMPARED_LINES} are not compared")
-
-
-@given(st.lists(st.sampled_from("abc"), max_size=20), st.lists(st.sampled_from("abc"), max_size=20))
-def test_a_difference_leads_from_one_to_the_other(before: list[str], after: list[str]):
-    """Read without what was added it is the first; without what was removed the second."""
-    found = list(difference("\n".join(before), "\n".join(after)))
-    if [kind for kind, _ in found].count("place") != 1 or len(found) <= max(len(before), len(after)):
-        return  # equal lines are left out
-    assert [text for kind, text in found if kind in ("kept", "removed")] == "\n".join(before).split("\n")
-    assert [text for kind, text in found if kind in ("kept", "added")] == "\n".join(after).split("\n")
 
 
 def test_samples_of_one_number_stand_together(rollout):

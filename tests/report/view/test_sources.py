@@ -7,7 +7,7 @@ import pytest
 
 from autoclave.core import InputError
 from autoclave.report.view import Request
-from autoclave.report.view.sources import ranges, sources_of
+from autoclave.report.view.survey import ranges, sources_of
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ import pytest
 
 from autoclave.core import DataError
 from autoclave.report.view import Request, write_view
-from autoclave.report.view.sources import sources_of
-from autoclave.report.view.survey import survey
+from autoclave.report.view.survey import sources_of, survey
 
 
 def figures_of(folder, **words):

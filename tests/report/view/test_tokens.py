@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
 
 from autoclave.core import DataError
-from autoclave.report.view import tokens
-from autoclave.report.view.tokens import Detokenizer, token_strip
+from autoclave.report.view import shown as tokens
+from autoclave.report.view.shown import Detokenizer, token_strip
 from autoclave.runs.rollouts import TokenColumns
 
 

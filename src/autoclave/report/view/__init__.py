@@ -4,6 +4,6 @@ Reads run folders and writes one file. Imports `runs`, `core`, jinja2 and tokeni
 """
 
 from autoclave.report.view.page import write_view
-from autoclave.report.view.sources import Request
+from autoclave.report.view.survey import Request
 
 __all__ = ["Request", "write_view"]

@@ -15,10 +15,18 @@ from autoclave.core.errors import InputError
 from autoclave.core.files import write_atomically
 from autoclave.core.json import nearest, shown
 from autoclave.report.html import render_page
-from autoclave.report.view.shown import ShownGroup, ShownRollout, read_chosen
-from autoclave.report.view.sources import Request, ranges, sources_of
-from autoclave.report.view.survey import Figures, Survey, choose_pairs, choose_varied, shared_groups, survey
-from autoclave.report.view.tokens import MISMATCH_LEVELS, Detokenizer
+from autoclave.report.view.shown import MISMATCH_LEVELS, Detokenizer, ShownGroup, ShownRollout, read_chosen
+from autoclave.report.view.survey import (
+    Figures,
+    Request,
+    Survey,
+    choose_pairs,
+    choose_varied,
+    ranges,
+    shared_groups,
+    sources_of,
+    survey,
+)
 from autoclave.runs.reader import Run
 from autoclave.runs.rollouts import SHOWN_TESTS, step_of
 

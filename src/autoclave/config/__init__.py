@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from autoclave.config.choices import AlgorithmConfig as AlgorithmConfig
     from autoclave.config.choices import EngineConfig as EngineConfig
     from autoclave.config.choices import TaskConfig as TaskConfig
-    from autoclave.config.curate import CurateConfig as CurateConfig
-    from autoclave.config.curate import DifficultyConfig as DifficultyConfig
-    from autoclave.config.curate import SourceConfig as SourceConfig
-    from autoclave.config.curate import StrengthConfig as StrengthConfig
-    from autoclave.config.curate import VerificationConfig as VerificationConfig
+    from autoclave.config.curation import CurateConfig as CurateConfig
     from autoclave.config.curation import DecontaminationConfig as DecontaminationConfig
     from autoclave.config.curation import DeduplicationConfig as DeduplicationConfig
+    from autoclave.config.curation import DifficultyConfig as DifficultyConfig
+    from autoclave.config.curation import SourceConfig as SourceConfig
+    from autoclave.config.curation import StrengthConfig as StrengthConfig
+    from autoclave.config.curation import VerificationConfig as VerificationConfig
     from autoclave.config.engine import EngineSettings as EngineSettings
     from autoclave.config.engine import OpenAiEngineConfig as OpenAiEngineConfig
     from autoclave.config.engine import RemoteEngineSettings as RemoteEngineSettings
@@ -79,8 +79,6 @@ if TYPE_CHECKING:
     from autoclave.config.problems import ProblemFilesConfig as ProblemFilesConfig
     from autoclave.config.problems import ProblemsConfig as ProblemsConfig
     from autoclave.config.problems import SyntheticConfig as SyntheticConfig
-    from autoclave.config.publish import PublishConfig as PublishConfig
-    from autoclave.config.publish import SyncCheckConfig as SyncCheckConfig
     from autoclave.config.remote import JobPriority as JobPriority
     from autoclave.config.remote import RemoteJudgeConfig as RemoteJudgeConfig
     from autoclave.config.sandbox import JudgeConfig as JudgeConfig
@@ -117,6 +115,8 @@ if TYPE_CHECKING:
     from autoclave.config.training import SftConfig as SftConfig
     from autoclave.config.training import TrainConfig as TrainConfig
     from autoclave.config.workers import PoolConfig as PoolConfig
+    from autoclave.config.workers import PublishConfig as PublishConfig
+    from autoclave.config.workers import SyncCheckConfig as SyncCheckConfig
     from autoclave.config.workers import WorkersConfig as WorkersConfig
 
 __getattr__ = lazily(__name__)

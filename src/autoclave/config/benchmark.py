@@ -9,7 +9,7 @@ from pydantic import Field
 
 from autoclave.config.base import Config, NonNegative, NonNegativeFloat, Positive, PositiveFloat, Seed
 from autoclave.config.choices import EngineConfig
-from autoclave.config.curate import SourceConfig
+from autoclave.config.curation import SourceConfig
 from autoclave.config.engine import TransformersEngineConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig, unused_isolation
 from autoclave.config.task import TestChoice

@@ -14,12 +14,11 @@ from autoclave.config.health import HealthConfig
 from autoclave.config.model import ModelConfig, SamplerConfig
 from autoclave.config.model_size import defaults_by_size
 from autoclave.config.problems import ProblemsConfig, SyntheticConfig
-from autoclave.config.publish import PublishConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig, unused_isolation
 from autoclave.config.schedule import LengthScheduleConfig, MinibatchPipelineConfig, ScheduleConfig, SynchronousConfig
 from autoclave.config.task import CodeGenerationConfig
 from autoclave.config.trainer import CriticConfig, OptimizerConfig, RewardModelConfig, TrainerConfig
-from autoclave.config.workers import PoolConfig, WorkersConfig
+from autoclave.config.workers import PoolConfig, PublishConfig, WorkersConfig
 from autoclave.core.json import nearest
 
 

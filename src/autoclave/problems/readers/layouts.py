@@ -19,7 +19,7 @@ from autoclave.problems.readers.answers import (
 )
 from autoclave.problems.readers.apps import apps, eurus2, taco
 from autoclave.problems.readers.checks import humaneval, humanevalpack, kodcode, leetcode, mbpp
-from autoclave.problems.readers.contests import code_contests, codeforces
+from autoclave.problems.readers.contests import code_contests, codeforces, rllm, verifiable
 from autoclave.problems.readers.livecodebench import (
     RELEASES,
     livebench,
@@ -27,7 +27,6 @@ from autoclave.problems.readers.livecodebench import (
     livecodebench_execution,
     livecodebench_test_output,
 )
-from autoclave.problems.readers.rllm import rllm, verifiable
 from autoclave.problems.readers.row import RawRow, Reader, ReadProblem, UnusableRow
 
 _MAX_WRONG_ROWS = 100

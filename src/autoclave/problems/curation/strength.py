@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import io
 import random
-import re
 import tokenize
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -77,7 +76,7 @@ class Strength(JudgedStage):
 
 
 _SWAPS_TEXT = """
-+ -  - +  * +  / *  // *  % +  < <=  <= <  > >=  >= >  == !=  != ==  += -=  -= +=  && ||  || &&  & |
++ -  - +  * +  / *  // *  % +  < <=  <= <  > >=  >= >  == !=  != ==  += -=  -= +=  & |
 | &  ^ &  << >>
 and or  or and  min max  max min  True False  False True  true false  false true  any all  all any
 break pass  continue pass  upper lower  lower upper
@@ -85,12 +84,6 @@ break pass  continue pass  upper lower  lower upper
 _SWAPS_WORDS = _SWAPS_TEXT.split()
 _SWAPS: dict[str, str] = dict(zip(_SWAPS_WORDS[::2], _SWAPS_WORDS[1::2], strict=True))
 """Replacement of each token."""
-_CPP_ONLY = {"break": ";", "continue": ";"}
-_CPP_TOKEN = re.compile(
-    r"(?P<skip>//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|^[ \t]*\#[^\n]*)"
-    r"|(?P<number>\b\d+\b(?![.\w]))|(?P<word>[A-Za-z_]\w*)|(?P<operator><<|>>|<=|>=|==|!=|\+=|-=|&&|\|\||\+\+|--|->|[-+*/%<>&|^])",
-    re.DOTALL | re.MULTILINE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +94,19 @@ class _Change:
 
 
 def mutants(source: str, language: str, count: int, seed: int) -> list[str]:
-    """Return at most `count` different mutants, sampled uniformly over the places that can be changed.
+    """Return at most `count` different mutants that compile, sampled uniformly over the places that can be changed.
 
-    Those in Python compile; those in other languages may not.
+    Only of Python; other languages have none.
     """
-    is_python = language == "python"
-    changes = [*_python_tokens(source), *_python_statements(source)] if is_python else list(_cpp_tokens(source))
-    order = random.Random(seed).sample(changes, len(changes))
+    if language != "python":
+        return []
+    changes = [*_python_tokens(source), *_python_statements(source)]
     found: dict[str, None] = {}
-    for change in order:
+    for change in random.Random(seed).sample(changes, len(changes)):
         if len(found) >= count:
             break
         mutant = source[: change.start] + change.text + source[change.end :]
-        if mutant != source and (language != "python" or tree_of(mutant)):
+        if mutant != source and tree_of(mutant):
             found[mutant] = None
     return list(found)
 
@@ -161,14 +154,6 @@ def _line_starts(source: str) -> Sequence[int]:
     for line in io.StringIO(source, newline=""):
         starts.append(starts[-1] + len(line))
     return starts
-
-
-def _cpp_tokens(source: str) -> Iterator[_Change]:
-    for match in _CPP_TOKEN.finditer(source):
-        if match["skip"] is None:
-            text = _CPP_ONLY.get(match[0]) or _changed(match[0])
-            if text is not None:
-                yield _Change(match.start(), match.end(), text)
 
 
 def _changed(token: str) -> str | None:

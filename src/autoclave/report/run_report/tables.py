@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autoclave.core.json import leaves
 from autoclave.report import text
 from autoclave.report.charts import Axis, Figure, column_chart
 from autoclave.report.run_report.figures import averaged, metric_figure
@@ -129,19 +130,11 @@ def family_rows(run: Run) -> tuple[list[FamilyRow], str]:
 
 def config_blocks(config: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
     """`(block, [(dotted key, value)])`; settings of the root come first, in a block without a name."""
-    root = [(key, _shown(value)) for key, value in config.items() if not isinstance(value, dict)]
-    blocks = [(key, _flat(value, "")) for key, value in config.items() if isinstance(value, dict)]
-    return [("", root), *blocks]
-
-
-def _flat(block: Mapping[str, Any], prefix: str) -> list[tuple[str, str]]:
-    pairs: list[tuple[str, str]] = []
-    for key, value in block.items():
-        if isinstance(value, dict) and value:
-            pairs += _flat(value, f"{prefix}{key}.")
-        else:
-            pairs.append((f"{prefix}{key}", _shown(value)))
-    return pairs
+    blocks: dict[str, list[tuple[str, str]]] = {"": []}
+    for path, value in leaves(config):
+        block, dot, key = path.partition(".")
+        blocks.setdefault(block if dot else "", []).append((key or block, _shown(value)))
+    return list(blocks.items())
 
 
 def _shown(value: Any) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from autoclave.core import SandboxFault
 
@@ -110,6 +111,10 @@ class OpenFolder:
         """
         return ControlFile(self._path / name, is_kept_open=False)
 
+    def file_if_there(self, name: str) -> ControlFile | None:
+        """A file that is opened for each access; None if this kernel does not have it."""
+        return self.file(name) if self.has(name) else None
+
     def has(self, name: str) -> bool:
         """True if this kernel has the file."""
         return (self._path / name).exists()
@@ -120,62 +125,61 @@ class OpenFolder:
             file.close()
 
 
-class Memory(Protocol):
+class Memory(ABC):
     """Memory of a group: anonymous and shared pages, files in memory, page cache, what the kernel keeps for it."""
 
-    def limit(self, num_bytes: int) -> None:
-        """Bound it, swap included."""
-        ...
-
-    def now(self) -> int:
-        """Bytes in use."""
-        ...
-
-    def restart_peak(self) -> None:
-        """Reset `peak`, where the kernel can."""
-        ...
-
-    def peak(self) -> int | None:
-        """Most bytes in use since `restart_peak`; None if unknown."""
-        ...
-
-    def num_kills(self) -> int:
-        """Number of processes that were killed because memory ran out, here or on the host."""
-        ...
-
-    def num_hits(self) -> int:
-        """Number of times that this group met its limit."""
-        ...
-
-
-class MemoryV1:
-    """Version 1."""
-
-    def __init__(self, folder: OpenFolder) -> None:
-        self._now = folder.keep("memory.usage_in_bytes")
-        self._peak = folder.keep("memory.max_usage_in_bytes")
-        self._limit = folder.file("memory.limit_in_bytes")
-        self._events = folder.keep("memory.oom_control")
-        self._hits = folder.keep("memory.failcnt")
-        self._swap_limit = (
-            folder.file("memory.memsw.limit_in_bytes") if folder.has("memory.memsw.limit_in_bytes") else None
-        )
-        if self._swap_limit is None:
-            folder.file("memory.swappiness").write(0)
+    def __init__(self, now: ControlFile, limit: ControlFile, events: ControlFile) -> None:
+        self._now, self._limit, self._events = now, limit, events
         self._limit_now = -1
 
     def limit(self, num_bytes: int) -> None:
-        if num_bytes == self._limit_now:
-            return
-        self._limit_now = num_bytes
+        """Bound it, swap included."""
+        if num_bytes != self._limit_now:
+            self._bound(num_bytes)
+            self._limit_now = num_bytes
+
+    def now(self) -> int:
+        """Bytes in use."""
+        return self._now.number()
+
+    def num_kills(self) -> int:
+        """Number of processes that were killed because memory ran out, here or on the host."""
+        return self._events.entry(b"oom_kill")
+
+    @abstractmethod
+    def _bound(self, num_bytes: int) -> None: ...
+
+    @abstractmethod
+    def restart_peak(self) -> None:
+        """Reset `peak`, where the kernel can."""
+
+    @abstractmethod
+    def peak(self) -> int | None:
+        """Most bytes in use since `restart_peak`; None if unknown."""
+
+    @abstractmethod
+    def num_hits(self) -> int:
+        """Number of times that this group met its limit."""
+
+
+class MemoryV1(Memory):
+    """Version 1."""
+
+    def __init__(self, folder: OpenFolder) -> None:
+        files = folder.keep("memory.usage_in_bytes"), folder.file("memory.limit_in_bytes")
+        super().__init__(*files, folder.keep("memory.oom_control"))
+        self._peak = folder.keep("memory.max_usage_in_bytes")
+        self._hits = folder.keep("memory.failcnt")
+        self._swap_limit = folder.file_if_there("memory.memsw.limit_in_bytes")
+        if self._swap_limit is None:
+            folder.file("memory.swappiness").write(0)
+
+    def _bound(self, num_bytes: int) -> None:
         if self._swap_limit:
             self._swap_limit.write(-1)  # it may never be below the other
         self._limit.write(num_bytes)
         if self._swap_limit:
             self._swap_limit.write(num_bytes + _SWAP_BYTES)
-
-    def now(self) -> int:
-        return self._now.number()
 
     def restart_peak(self) -> None:
         self._peak.write(0)
@@ -183,34 +187,22 @@ class MemoryV1:
     def peak(self) -> int | None:
         return self._peak.number()
 
-    def num_kills(self) -> int:
-        return self._events.entry(b"oom_kill")
-
     def num_hits(self) -> int:
         return self._hits.number()
 
 
-class MemoryV2:
+class MemoryV2(Memory):
     """Version 2. The peak can be reset from Linux 6.12 on; before, only a new peak is known."""
 
     def __init__(self, folder: OpenFolder) -> None:
-        self._now = folder.keep("memory.current")
-        self._limit = folder.file("memory.max")
-        self._events = folder.keep("memory.events")
-        self._swap_limit = folder.file("memory.swap.max") if folder.has("memory.swap.max") else None
+        super().__init__(folder.keep("memory.current"), folder.file("memory.max"), folder.keep("memory.events"))
         self._peak = folder.keep("memory.peak") if folder.has("memory.peak") else None
         self._old_peak = 0
-        self._limit_now = -1
-        if self._swap_limit:
-            self._swap_limit.write(0)
+        if swap_limit := folder.file_if_there("memory.swap.max"):
+            swap_limit.write(0)
 
-    def limit(self, num_bytes: int) -> None:
-        if num_bytes != self._limit_now:
-            self._limit.write(num_bytes)
-            self._limit_now = num_bytes
-
-    def now(self) -> int:
-        return self._now.number()
+    def _bound(self, num_bytes: int) -> None:
+        self._limit.write(num_bytes)
 
     def restart_peak(self) -> None:
         if not self._peak:
@@ -224,9 +216,6 @@ class MemoryV2:
     def peak(self) -> int | None:
         peak = self._peak.number() if self._peak else 0
         return peak if peak > self._old_peak else None
-
-    def num_kills(self) -> int:
-        return self._events.entry(b"oom_kill")
 
     def num_hits(self) -> int:
         return self._events.entry(b"oom")
@@ -249,7 +238,7 @@ class Processes:
     def __init__(self, folder: OpenFolder) -> None:
         self._limit = folder.file("pids.max")
         self._events = folder.file("pids.events")
-        self._peak = folder.file("pids.peak") if folder.has("pids.peak") else None  # from Linux 6.0 on
+        self._peak = folder.file_if_there("pids.peak")  # from Linux 6.0 on
         self._limit_now = -1
 
     def limit(self, number: int) -> None:

@@ -56,7 +56,6 @@ class CandidatePrograms:
         for job, verdict in in_order(submitted, self._pending_limit):
             self._cache.put(job, verdict)
             yield verdict
-        self._cache.flush()
 
     def judged(
         self,
@@ -93,7 +92,6 @@ class CandidatePrograms:
                 else:
                     yield JudgedCandidate(part.candidate, verdicts)
                 verdicts = []
-        self._cache.flush()
         if inconclusive:
             raise IncompleteError(
                 f"{len(inconclusive)} problems have no verdict, because the judge failed, the first is "
@@ -174,12 +172,8 @@ class JudgedStage:
         raise NotImplementedError
 
 
-_BATCH = 64
-"""Verdicts per transaction."""
-
-
 class VerdictCache(Closing):
-    """Cache for one thread. `judge_settings` is all that verdicts depend on beside problem and program.
+    """Cache of verdicts. `judge_settings` is all that verdicts depend on beside problem and program.
 
     Raises:
         InputError: the file is damaged or cannot be written.
@@ -188,7 +182,6 @@ class VerdictCache(Closing):
     def __init__(self, path: Path, judge_settings: object) -> None:
         self._kept = KeptTexts(path, "verdicts")
         self.judge_identity = hashlib.sha256(canonical_json(judge_settings)).hexdigest()
-        self._waiting: list[tuple[bytes, str]] = []
         self.num_found = self.num_kept = 0
 
     def get(self, job: JudgeJob) -> Verdict | None:
@@ -200,19 +193,10 @@ class VerdictCache(Closing):
         return from_plain(Verdict, json.loads(text), "cached verdict")
 
     def put(self, job: JudgeJob, verdict: Verdict) -> None:
-        """Cache a verdict; it is durable after a batch of them, or `flush`."""
-        if verdict.fault is not None:
-            return
-        self.num_kept += 1
-        self._waiting.append((self._key(job), json.dumps(to_plain(verdict))))
-        if len(self._waiting) >= _BATCH:
-            self.flush()
-
-    def flush(self) -> None:
-        """Make all verdicts durable."""
-        if self._waiting:
-            self._kept.put(self._waiting)
-            self._waiting = []
+        """Cache a verdict, unless it is a fault."""
+        if verdict.fault is None:
+            self.num_kept += 1
+            self._kept.put([(self._key(job), json.dumps(to_plain(verdict)))])
 
     def _key(self, job: JudgeJob) -> bytes:
         program, problem = job.program, job.problem
@@ -222,5 +206,4 @@ class VerdictCache(Closing):
         return hashlib.sha256(canonical_json(parts)).digest()
 
     def close(self) -> None:
-        self.flush()
         self._kept.close()

@@ -151,7 +151,6 @@ def _json_rows(path: Path, name: str) -> Iterator[RawRow | SkippedRow]:
     """Yield the rows of an array, of one object, or of an object per line: all have the same file ending."""
     with open_plain(path) as file:
         begin = file.readline(ROW_LIMIT + 1)
-        _require_utf8(path, begin[:2])
         while begin and not begin.strip():
             begin = file.readline(ROW_LIMIT + 1)
         if begin.removeprefix(_MARK).lstrip().startswith(b"["):
@@ -171,11 +170,6 @@ def _whole_row(path: Path, whole: bytes, name: str) -> RawRow:
     return found
 
 
-def _require_utf8(path: Path, begin: bytes) -> None:
-    if begin.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise InputError(f"{path}: is UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)")
-
-
 def _line_rows(path: Path, name: str) -> Iterator[RawRow | SkippedRow]:
     with open_plain(path) as file:
         number = 0
@@ -183,7 +177,6 @@ def _line_rows(path: Path, name: str) -> Iterator[RawRow | SkippedRow]:
             number += 1
             place = f"{name}:{number}"
             if number == 1:
-                _require_utf8(path, line[:2])
                 line = line.removeprefix(_MARK)
             if len(line) > ROW_LIMIT:
                 _skip_line(file)

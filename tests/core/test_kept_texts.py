@@ -13,8 +13,8 @@ from autoclave.core.sqlite_files import KeptTexts
 
 def test_texts_are_found_by_their_keys_and_the_last_counts(tmp_path: Path):
     with KeptTexts(tmp_path / "deep/kept.sqlite", "things") as kept:
-        kept.put([(b"a", "one"), (b"b", "two")])
-        kept.put([(b"a", "three")])
+        for key, text in ((b"a", "one"), (b"b", "two"), (b"a", "three")):
+            kept.put(key, text)
     with KeptTexts(tmp_path / "deep/kept.sqlite", "things") as kept:
         assert [kept.get(key) for key in (b"a", b"b", b"c")] == ["three", "two", None]
 
@@ -24,7 +24,7 @@ def test_several_open_a_new_file_and_write_at_a_time(tmp_path: Path, run: int):
     def write(number: int) -> None:
         with KeptTexts(tmp_path / "kept.sqlite", "things") as kept:
             for place in range(20):
-                kept.put([(f"{number} {place}".encode(), f"{number}")])
+                kept.put(f"{number} {place}".encode(), f"{number}")
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -38,7 +38,8 @@ def test_several_open_a_new_file_and_write_at_a_time(tmp_path: Path, run: int):
 def test_damage_is_named_whenever_it_is_found(tmp_path: Path):
     path = tmp_path / "kept.sqlite"
     with KeptTexts(path, "things") as kept:
-        kept.put([(f"{number}".encode(), "x" * 1000) for number in range(100)])
+        for number in range(100):
+            kept.put(f"{number}".encode(), "x" * 1000)
     content = bytearray(path.read_bytes())
     content[4096:] = b"\xff" * (len(content) - 4096)  # all but the first page
     path.write_bytes(content)
@@ -46,4 +47,4 @@ def test_damage_is_named_whenever_it_is_found(tmp_path: Path):
         with pytest.raises(InputError, match=r"kept\.sqlite: things cannot be kept there.*AUTOCLAVE_CACHE"):
             kept.get(b"1")
         with pytest.raises(InputError, match=r"kept\.sqlite"):
-            kept.put([(b"1", "y")])
+            kept.put(b"1", "y")

@@ -6,7 +6,7 @@ import contextlib
 import sqlite3
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from pathlib import Path
 from typing import Literal
 
@@ -71,11 +71,10 @@ class KeptTexts(Closing):
             row = self._connection.execute(self._get, (key,)).fetchone()
         return None if row is None else row[1]
 
-    def put(self, texts: Sequence[tuple[bytes, str]]) -> None:
-        """Keep texts under their keys, all of them or none."""
-        with self._lock, self._explained(), self._connection:
-            self._connection.execute("BEGIN IMMEDIATE")
-            self._connection.executemany(self._put, texts)
+    def put(self, key: bytes, text: str) -> None:
+        """Keep a text under its key."""
+        with self._lock, self._explained():
+            self._connection.execute(self._put, (key, text))
 
     def close(self) -> None:
         with self._lock:

@@ -97,7 +97,7 @@ class ResponseCache(Closing):
         return None if text is None else from_plain(Response, json.loads(text), "cached response")
 
     def put(self, key: bytes, response: Response) -> None:
-        self._kept.put([(key, json.dumps(to_plain(response)))])
+        self._kept.put(key, json.dumps(to_plain(response)))
 
     def close(self) -> None:
         self._kept.close()

@@ -196,7 +196,7 @@ class VerdictCache(Closing):
         """Cache a verdict, unless it is a fault."""
         if verdict.fault is None:
             self.num_kept += 1
-            self._kept.put([(self._key(job), json.dumps(to_plain(verdict)))])
+            self._kept.put(self._key(job), json.dumps(to_plain(verdict)))
 
     def _key(self, job: JudgeJob) -> bytes:
         program, problem = job.program, job.problem

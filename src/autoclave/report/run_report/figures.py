@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from autoclave.core.verdict import Status
 from autoclave.report.charts import Axis, Figure, Interval, Line, Point, column_chart, line_chart
@@ -33,73 +34,51 @@ class Curve:
 def curve_sections(run: Run) -> list[tuple[str, list[Figure]]]:
     """`(heading, figures)` of the curves over training."""
     train = averaged(run.train)
-    share = Axis("share of rollouts", is_share=True)
-    return [
-        (
-            "Is it getting better?",
-            [
-                evaluation_figure(run),
-                metric_figure(
-                    train, "Training reward", "On the problems being trained on.", Axis("mean reward"), "reward/mean"
-                ),
-                status_figure(train),
-                metric_figure(
-                    train,
-                    "Groups without a signal",
-                    "All rollouts of the problem earned the same, so they teach nothing.",
-                    Axis("share of groups", is_share=True),
-                    "groups/zero_variance_share",
-                ),
-            ],
-        ),
-        (
-            "What are the responses like?",
-            [
-                length_figure(run, train),
-                metric_figure(train, "Entropy", "Of the policy, per sampled token.", Axis("nats"), "policy/entropy"),
-                metric_figure(train, "Truncated", "Cut off by the limit of new tokens.", share, "truncated_share"),
-                curves_figure(
-                    train,
-                    "Without a verdict",
-                    "The judge had a fault; not trained on.",
-                    share,
-                    [Curve("no_verdict_share", "no verdict", "accent", is_smoothed=False)],
-                ),
-            ],
-        ),
-        ("Is learning healthy?", _learning_figures(run, train)),
-    ]
-
-
-def _learning_figures(run: Run, train: Sequence[Row]) -> list[Figure]:
+    share, nats = Axis("share of rollouts", is_share=True), Axis("nats")
+    metric, curves = partial(metric_figure, train), partial(curves_figure, train)
+    faults = [Curve("no_verdict_share", "no verdict", "accent", is_smoothed=False)]
     clips = [
         Curve("policy/clip_fraction_lower", "below", "time_limit"),
         Curve("policy/clip_fraction_upper", "above", "accepted"),
     ]
-    clip_axis = Axis("share of tokens", is_share=True)
-    return [
-        curves_figure(train, "Clipped tokens", "Probability ratio outside of the trust region.", clip_axis, clips),
-        metric_figure(
-            train, "Gradient norm", "Over all parameters, before clipping.", Axis("norm"), "policy/gradient_norm"
-        ),
-        metric_figure(
-            train, "Divergence", "KL per token, as the algorithm estimates it.", Axis("nats"), "policy/approx_kl"
-        ),
-        curves_figure(
-            train,
+    gaps = [
+        Curve("policy/log_prob_mismatch", "largest in training", "accent"),
+        Curve("publish/mismatch_max", "largest after publish", "greedy"),
+        Curve("publish/mismatch_mean", "mean after publish", "compile_error"),
+        Curve("publish/mismatch_k3", "k3 after publish", "time_limit"),
+    ]
+    alike = "All rollouts of the problem earned the same, so they teach nothing."
+    of_groups, of_tokens = Axis("share of groups", is_share=True), Axis("share of tokens", is_share=True)
+    better = [
+        evaluation_figure(run),
+        metric("Training reward", "On the problems being trained on.", Axis("mean reward"), "reward/mean"),
+        status_figure(train),
+        metric("Groups without a signal", alike, of_groups, "groups/zero_variance_share"),
+    ]
+    responses = [
+        length_figure(run, train),
+        metric("Entropy", "Of the policy, per sampled token.", nats, "policy/entropy"),
+        metric("Truncated", "Cut off by the limit of new tokens.", share, "truncated_share"),
+        curves("Without a verdict", "The judge had a fault; not trained on.", share, faults),
+    ]
+    learning = [
+        curves("Clipped tokens", "Probability ratio outside of the trust region.", of_tokens, clips),
+        metric("Gradient norm", "Over all parameters, before clipping.", Axis("norm"), "policy/gradient_norm"),
+        metric("Divergence", "KL per token, as the algorithm estimates it.", nats, "policy/approx_kl"),
+        curves(
             "Gap of trainer and sampler",
             "How far their log-probs of a token are apart; should be rounding.",
-            Axis("nats"),
-            [
-                Curve("policy/log_prob_mismatch", "largest in training", "accent"),
-                Curve("publish/mismatch_max", "largest after publish", "greedy"),
-                Curve("publish/mismatch_mean", "mean after publish", "compile_error"),
-                Curve("publish/mismatch_k3", "k3 after publish", "time_limit"),
-            ],
+            nats,
+            gaps,
         ),
         metric_figure(
             averaged(run.sft), "Warm start", "Loss of supervised fine-tuning.", Axis("nats per token"), "loss"
         ),
+    ]
+    return [
+        ("Is it getting better?", better),
+        ("What are the responses like?", responses),
+        ("Is learning healthy?", learning),
     ]
 
 

@@ -10,9 +10,8 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from autoclave.config.levels import Level
 from autoclave.core import Outcome, SandboxFault
@@ -40,7 +39,7 @@ class ZygotePool:
         self._is_closed = False
 
     def open(self, content: bytes, profile: Profile, limits: Limits, runner: Runner) -> ZygoteCell:
-        return ZygoteCell(lambda: _Lease(self, self._take(profile)), content, limits, runner)
+        return ZygoteCell(self, profile, content, limits, runner)
 
     def close(self) -> None:
         with self._lock:
@@ -51,12 +50,18 @@ class ZygotePool:
         for zygote in zygotes:
             zygote.kill()
 
-    def _take(self, profile: Profile) -> Zygote:
+    def take(self, profile: Profile) -> Zygote:
+        """Return a zygote for the time of one cell.
+
+        Raises:
+            HostError: a package or path of the profile is missing on the host.
+            SandboxFault: none can be started.
+        """
         while idle := self._take_idle(profile):
             try:
                 idle.settle()
             except SandboxFault:  # e.g. the last cell's memory was its end: another one serves as well
-                self.discard(idle)
+                self._discard(idle)
             else:
                 return idle
         zygote = Zygote(self._launcher.launch(profile), profile)
@@ -78,8 +83,13 @@ class ZygotePool:
                     return zygote
         return None
 
-    def give_back(self, zygote: Zygote) -> None:
-        """Keep a zygote for another cell."""
+    def end(self, zygote: Zygote) -> None:
+        """Kill the cell of a zygote, which is kept for another one."""
+        try:
+            zygote.close_cell()
+        except SandboxFault:
+            self._discard(zygote)
+            return
         with self._lock:
             self._busy.discard(zygote)
             self._idle.append(zygote)
@@ -87,54 +97,25 @@ class ZygotePool:
         if surplus:
             surplus.kill()
 
-    def discard(self, zygote: Zygote) -> None:
+    def abandon(self, zygote: Zygote) -> int | None:
+        """End a zygote and its cell. Return the wait status of the cell's first process, if known."""
+        status = None
+        with contextlib.suppress(SandboxFault):
+            zygote.close_cell()
+            status = zygote.wait_status()
+        self._discard(zygote)
+        return status
+
+    def _discard(self, zygote: Zygote) -> None:
         """End a zygote that is not to be trusted any more."""
         with self._lock:
             self._busy.discard(zygote)
         zygote.kill()
 
 
-class _Lease:
-    """A zygote for the time of one cell."""
-
-    def __init__(self, pool: ZygotePool, zygote: Zygote) -> None:
-        self._pool = pool
-        self.zygote = zygote
-
-    def end(self) -> None:
-        try:
-            self.zygote.close_cell()
-        except SandboxFault:
-            self._pool.discard(self.zygote)
-        else:
-            self._pool.give_back(self.zygote)
-
-    def abandon(self) -> int | None:
-        status = None
-        with contextlib.suppress(SandboxFault):
-            self.zygote.close_cell()
-            status = self.zygote.wait_status()
-        self._pool.discard(self.zygote)
-        return status
-
-
 _SCRATCH, _KERNEL_LIMIT = struct.Struct("<3Q"), struct.Struct("<2Q")
 """See `SCRATCH` and `KERNEL_LIMIT` in `guest/loops.py`."""
 _MAX_ERROR_BYTES = 1 << 16
-
-
-class Lease(Protocol):
-    """The right to have one cell made by a zygote."""
-
-    zygote: Zygote
-
-    def end(self) -> None:
-        """Kill the cell; the zygote may make others."""
-        ...
-
-    def abandon(self) -> int | None:
-        """End cell and zygote. Return the wait status of the cell's first process, if known."""
-        ...
 
 
 class ZygoteCell:
@@ -143,31 +124,31 @@ class ZygoteCell:
     If the memory use of a test kills the first process, the test has its outcome, and the next gets a new cell.
     """
 
-    def __init__(self, take: Callable[[], Lease], content: bytes, limits: Limits, runner: Runner) -> None:
-        """Have it made by the zygote of a lease from `take`.
+    def __init__(self, pool: ZygotePool, profile: Profile, content: bytes, limits: Limits, runner: Runner) -> None:
+        """Have it made by a zygote of `pool`.
 
         Raises:
             SandboxFault: the cell fails before it has prepared its program.
         """
         self.limits = limits
         self.compile_error: str | None = None
-        self._take = take
+        self._pool = pool
+        self._profile = profile
         self._message = self._settings() + _block(content)
         self._runner = runner
         self._begin()
 
     def _begin(self) -> None:
-        self._lease = self._take()
+        self._zygote = self._pool.take(self._profile)
         self._is_open = True
         self._is_sound = True
-        self.is_dead = False
-        zygote = self._lease.zygote
+        self.is_dead = False  # its first process has ended; the next test needs a new cell
         try:
-            self.meter = zygote.meter()
+            self.meter = self._zygote.meter()
             self.meter.begin_cell(self.limits)
-            self.connection, num_sent = zygote.open(self._runner, self._message)
+            self.connection, num_sent = self._zygote.open(self._runner, self._message)
         except BaseException:
-            self._lease.abandon()
+            self._pool.abandon(self._zygote)
             raise
         try:
             self._prepare(memoryview(self._message)[num_sent:])
@@ -221,9 +202,9 @@ class ZygoteCell:
             self._is_open = False
             self.connection.close()
             if self._is_sound:
-                self._lease.end()
+                self._pool.end(self._zygote)
             else:
-                self._lease.abandon()
+                self._pool.abandon(self._zygote)
 
     def __enter__(self) -> Self:
         return self
@@ -267,10 +248,10 @@ class ZygoteCell:
         if self.meter.is_memory_exceeded():
             self.compile_error = "compilation takes more memory than the limit"
             return
-        self._lease.zygote.first_process()  # raises when there never was one
+        self._zygote.first_process()  # raises when there never was one
         self._is_open = False
         self.connection.close()
-        status = self._lease.abandon()
+        status = self._pool.abandon(self._zygote)
         crashes = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
         if status is None or not os.WIFSIGNALED(status) or os.WTERMSIG(status) not in crashes:
             raise SandboxFault(f"the cell died while starting ({error}, status {status})")

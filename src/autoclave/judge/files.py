@@ -12,7 +12,6 @@ import tempfile
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -30,6 +29,7 @@ from autoclave.core import (
 )
 from autoclave.core.compressed import DAMAGED, damage, is_compressed, open_plain
 from autoclave.core.files import atomic_writer, existing_file
+from autoclave.core.futures import completed
 from autoclave.core.json import parse_object, to_plain
 from autoclave.judge.extraction import EXTRACTION_RULES
 from autoclave.judge.final_answer import ANSWER_RULES
@@ -83,7 +83,7 @@ def judge_file(
     for setting, rule, rules in (("extraction", extraction, EXTRACTION_RULES), ("answer", answer, ANSWER_RULES)):
         if rule not in rules:
             raise InputError(f"{setting} = {rule!r}: must be one of {', '.join(rules)}")
-    rules = _Rules(EXTRACTION_RULES[extraction], ANSWER_RULES[answer])
+    rules = EXTRACTION_RULES[extraction], ANSWER_RULES[answer]
     with ProblemIndex(problems_path) as problems:
         _check_programs(judge, programs_path, problems)
         submitted = (
@@ -116,36 +116,25 @@ def _check_programs(judge: Judge, path: Path, problems: ProblemIndex) -> None:
         raise DataError(f"{path}: holds no programs")
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """Extraction of what is judged from a response."""
-
-    program: Callable[[str], str | None]
-    answer: Callable[[str], str | None]
-
-
 def _submit(
-    judge: Judge, problems: ProblemIndex, submission: Submission, rules: _Rules, tests: str, stop_at_failure: bool
+    judge: Judge,
+    problems: ProblemIndex,
+    submission: Submission,
+    rules: tuple[Callable[[str], str | None], ...],
+    tests: str,
+    stop_at_failure: bool,
 ) -> Future[Verdict]:
+    """Submit a program; `rules` extract a program, and an answer, from a response."""
     problem = problems[submission.problem_id]
     expects_answer = isinstance(problem.tests, AnswerTests)
     source = submission.source
     if source is None:
-        find = rules.answer if expects_answer else rules.program
-        source = find(submission.response or "")
+        source = rules[expects_answer](submission.response or "")
     if source is None:
-        future: Future[Verdict] = Future()
-        message = f"the response holds no {'final answer' if expects_answer else 'program'}"
-        future.set_result(
-            Verdict.of(
-                Status.BAD_FORMAT,
-                problem_id=submission.problem_id,
-                id=submission.id,
-                level=judge.level,
-                message=message,
-            )
-        )
-        return future
+        what, id = "final answer" if expects_answer else "program", submission.id
+        message = f"the response holds no {what}"
+        verdict = Verdict.of(Status.BAD_FORMAT, problem_id=problem.id, id=id, level=judge.level, message=message)
+        return completed(verdict)
     program = Program(source, problem.language)
     return judge.submit(JudgeJob(problem, program, submission.id, tests, stop_at_failure))
 

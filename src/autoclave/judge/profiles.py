@@ -78,19 +78,13 @@ def _extended(name: str, config: ProfileConfig) -> Profile:
     )
 
 
-VALUE_RULES: Mapping[str, ValueRule] = {
-    "lcb": "lenient",
-    "plain": "strict",
-    "lcb_numpy": "lenient",
-    "plain_numpy": "strict",
-    "leetcode": "lenient",
-}
-"""Comparison of values that calls return, for each profile that every judge has."""
+_STRICT = ("plain", "plain_numpy")
 
 
 def value_rules_of(configured: Mapping[str, ProfileConfig]) -> Mapping[str, ValueRule]:
-    """The same with the configured profiles, which compare as their base does."""
-    return {**VALUE_RULES, **{name: VALUE_RULES[config.base] for name, config in configured.items()}}
+    """Return how returned values are compared, by profile; the configured ones compare as their base does."""
+    bases = {**{name: name for name in PROFILES}, **{name: config.base for name, config in configured.items()}}
+    return {name: "strict" if base in _STRICT else "lenient" for name, base in bases.items()}
 
 
 _HERE = Path(__file__).parent

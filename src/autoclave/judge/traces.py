@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Protocol, Self, cast
+from typing import Any, Self, cast
 
 from autoclave.core import (
     MAIN_PROGRAM,
@@ -36,7 +36,7 @@ from autoclave.judge.messages import failure_of
 from autoclave.judge.plain_data import NotPlainError, decode
 from autoclave.judge.profiles import CALL_TRACE, SCRIPT_TRACE
 from autoclave.judge.traced_values import MAX_VARIABLES, is_small, primitives, with_lists
-from autoclave.sandbox import Cell, Limits, Profile, Runner, Sandbox
+from autoclave.sandbox import Cell, Limits, Profile, Sandbox
 
 MAX_RESULT_LENGTH = 10_000
 """Characters of a result; an output is cut there, a returned value left out."""
@@ -172,22 +172,11 @@ class _Account:
     result: tuple[Any, ...]
 
 
-class _Style(Protocol):
-    """One way to run and observe a program, and to read its result."""
-
-    runner: Runner
-    entry: str
-
-    def observe(self, cell: Cell, index: int) -> tuple[bytes | None, Outcome]: ...
-
-    def result(self, reported: _Account, outcome: Outcome) -> tuple[str | None, bool]: ...
-
-
 class _MainProgram:
     """Run as a script on the test's standard input."""
 
     runner = SCRIPT_TRACE
-    entry = MAIN_PROGRAM
+    entry: str = MAIN_PROGRAM
 
     def __init__(self, tests: StdinTests) -> None:
         self._cases = tests.cases
@@ -231,6 +220,10 @@ class _Call:
         except (ValueError, RecursionError):  # an integer of very many digits, or nested too deep
             return None, False
         return (text, True) if len(text) <= MAX_RESULT_LENGTH else (None, False)
+
+
+_Style = _MainProgram | _Call
+"""One way to run and observe a program, and to read its result."""
 
 
 def is_traceable(problem: Problem) -> bool:

@@ -20,6 +20,7 @@ from autoclave.judge.profiles import COMPILE_NATIVE, NATIVE, PROFILES, mathemati
 from autoclave.judge.spare_cells import SpareCells
 from autoclave.judge.toolchain import Toolchain, compiler_check, find_toolchain, require_flags
 from autoclave.sandbox import HostCheck, Limits, Profile, Sandbox, require_package
+from autoclave.sandbox.host import tried
 
 
 class Environments:
@@ -78,20 +79,12 @@ def validate_languages(config: JudgeConfig) -> list[HostCheck]:
 
 
 def _check_mathematics() -> HostCheck:
-    problem = ""
-    try:
+    def find() -> str:
         mathematics_profile()
-    except HostError as error:
-        problem = str(error).partition(" Fix:")[0]
-    return HostCheck(
-        "mathematics",
-        not problem,
-        False,
-        "lets answers be compared by math-verify",
-        install_command("math"),
-        problem or "math-verify",
-        "languages",
-    )
+        return "math-verify"
+
+    why = "lets answers be compared by math-verify"
+    return tried("mathematics", find, why, install_command("math"), "languages")
 
 
 def _check_packages(profile: Profile) -> HostCheck:

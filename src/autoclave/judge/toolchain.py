@@ -16,6 +16,7 @@ from pathlib import Path
 
 from autoclave.core import HostError
 from autoclave.sandbox import HostCheck
+from autoclave.sandbox.host import tried
 
 _TIMEOUT_S = 60.0
 _PROGRAMS = ("cc1plus", "collect2", "as", "ld")
@@ -97,11 +98,8 @@ def require_flags(compiler: str, flags: tuple[str, ...]) -> None:
 
 def compiler_check(compiler: str) -> HostCheck:
     """Return whether C++ programs can be judged here."""
-    try:
-        is_present, detail = True, find_toolchain(compiler).version
-    except HostError as error:
-        is_present, detail = False, str(error).partition(" Fix:")[0]
-    return HostCheck("C++ compiler", is_present, False, "lets C++ programs be judged", _FIX, detail, "languages")
+    why = "lets C++ programs be judged"
+    return tried("C++ compiler", lambda: find_toolchain(compiler).version, why, _FIX, "languages")
 
 
 def _program(driver: str, name: str) -> str | None:

@@ -12,11 +12,12 @@ import os
 import resource
 import stat
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from autoclave.core import SandboxFault
+from autoclave.core import AutoclaveError, SandboxFault
 from autoclave.sandbox import streams
 from autoclave.sandbox.bootstrap import FOLDER, guest_command, is_compiled
 from autoclave.sandbox.cgroups import FIX, Group, Place, find_place
@@ -78,6 +79,17 @@ class HostCheck:
     fix: str
     detail: str = ""
     section: Section = "isolation"
+
+
+def tried(
+    name: str, find: Callable[[], str], why: str, fix: str, section: Section, *, is_required: bool = False
+) -> HostCheck:
+    """Return a check that holds if `find` returns what was found; otherwise its error is the detail."""
+    try:
+        is_present, detail = True, find()
+    except AutoclaveError as error:
+        is_present, detail = False, str(error).partition(" Fix:")[0]
+    return HostCheck(name, is_present, is_required, why, fix, detail, section)
 
 
 def validate_host() -> list[HostCheck]:

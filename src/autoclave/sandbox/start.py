@@ -11,7 +11,7 @@ from autoclave.config.sandbox import SandboxConfig, backend_names
 from autoclave.core import AutoclaveError, HostError, IsolationError, SandboxFault
 from autoclave.sandbox.backend import Backend, find_backend
 from autoclave.sandbox.bootstrap import require_current_parts
-from autoclave.sandbox.host import HostCheck
+from autoclave.sandbox.host import HostCheck, tried
 from autoclave.sandbox.interface import Limits, Profile, Runner, Sandbox
 
 _log = logging.getLogger(__name__)
@@ -180,20 +180,18 @@ def _validate(name: str, config: SandboxConfig) -> list[HostCheck]:
 
 
 def _level_check(name: str, level: Level, own: list[HostCheck], config: SandboxConfig) -> HostCheck:
-    problem = ""
-    try:
+    def find() -> str:
         try_level(config, find_backend(name), level)
-    except AutoclaveError as error:
-        problem = str(error).partition(" Fix:")[0]
+        return "a program ran in a cell"
+
     fixes = [check.fix for check in own if not check.is_present]
     is_configured = name == config.backend
     requested = config.minimum_level if config.level == "auto" else config.level
-    return HostCheck(
+    return tried(
         f"{name}: {level}" + (" (configured)" if is_configured else ""),
-        not problem,
-        is_configured and level == requested,
+        find,
         _GAIN[level],
         "; or ".join(fixes) or _FIX,
-        problem or "a program ran in a cell",
         "backends",
+        is_required=is_configured and level == requested,
     )

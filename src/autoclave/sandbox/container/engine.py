@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from autoclave.core import HostError, SandboxFault
-from autoclave.sandbox.host import HostCheck
+from autoclave.sandbox.host import HostCheck, tried
 from autoclave.sandbox.namespace.root import RootPlan
 
 _log = logging.getLogger(__name__)
@@ -221,17 +221,9 @@ def check_engines(engine: EngineName | Literal["auto"], runtime: str) -> list[Ho
 
 
 def _check_engine(name: EngineName, runtime: str) -> HostCheck:
-    detail = ""
-    try:
+    def find() -> str:
         find_engine(name, runtime)
-    except HostError as error:
-        detail = str(error).partition(" Fix:")[0].removeprefix("no container engine: ")
-    return HostCheck(
-        f"container engine {name}",
-        not detail,
-        False,
-        "starts the containers of the backend container; podman or docker is enough",
-        FIXES[name],
-        detail or "answers",
-        "backends",
-    )
+        return "answers"
+
+    why = "starts the containers of the backend container; podman or docker is enough"
+    return tried(f"container engine {name}", find, why, FIXES[name], "backends")

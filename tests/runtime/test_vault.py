@@ -365,12 +365,16 @@ def test_a_value_is_found_and_replaced_in_base64_whatever_is_around_it(value: st
         assert (before + b"\xff").startswith(base64.urlsafe_b64decode(kept.translate(_FOR_URLS)[: len(kept) // 4 * 4]))
 
 
-def test_of_a_long_value_the_beginning_is_found_and_all_is_replaced():
+def test_a_long_value_is_found_and_replaced_whole_and_no_other_that_begins_as_it_does():
     value = VALUE + "abc-DEF_" * 200
     for way in ("plain", "percent, all", "digits", "base64 in lines"):
-        content = b"<" + SPELLED.get(way, str.encode)(value) + b">"
+        spelled = SPELLED.get(way, str.encode)
+        content = b"<" + spelled(value) + b">"
         assert found_in(content, {"s": value}) == ["s"]
         assert len(Replacer({value: "x"}).whole(content)) < 120
+        similar = b"<" + spelled(value[:-9] + "?" * 9) + b">"
+        assert found_in(similar, {"s": value}) == []
+        assert Replacer({value: "x"}).whole(similar) == similar
 
 
 def test_looking_takes_time_in_proportion_to_what_comes():

@@ -16,7 +16,7 @@ from functools import cache, cached_property, lru_cache
 from html.entities import html5
 
 _HEAD = 48
-"""So many characters of a value are looked for: compiling an expression for a long token takes a second."""
+"""So many characters of a value are looked for first: compiling an expression for a long token takes a second."""
 _LEAST_IN_BASE64 = 8
 _NEIGHBOUR = rb"(?:[A-Za-z0-9+/_-](?:\r?\n|(?:\\r)?\\n)?)?"
 """The character of base64 that has bits of the value and of what is beside it."""
@@ -24,7 +24,7 @@ _NEIGHBOUR = rb"(?:[A-Za-z0-9+/_-](?:\r?\n|(?:\\r)?\\n)?)?"
 
 def found_in(content: bytes, values: Mapping[str, str]) -> list[str]:
     """The names of those values that stand in bytes, in any form."""
-    return [name for name, value in values.items() if any(form.head.search(content) for form in _forms_of(value))]
+    return [name for name, value in values.items() if any(form.is_in(content) for form in _forms_of(value))]
 
 
 class Replacer:
@@ -37,7 +37,7 @@ class Replacer:
         """The content with all of them replaced."""
         for value, other in self._others:
             for form in _forms_of(value):
-                if form.head.search(content):
+                if form.is_in(content):
                     content = form.whole.sub(other.encode().replace(b"\\", rb"\\"), content)
         return content
 
@@ -49,7 +49,12 @@ class _Form:
 
     def __init__(self, units: Sequence[bytes], before: bytes = b"", after: bytes = b"") -> None:
         self._whole = before + b"".join(units) + after
-        self.head = re.compile(b"".join(units[:_HEAD]))
+        self._head, self._is_long = re.compile(b"".join(units[:_HEAD])), len(units) > _HEAD
+
+    def is_in(self, content: bytes) -> bool:
+        """Whether the value is there in this form. Other tokens may begin as a long one does."""
+        found = self._head.search(content)
+        return bool(self.whole.search(content) if found and self._is_long else found)
 
     @cached_property
     def whole(self) -> re.Pattern[bytes]:
@@ -62,9 +67,14 @@ def _forms_of(value: str) -> tuple[_Form, ...]:
         _Form([_in_text(character) for character in value]),
         _Form([re.escape(character.encode("utf-16-le")) for character in value]),
         _Form([re.escape(character.encode("utf-16-be")) for character in value]),
-        _Form([b"(?:%02x|%02X)" % (byte, byte) for byte in value.encode()]),
+        _Form([_in_digits(byte) for byte in value.encode()]),
         *_in_base64(value.encode()),
     )
+
+
+def _in_digits(byte: int) -> bytes:
+    low, high = b"%02x" % byte, b"%02X" % byte
+    return low if low == high else b"(?:%s|%s)" % (low, high)  # two equal ways would make `re` try all combinations
 
 
 @cache

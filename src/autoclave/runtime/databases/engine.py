@@ -12,7 +12,6 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from autoclave.core import InputError
-from autoclave.core.plugins import find_plugin
 from autoclave.runtime.databases.effects import Effect, Image, as_name
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.schema import Schema
@@ -20,13 +19,6 @@ from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 
 REDIS = "redis"
 """No engine of this protocol, since it has no rows: it has a manager of its own."""
-GROUP = "autoclave.databases"
-"""Entry points: functions such as `Open`."""
-_OWN = {
-    "sqlite": "autoclave.runtime.databases.sqlite.engine",
-    "postgresql": "autoclave.runtime.databases.postgresql.engine",
-    "mariadb": "autoclave.runtime.databases.mariadb.engine",
-}
 
 Json = Mapping[str, Any]
 Keep = Callable[[Effect, Json], None]
@@ -186,41 +178,22 @@ class Engine(Protocol):
         ...
 
 
-Open = Callable[[str, DatabaseConnection, str], Engine]
-"""Opens a database by its name, its settings and its password (empty: none).
-
-Raises:
-    InputError: the settings do not fit the engine.
-    HostError: the database does not answer, or something is not installed.
-"""
-
-
 def open_engine(name: str, connection: DatabaseConnection, password: str) -> Engine:
-    """The engine of a database.
+    """Open a database by its name, its settings and its password (empty: none).
 
     Raises:
-        InputError, HostError: as `Open`, or no installed package has the engine.
+        InputError: the settings do not fit the engine.
+        HostError: the database does not answer, or something is not installed.
     """
-    return _opener(name, connection)(name, connection, password)
+    module = import_module(f"autoclave.runtime.databases.{connection.engine}.engine")
+    return module.open_database(name, connection, password)
 
 
 def require_connectable(name: str, connection: DatabaseConnection) -> None:
-    """Look at what can be known of a connection before it is used: its engine; and a file, which is opened.
-
-    A server may be away, and is not asked.
+    """Open a file, to see that it is a database. A server may be away, and is not asked.
 
     Raises:
         InputError, HostError: as `open_engine`.
     """
-    if connection.engine == REDIS:
-        return
-    opener = _opener(name, connection)
-    if connection.path:
-        opener(name, connection, "").close()
-
-
-def _opener(name: str, connection: DatabaseConnection) -> Open:
-    kind = connection.engine
-    if kind in _OWN:
-        return import_module(_OWN[kind]).open_database
-    return find_plugin(GROUP, kind, f"database {name}: engine", [REDIS, *_OWN])
+    if connection.path and connection.engine != REDIS:
+        open_engine(name, connection, "").close()

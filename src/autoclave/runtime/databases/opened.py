@@ -49,7 +49,7 @@ class Databases(Generic[Opened]):
         """The engine of a database.
 
         Raises:
-            InputError, HostError: there is none, or as `Open`.
+            InputError, HostError: there is none, or it cannot be opened.
         """
         settings = self.settings(name)
         if name not in self._engines:

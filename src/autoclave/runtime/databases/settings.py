@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -22,8 +23,7 @@ class Mode(StrEnum):
 class DatabaseConnection(Config):
     """One database. Only what its engine understands may be given."""
 
-    engine: str
-    """`sqlite`, `postgresql`, `mariadb`, or the name of an entry point of `autoclave.databases`."""
+    engine: Literal["sqlite", "postgresql", "mariadb", "redis"]
     path: str = ""
     """Of the file, where it is one."""
     host: str = ""

@@ -166,7 +166,7 @@ class MariaDatabase(ServerDatabase[Server, OpenTransactions]):
 
 
 def open_database(name: str, connection: DatabaseConnection, password: str) -> MariaDatabase:
-    """See `Open`."""
+    """See `open_engine`."""
     require_installed(name, "MariaDB", "pymysql", "sqlglot")
     if not connection.dbname:
         raise InputError(f"database {name}: engine mariadb needs dbname")

@@ -255,7 +255,7 @@ class PostgresDatabase(ServerDatabase[Server, OpenTransactions]):
 
 
 def open_database(name: str, connection: DatabaseConnection, password: str) -> PostgresDatabase:
-    """See `Open`."""
+    """See `open_engine`."""
     require_installed(name, "PostgreSQL", "pglast", "psycopg", "sqlglot")
     if not connection.dbname:
         raise InputError(f"database {name}: engine postgresql needs dbname")

@@ -345,7 +345,7 @@ class SqliteDatabase:
 
 
 def open_database(name: str, connection: DatabaseConnection, password: str) -> SqliteDatabase:
-    """See `Open`."""
+    """See `open_engine`."""
     try:
         import apsw  # noqa: F401
         import sqlglot  # noqa: F401

@@ -14,6 +14,7 @@ import pytest
 
 from autoclave.runtime.databases.manager import DatabaseManager
 from autoclave.runtime.databases.settings import DatabaseConnection
+from autoclave.runtime.databases.tables import place_of
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.permissions import Permissions
@@ -173,6 +174,14 @@ def session_on(
     return session
 
 
+def permitted(shop: Shop, *names: str, verbs: tuple[str, ...]) -> Session:
+    """A session that may do these things to tables of these names alone."""
+    session = session_on({"shop": shop.settings}, shop.state, granted=False)
+    places = tuple(f"databases/shop/{place_of(shop.schema, name)}" for name in names)
+    session.permissions.grant(Grant(resources=places, verbs=verbs, minimum_guarantee=Guarantee.NONE))
+    return session
+
+
 def make_sqlite_shop(folder: Path, *, wal: bool = False) -> Shop:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "shop.db"
@@ -258,21 +267,9 @@ def prepare_mariadb(server: Mariadb) -> None:
     )
 
 
-def empty_mariadb(server: Mariadb) -> None:
-    """Have the database of all shops, with nothing in it."""
-    for name in mariadb_held(server):
-        server.execute(f"XA ROLLBACK '{name}'")
-    server.execute("DROP DATABASE IF EXISTS shop", "CREATE DATABASE shop CHARACTER SET utf8mb4")
-
-
-def mariadb_held(server: Mariadb) -> list[str]:
-    """Transactions that are prepared."""
-    return [name if isinstance(name, str) else name.decode() for *_, name in server.execute("XA RECOVER")]
-
-
 def make_mariadb_shop(server: Mariadb, folder: Path) -> Shop:
     """The shop as it is at first, in the one database for all of them."""
-    empty_mariadb(server)
+    server.execute("DROP DATABASE IF EXISTS shop", "CREATE DATABASE shop CHARACTER SET utf8mb4")
     server.execute(*filter(str.strip, MARIADB_SHOP.split(";\n")), database="shop")
     settings = DatabaseConnection(
         engine="mariadb", host=f"{server.folder}", dbname="shop", user="agent", lock_timeout_s=1
@@ -285,7 +282,6 @@ def make_mariadb_shop(server: Mariadb, folder: Path) -> Shop:
         folder / "state",
         "shop",
         server,
-        lambda: mariadb_held(server),
     )
 
 
@@ -349,7 +345,3 @@ def changed(execute: Callable[[str], object], change: str, back: str) -> Iterato
         yield
     finally:
         execute(back)
-
-
-def rows_of(shop: Shop, query: str) -> Iterator[Any]:
-    return iter(shop.others(query))

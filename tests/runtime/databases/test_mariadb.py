@@ -29,11 +29,6 @@ WRITTEN = {
     "replace, which cascades": ["REPLACE INTO kind (name) VALUES ('book')"],
     "insert that leaves out what is there": ["INSERT IGNORE INTO kind (name) VALUES ('toy'), ('new')"],
     "insert set": ["INSERT INTO kind SET name = 'new', note = 'x'"],
-    "update of a join": ["UPDATE item JOIN kind ON kind.name = item.kind SET item.price = 5, kind.note = 'j'"],
-    "update of one of two": ["UPDATE item i, review r SET i.price = 9 WHERE r.item = i.id AND r.text = 'good'"],
-    "delete from a join": ["DELETE r FROM review AS r JOIN item ON r.item = item.id WHERE item.name = 'a'"],
-    "delete from two": ["DELETE item, review FROM item JOIN review ON review.item = item.id"],
-    "delete using": ["DELETE FROM review USING review JOIN item ON review.item = item.id WHERE item.id = 3"],
     "limit": ["UPDATE item SET price = 0 ORDER BY price DESC LIMIT 2"],
     "random rows": ["DELETE FROM place WHERE RAND() < 0.5 OR row > 0"],
     "a subquery": ["DELETE FROM item WHERE id IN (SELECT item FROM review WHERE text = 'good')"],
@@ -136,6 +131,11 @@ SMUGGLED = [
     "INSERT INTO log SELECT user, 1 FROM mysql.user",
     "INSERT INTO log SELECT table_name, 1 FROM information_schema.tables",
     "DELETE FROM dear",
+    "UPDATE item JOIN kind ON kind.name = item.kind SET item.price = 5, kind.note = 'j'",
+    "UPDATE item i, review r SET i.price = 9 WHERE r.item = i.id",
+    "DELETE r FROM review AS r JOIN item ON r.item = item.id",
+    "DELETE item, review FROM item JOIN review ON review.item = item.id",
+    "DELETE FROM review USING review JOIN item ON review.item = item.id WHERE item.id = 3",
     "INSERT INTO log SELECT name, id FROM dear",
     "WITH gone AS (SELECT 1) SELECT * FROM gone",
     "ANALYZE FORMAT=JSON DELETE FROM log",
@@ -173,7 +173,6 @@ def test_what_could_do_more_than_it_says_is_refused(mariadb_shop: Shop):
 def test_what_a_trigger_or_another_engine_would_change_is_refused(mariadb_shop: Shop):
     shop = mariadb_shop
     shop.others("CREATE TRIGGER t AFTER DELETE ON review FOR EACH ROW DELETE FROM log")
-    shop.others("CREATE TRIGGER u AFTER UPDATE ON kind FOR EACH ROW INSERT INTO log VALUES ('kind', 1)")
     shop.others("ALTER TABLE note ENGINE = MyISAM; ALTER TABLE place ENGINE = Aria")
     before = shop.content()
     with shop.session() as session:
@@ -182,13 +181,7 @@ def test_what_a_trigger_or_another_engine_would_change_is_refused(mariadb_shop: 
         for name in ("note", "place"):
             with pytest.raises(InputError, match="knows no transactions"):
                 done(session, f"DELETE FROM {name}")
-        with pytest.raises(InputError, match=r"triggers \(u\) change is not seen"):
-            done(session, "UPDATE kind SET note = 'x'", mode="transaction")
-    with shop.session(allows_code=True) as session:
-        action = done(session, "UPDATE kind SET note = 'x'", mode="transaction")
-        assert session.journal.standing(action).proposed["guarantee"] == Guarantee.EQUIVALENT
-        session.undo(action)
-        assert shop.content() == before
+    assert shop.content() == before
 
 
 def test_a_history_of_its_own_or_rows_elsewhere_are_refused(mariadb_shop: Shop, maria: Mariadb):
@@ -234,26 +227,17 @@ def test_values_that_do_not_fit_are_not_cut_silently(mariadb_shop: Shop):
     assert shop.content() == before
 
 
-def test_a_gap_in_auto_increment_is_told_before(mariadb_shop: Shop):
-    with mariadb_shop.session() as session:
-        sql = {"do": "sql", "database": "shop", "statements": ["INSERT INTO review (text) VALUES ('x')"]}
-        plan = session.plan(sql)
-        assert plan.guarantee is Guarantee.EQUIVALENT
-        assert any("AUTO_INCREMENT of shop/review" in line and "gap" in line for line in plan.changes)
-        assert session.plan({**sql, "statements": ["DELETE FROM note"]}).guarantee is Guarantee.EXACT
-        action = done(session, *sql["statements"])
-        session.undo(action)
-        session.redo(action)
-
-
 @pytest.mark.parametrize("given", ["NULL", "0", "DEFAULT", "-7", "77"])
-def test_a_number_is_drawn_or_moves_the_counter_whatever_stands_in_its_place(mariadb_shop: Shop, given: str):
+def test_a_gap_in_auto_increment_is_told_whatever_stands_in_its_place(mariadb_shop: Shop, given: str):
     before = mariadb_shop.content()
     with mariadb_shop.session() as session:
-        action = done(session, f"INSERT INTO review (id, text) VALUES ({given}, 'x')")
-        wanted = Guarantee.EXACT if given == "-7" else Guarantee.EQUIVALENT
-        assert session.journal.standing(action).proposed["guarantee"] == wanted
-        session.undo(action)
+        statement = f"INSERT INTO review (id, text) VALUES ({given}, 'x')"
+        plan = session.plan({"do": "sql", "database": "shop", "statements": [statement]})
+        assert plan.guarantee is Guarantee.EQUIVALENT
+        assert any("AUTO_INCREMENT of shop/review" in line and "gap" in line for line in plan.changes)
+        action = done(session, statement)
+        for verb in (session.undo, session.redo, session.undo):
+            verb(action)
     assert mariadb_shop.content() == before
 
 
@@ -417,26 +401,6 @@ def test_a_user_who_may_do_too_much_or_sees_too_little_is_refused(mariadb_shop: 
         open_engine("shop", settings.model_copy(update={"host": "/nowhere"}), "")
     with pytest.raises(HostError, match="does not answer"):
         open_engine("shop", settings.model_copy(update={"host": "127.0.0.1", "port": 1}), "")
-
-
-def test_more_rows_than_allowed_are_not_even_read(mariadb_shop: Shop):
-    shop = mariadb_shop
-    shop.others("ALTER TABLE log ADD COLUMN n INT PRIMARY KEY AUTO_INCREMENT")
-    before = shop.content()
-    cross = "INSERT INTO log (id) SELECT 1 FROM item a, item b, item c, item d, item e, item f"
-    with shop.session(max_rows=3) as session:
-        for statement in (
-            cross,
-            "UPDATE item SET price = 1",
-            "DELETE FROM kind",
-            "DELETE FROM place, item USING place JOIN item",
-        ):
-            with pytest.raises(InputError):
-                done(session, statement)
-        done(session, "UPDATE item SET price = 1 WHERE id < 3")
-        assert shop.content() != before
-        session.undo(session.journal.standings()[-1].action)
-    assert shop.content() == before
 
 
 def test_a_table_that_was_altered_since_is_not_written(mariadb_shop: Shop):

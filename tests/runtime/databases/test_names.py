@@ -9,16 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoclave.core import InputError
-from autoclave.runtime.databases.effects import as_name
-from autoclave.runtime.databases.places import name_of, names_of, place_of, table_of
-from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.databases.tables import name_of, names_of, place_of, table_of
 from autoclave.runtime.interface import NotPermitted
 from autoclave.runtime.policy.globs import matcher
-from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.policy.request import MALFORMED
-from autoclave.runtime.session import Session
 from tests.mariadb import Mariadb
-from tests.runtime.databases.shops import Shop, done, in_mariadb_too, session_on
+from tests.runtime.databases.shops import Shop, done, in_mariadb_too, permitted
 
 ODD = ["note/x", "note*", "note?", "note%2Fx", "%", "no te", 'a"b', "a`b", "a'b", "Note", "nóte", "nóte", "..", "a\nb"]
 _NAMES = st.text(st.characters(exclude_categories=("Cs",)), min_size=1)
@@ -26,14 +22,6 @@ _NAMES = st.text(st.characters(exclude_categories=("Cs",)), min_size=1)
 
 def quoted(shop: Shop, name: str) -> str:
     return f"`{name.replace('`', '``')}`" if shop.settings.engine == "mariadb" else '"' + name.replace('"', '""') + '"'
-
-
-def permitted(shop: Shop, *names: str, verbs: tuple[str, ...]) -> Session:
-    """A session that may do these things to tables of these names alone."""
-    session = session_on({"shop": shop.settings}, shop.state, granted=False)
-    places = tuple(f"databases/shop/{place_of(shop.schema, name)}" for name in names)
-    session.permissions.grant(Grant(resources=places, verbs=verbs, minimum_guarantee=Guarantee.NONE))
-    return session
 
 
 @given(_NAMES, _NAMES)
@@ -49,10 +37,6 @@ def test_a_place_means_one_name_and_matches_itself_alone(schema: str, name: str)
 
 def test_usual_names_stand_as_they_are():
     assert place_of("public", "Größe in cm, {netto}") == "public/Größe in cm, {netto}"
-
-
-def test_bytes_that_are_no_text_have_a_name_of_their_own():
-    assert len({as_name(b"\xff"), as_name("\\xff"), as_name("\xff"), as_name(b"%FF")}) == 4
 
 
 @in_mariadb_too

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-
-import psycopg
 import pytest
 
 from autoclave.core import HostError, InputError
-from autoclave.runtime.databases.postgresql.role import Role
 from tests.postgresql import Postgres
 from tests.runtime.databases.shops import Shop, changed, done
 
@@ -63,7 +59,7 @@ def test_what_a_function_sets_ends_with_its_statement(postgres_shop: Shop, name:
         action = done(session, "INSERT INTO log SELECT 'x', sets()", r"INSERT INTO note VALUES ('a\', 1)")
         done(session, "INSERT INTO place VALUES ('C', 1, 'q')")
         engine = session.actions.managers["sql"]._databases.engine("shop")  # type: ignore[attr-defined]
-        (now,) = engine._server.connection.execute("SELECT current_setting(%s, true)", (name,)).fetchone()
+        (now,) = engine.connection.execute("SELECT current_setting(%s, true)", (name,)).fetchone()
         session.undo(action)
     ((usual,),) = postgres_shop.others(f"SELECT current_setting('{name}', true)")
     assert (now or None) == usual
@@ -81,20 +77,6 @@ def test_a_role_that_alters_how_it_is_run_ends_the_action(postgres_shop: Shop):
             with pytest.raises(HostError, match="changed how they are run"):
                 done(session, "INSERT INTO log SELECT 'x', alters()", "DELETE FROM note", mode=mode)
     assert postgres_shop.content() == before
-
-
-def test_the_role_runs_below_a_function_from_which_nobody_comes_back(postgres_shop: Shop):
-    with postgres_shop.session() as session:
-        engine = session.actions.managers["sql"]._databases.engine("shop")  # type: ignore[attr-defined]
-        with engine._server.transaction() as connection:
-            role = Role(engine._server, connection)
-            role.run("CREATE TABLE public.told AS SELECT current_user::text AS u, session_user::text AS s")
-            assert connection.execute("SELECT u, s FROM public.told").fetchone() == ("agent", "owner")
-            assert connection.execute("SELECT current_user").fetchone() == ("owner",)
-            for text in ("RESET ROLE", "SELECT set_config('role', 'owner', false)", "COMMIT"):
-                with contextlib.suppress(psycopg.Error), connection.transaction():
-                    role.run(text)
-                    pytest.fail(text)
 
 
 def test_a_role_that_may_switch_triggers_off_or_make_nothing_temporary_is_refused(

@@ -49,13 +49,6 @@ def test_a_file_that_may_be_read_only_is_told(tmp_path: Path):
             done(session, "DELETE FROM note")
 
 
-def test_a_held_transaction_says_who_must_end_it_to_others(sqlite_shop: Shop):
-    with sqlite_shop.session() as session:
-        done(session, "UPDATE item SET price = 1 WHERE id = 1", mode="transaction")
-        with pytest.raises(apsw.BusyError):
-            sqlite_shop.others("UPDATE item SET price = 2 WHERE id = 2")
-
-
 def test_rows_changed_by_a_virtual_table_are_found_by_it_again(sqlite_shop: Shop):
     find = "SELECT text FROM words WHERE words MATCH 'fox'"
     with sqlite_shop.session() as session:

@@ -10,7 +10,7 @@ import pytest
 
 from autoclave.core import InputError
 from autoclave.runtime.databases.settings import DatabaseConnection
-from autoclave.runtime.interface import NotUndone
+from autoclave.runtime.interface import Choice, NotUndone
 from tests.runtime.databases.shops import Shop, done, sqlite_content
 from tests.runtime.databases.test_images import check_both_ways
 
@@ -136,3 +136,14 @@ def test_a_constraint_that_settles_conflicts_takes_no_row_of_others(tmp_path: Pa
         with pytest.raises(NotUndone):
             session.undo(action)
     assert shop.content() == there
+
+
+@pytest.mark.parametrize("again", ["", "; INSERT INTO t VALUES ('b', 7)"])
+def test_a_row_is_forced_under_its_key_and_no_other_goes_for_it(tmp_path: Path, again: str):
+    shop = shop_of(tmp_path, "CREATE TABLE t (k TEXT PRIMARY KEY, v); INSERT INTO t VALUES ('a', 1), ('b', 2)")
+    with shop.session() as session:
+        for statement in ("UPDATE t SET v = 9 WHERE k = 'b'", "DELETE FROM t WHERE k = 'b'"):
+            action = done(session, statement)
+            shop.others(f"DELETE FROM t WHERE k <> 'a'; INSERT INTO t VALUES ('z', 5){again}")  # at the rowid of b
+            session.undo(action, on_conflict=Choice.FORCE)
+            assert sorted(shop.others("SELECT * FROM t")) == [("a", 1), ("b", 2), ("z", 5)]

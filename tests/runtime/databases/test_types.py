@@ -146,14 +146,3 @@ def test_all_types_of_sqlite(sqlite_shop: Shop):
             session.undo(action)
             assert shop.others(exact) == before
             assert shop.content() == whole
-
-
-@pytest.mark.soak
-def test_values_of_fifty_megabytes(shop: Shop):
-    value = "zeroblob(50000000)" if shop.schema == "main" else "convert_to(repeat('x', 50000000), 'UTF8')"
-    shop.others(f"UPDATE item SET photo = {value} WHERE id = 2")
-    before = shop.content()
-    with shop.session() as session:
-        action = done(session, "DELETE FROM item WHERE id = 2")
-        session.undo(action)
-        assert shop.content() == before

@@ -7,9 +7,8 @@ import pytest
 from autoclave.core import HostError, InputError
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import NotPermitted
-from autoclave.runtime.policy.grants import Grant
 from tests.postgresql import Postgres
-from tests.runtime.databases.shops import Shop, changed, done, session_on
+from tests.runtime.databases.shops import Shop, changed, done, permitted
 from tests.runtime.databases.test_images import check_both_ways
 
 EMPTIES = """
@@ -18,20 +17,6 @@ CREATE FUNCTION empties() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $
     TRUNCATE {table}; RETURN NULL; END $$;
 CREATE TRIGGER empties AFTER INSERT ON note FOR EACH STATEMENT EXECUTE FUNCTION empties()
 """
-FIRES = """
-CREATE TABLE fired (what text);
-CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
-    INSERT INTO public.fired VALUES (TG_TABLE_NAME); RETURN NULL; END $$;
-CREATE TRIGGER fires AFTER INSERT OR UPDATE OR DELETE ON day FOR EACH ROW EXECUTE FUNCTION fires()
-"""
-
-
-def permitted(shop: Shop, *resources: str, verbs: tuple[str, ...]):
-    """A session that may do these things alone."""
-    session = session_on({"shop": shop.settings}, shop.state, granted=False)
-    names = tuple(f"databases/shop/public/{name}" for name in resources)
-    session.permissions.grant(Grant(resources=names, verbs=verbs, minimum_guarantee=Guarantee.NONE))
-    return session
 
 
 # --- Emptied ---------------------------------------------------------------------------------------------------------
@@ -71,38 +56,6 @@ def test_what_a_trigger_defines_is_not_done(postgres_shop: Shop, defines: str, m
     assert postgres_shop.content() == before
 
 
-@pytest.mark.parametrize(
-    "statements",
-    [
-        ["DELETE FROM day", "INSERT INTO day VALUES ('2019-05-05', 'again'), ('2022-01-01', 'more')"],
-        ["UPDATE day SET text = 'x'", "DELETE FROM day_new", "INSERT INTO day_new VALUES ('2021-05-05', 'y')"],
-        ["UPDATE day SET text = 'x'", "UPDATE day_old SET text = 'y'", "DELETE FROM day WHERE text = 'x'"],
-        ["UPDATE day SET on_day = '2021-06-06' WHERE text = 'old'", "UPDATE day_new SET text = 'moved'"],
-    ],
-)
-def test_rows_of_partitions_come_back_once_each(postgres_shop: Shop, statements: list[str]):
-    check_both_ways(postgres_shop, statements)
-
-
-def test_a_partition_with_its_columns_in_another_order_is_told_as_the_whole(postgres_shop: Shop):
-    postgres_shop.others(
-        "CREATE TABLE p (a int PRIMARY KEY, x text, y int) PARTITION BY RANGE (a);"
-        "CREATE TABLE p1 (y int, x text, gone int, a int NOT NULL); ALTER TABLE p1 DROP COLUMN gone;"
-        "ALTER TABLE p ATTACH PARTITION p1 FOR VALUES FROM (0) TO (10); INSERT INTO p VALUES (1, 'x', 2), (2, 'y', 3);"
-        "GRANT ALL ON p, p1 TO agent"
-    )
-    before = postgres_shop.content()
-    with postgres_shop.session() as session:
-        action = done(session, "UPDATE p1 SET y = 7 WHERE a = 1", "UPDATE p SET x = 'z'", "DELETE FROM p1")
-        session.undo(action)
-    assert postgres_shop.content() == before
-
-
-def test_who_may_change_a_partition_must_be_allowed_to_change_the_whole(postgres_shop: Shop):
-    with permitted(postgres_shop, "day_old", verbs=("*",)) as session, pytest.raises(NotPermitted, match="public/day'"):
-        done(session, "UPDATE day_old SET text = 'x'")
-
-
 # --- Counted where tables are defined anew ---------------------------------------------------------------------------
 
 
@@ -132,20 +85,6 @@ def test_what_is_counted_is_told_and_can_be_committed(postgres_shop: Shop):
     assert postgres_shop.others("SELECT count(*) FROM item") == [(2,)]
 
 
-# --- Triggers of partitions ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("state", ["DISABLE", "ENABLE ALWAYS", "ENABLE"])
-def test_triggers_of_partitions_do_not_fire_for_an_undo_and_are_as_they_were(postgres_shop: Shop, state: str):
-    postgres_shop.others(f"{FIRES}; ALTER TABLE day_old {state} TRIGGER fires")
-    before = postgres_shop.content()
-    with postgres_shop.session() as session:
-        for table in ("day", "day_old"):
-            action = done(session, f"UPDATE {table} SET text = 'x'")
-            session.undo(action)
-            assert postgres_shop.content() == before
-
-
 # --- Sequences -------------------------------------------------------------------------------------------------------
 
 
@@ -165,18 +104,6 @@ def test_numbers_that_others_drew_are_not_drawn_again(postgres_shop: Shop, how: 
         stood = postgres_shop.others("SELECT last_value, is_called FROM s")
         session.undo(proposal.action)
         assert postgres_shop.others("SELECT last_value, is_called FROM s") == stood
-
-
-def test_a_sequence_of_another_schema_is_told(postgres_shop: Shop):
-    postgres_shop.others(
-        "CREATE SEQUENCE hidden.s; GRANT USAGE ON SCHEMA hidden TO agent; GRANT USAGE ON hidden.s TO agent"
-    )
-    with postgres_shop.session() as session:
-        proposal = session.propose(
-            {"do": "sql", "database": "shop", "statements": ["INSERT INTO log VALUES ('x', nextval('hidden.s'))"]}
-        )
-    assert proposal.plan.guarantee is Guarantee.EQUIVALENT
-    assert any("sequence hidden/s has drawn" in line for line in proposal.plan.changes)
 
 
 # --- Counters of the server ------------------------------------------------------------------------------------------

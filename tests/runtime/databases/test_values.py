@@ -134,7 +134,7 @@ def test_keys_that_are_no_utf8_come_back(tmp_path: Path):
     with filled(tmp_path, TABLES["any key"], rows) as (connection, engine):
         before = content(connection)
         effect = performed(engine, "DELETE FROM t")
-        assert len(effect.tables[0].keys) == 4
+        assert len({key for key, _ in effect.tables[0].removed}) == 4
         engine.write(effect.inverse(), lambda *_: None)
         assert content(connection) == before
 
@@ -192,7 +192,7 @@ def test_what_is_too_much_is_not_done(tmp_path: Path, limit: dict[str, int], rul
         with contextlib.closing(open_engine("t", settings, "")) as limited:
             for act in (
                 lambda: limited.rehearse(Sql(database="t", statements=(statement,)), Mode.TRANSACTION),
-                lambda: limited.open_transaction("a", Sql(database="t", statements=(statement,)), lambda *_: None),
+                lambda: limited.transactions.open("a", Sql(database="t", statements=(statement,)), lambda *_: None),
             ):
                 with pytest.raises(InputError, match=rule):
                     act()

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import itemgetter
 from typing import Any
 from urllib.parse import quote
 
-from autoclave.core.json import canonical_json
-from autoclave.runtime.databases.places import table_of
-from autoclave.runtime.policy.request import Access
+from pydantic import TypeAdapter
+from pydantic_core import to_json
 
+from autoclave.core.json import canonical_json
+from autoclave.runtime.interface import InDoubt
+
+Place = tuple[str, str]
+"""Table and key of a row."""
 Image = tuple[str, Any]
 """A row: its key in words (empty if it has none), and JSON data in the engine's own form that say all of it."""
 
@@ -31,7 +34,8 @@ class TableEffect:
 
     Attributes:
         table: `SCHEMA/NAME`.
-        layout: columns and key, in the engine's words: images fit into a table of the same layout only.
+        layout: JSON, first the names of the columns that images hold, then all that the engine says of columns and key:
+            images fit into a table of the same layout only.
         removed: rows that went, in an order that follows from the rows alone.
         added: rows that came, likewise. None of them is among `removed`.
     """
@@ -42,9 +46,9 @@ class TableEffect:
     added: Sequence[Image] = ()
 
     @property
-    def keys(self) -> dict[str, None]:
-        """The keys of rows that it changes, each once, in order."""
-        return dict.fromkeys(key for key, _ in (*self.removed, *self.added) if key)
+    def columns(self) -> list[str]:
+        """The names of the columns that images hold."""
+        return json.loads(self.layout)[0]
 
     @property
     def has_keys(self) -> bool:
@@ -100,29 +104,21 @@ class Effect:
     def is_nothing(self) -> bool:
         return not (self.counted or any(each.removed or each.added for each in self.tables))
 
-    @property
-    def places(self) -> set[tuple[str, str]]:
-        """The rows that it changes, by table and key."""
-        return {(each.table, key) for each in self.tables for key, _ in (*each.removed, *each.added)}
+    def has_come_true(self, where: str, not_before: Collection[Place], not_after: Collection[Place]) -> bool:
+        """Whether it was committed, all at once.
 
-    def has_come_true(
-        self, not_before: Collection[tuple[str, str]], not_after: Collection[tuple[str, str]]
-    ) -> bool | None:
-        """Whether it was committed, all at once; None: others have changed all that would tell.
+        `not_before`, `not_after`: rows that are not as they were before it, and not as it leaves them.
 
-        `not_before`, `not_after`: places that are not as they were before it, and not as it leaves them.
+        Raises:
+            InDoubt: others have changed all that would tell; the message begins with `where`.
         """
         if bool(not_before) != bool(not_after):
             return not not_after
-        says_before, says_after = self.places - set(not_before), self.places - set(not_after)
+        places = {(each.table, key) for each in self.tables for key, _ in (*each.removed, *each.added)}
+        says_before, says_after = places - set(not_before), places - set(not_after)
         if bool(says_before - says_after) != bool(says_after - says_before):
             return bool(says_after - says_before)
-        return None
-
-    @property
-    def num_rows(self) -> int:
-        """Rows that it changes."""
-        return sum(rows for _, _, rows in self.row_counts())
+        raise InDoubt(f"{where}: others have changed all that would tell whether it was committed")
 
     def row_counts(self) -> Iterator[tuple[str, str, int]]:
         """Table, verb and number of rows."""
@@ -144,34 +140,7 @@ class Effect:
 
     def to_bytes(self) -> bytes:
         """Return what `KeptRows` keeps of it: a line of JSON, and rows after a line break if the JSON has none."""
-        return json.dumps(self.to_json(), separators=(",", ":"), ensure_ascii=False).encode()
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON data."""
-        return {
-            "tables": [[each.table, each.layout, each.removed, each.added] for each in self.tables],
-            "counters": self.counters,
-            "reads": sorted(self.reads),
-            "side_effects": self.side_effects,
-            "is_deterministic": self.is_deterministic,
-            "counted": self.counted,
-        }
-
-    @staticmethod
-    def from_json(given: Mapping[str, Any]) -> Effect:
-        def images(rows: Sequence[Any]) -> tuple[Image, ...]:
-            return tuple((key, data) for key, data in rows)
-
-        return Effect(
-            tuple(
-                TableEffect(name, layout, images(went), images(came)) for name, layout, went, came in given["tables"]
-            ),
-            {name: (before, after) for name, (before, after) in given["counters"].items()},
-            frozenset(given["reads"]),
-            tuple(given["side_effects"]),
-            given["is_deterministic"],
-            tuple((table, verb, rows) for table, verb, rows in given["counted"]),
-        )
+        return to_json(self, inf_nan_mode="constants")
 
     def digest(self) -> str:
         """Of what went, and of what came if that is deterministic; else how much."""
@@ -184,6 +153,7 @@ class Effect:
         return hashlib.sha256(canonical_json(told)).hexdigest()
 
 
+AS_JSON = TypeAdapter(Effect)
 NUM_KEYS = 300
 """Rows of one table that a footprint names; when there are more, it names the table."""
 
@@ -192,41 +162,16 @@ def keys_of(table: TableEffect) -> list[str]:
     """What it writes, below the database: rows, or the table when they are many or have no keys."""
     if max(len(table.removed), len(table.added)) > NUM_KEYS or not table.has_keys:
         return [table.table]
-    keys = table.keys
+    keys = dict.fromkeys(key for key, _ in (*table.removed, *table.added))
     return [f"{table.table}/{as_name(key)}" for key in keys]
 
 
-def as_name(text: str | bytes) -> str:
-    """A text, or bytes, as one part of a path, which means these only."""
+def as_name(text: str) -> str:
+    """A text as one part of a path, which means this text only."""
     name = quote(text, safe=" ,:@+=()")
     return name if name not in (".", "..") else name.replace(".", "%2E")
 
 
-def accesses_of(effect: Effect, database: str) -> Iterator[Access]:
-    """What the policy decides about: rows by table and verb, and tables that were read."""
-    for table, verb, rows in effect.row_counts():
-        yield Access(verb, f"databases/{database}/{table}", rows=rows)
-    for table in sorted({table_of(key) for key in effect.reads}):
-        yield Access("read", f"databases/{database}/{table}")
-
-
-def is_same(one: Image | None, other: Image | None) -> bool:
-    """Whether two rows are the same to the last bit; 1 and 1.0 are not."""
-    return one == other and repr(one) == repr(other)
-
-
-def net(events: Iterable[tuple[str, Image | None, Image | None]]) -> tuple[list[Image], list[Image]]:
-    """Rows that went and rows that came, by events in the order in which they happened.
-
-    An event has the place of a row, what was there, and what is there after it.
-    """
-    before: dict[str, Image | None] = {}
-    after: dict[str, Image | None] = {}
-    for place, old, new in events:
-        before.setdefault(place, old)
-        after[place] = new
-    changed = [place for place, old in before.items() if not is_same(old, after[place])]
-    return (
-        sorted((old for place in changed if (old := before[place]) is not None), key=itemgetter(0)),
-        sorted((new for place in changed if (new := after[place]) is not None), key=itemgetter(0)),
-    )
+def row_name(database: str, table: str, key: str) -> str:
+    """`DATABASE/SCHEMA/TABLE/KEY`; rows without a key have the name of their table."""
+    return f"{database}/{table}/{as_name(key)}" if key else f"{database}/{table}"

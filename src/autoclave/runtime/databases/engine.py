@@ -6,38 +6,39 @@ nothing beyond its process: what has to survive it hands to the caller, before i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 from autoclave.core import InputError
-from autoclave.runtime.databases.effects import Effect, Image, as_name
+from autoclave.runtime.databases.effects import Effect, Image, Place, row_name
+from autoclave.runtime.databases.open_transactions import OpenTransactions
 from autoclave.runtime.databases.operations import Sql
-from autoclave.runtime.databases.schema import Schema
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 
 REDIS = "redis"
 """No engine of this protocol, since it has no rows: it has a manager of its own."""
+TOO_MANY = "changes more than {} rows (max_rows); do it in parts, or have the limit raised"
 
 Json = Mapping[str, Any]
 Keep = Callable[[Effect, Json], None]
 """Called before a commit, with what will have been done and a mark by which one can tell later whether it was. What it
 is given is durable when it returns; what it raises, rolls back."""
+FoundRows = dict[Place, Image | None]
+"""Rows as they are now, by table and key; None: there is none. Rows without a key have the key ""."""
 
 
 class RowConflict(InputError):
-    """Rows are not as they are to be before something is written over them; nothing was written. `names`: which."""
-
-    names: tuple[str, ...] = ()
+    """Rows are not as they are to be before something is written over them; nothing was written."""
 
     @staticmethod
     def over(database: str, places: Iterable[tuple[str, str]]) -> RowConflict:
         """`places`: tables and keys, in the database of this name."""
-        names = tuple(f"{database}/{table}/{as_name(key)}".rstrip("/") for table, key in places)
-        error = RowConflict(f"somebody else has changed {', '.join(names[:20])}")
-        error.names = names
-        return error
+        names = [row_name(database, table, key) for table, key in places]
+        return RowConflict(f"somebody else has changed {', '.join(names[:20])}")
 
 
 class Rejected(InputError):
@@ -59,50 +60,76 @@ class Reading:
     defines: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionState:
-    """A transaction that is open.
-
-    Attributes:
-        is_open: whether it still is.
-        is_committed: whether it was committed; None: the engine does not know, so the rows tell.
-        waiting: who waits for it, in words.
-    """
-
-    is_open: bool
-    is_committed: bool | None = False
-    waiting: tuple[str, ...] = ()
-
-
-class Engine(Protocol):
+class Engine(ABC):
     """One database. Not for several threads.
 
     Errors of a database carry values of rows: an engine raises `InputError` and `HostError` with messages without any,
     which name kind, table, column and constraint. Where the connection is lost while it commits, it raises `InDoubt`.
     """
 
-    modes: frozenset[Mode]
-    """How it can take actions back."""
+    transactions: OpenTransactions
+    """Those that were left open."""
 
-    def schema(self) -> Schema:
-        """The tables that may be used, with their columns and keys."""
-        ...
+    def __init__(self, name: str, settings: DatabaseConnection) -> None:
+        self.name, self.settings, self.where = name, settings, f"database {name}"
 
-    def read(self, operation: Sql, mode: Mode) -> Reading:
-        """What statements are about. Nothing is run.
+    # --- Connections ------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def translated(self) -> AbstractContextManager[None]:
+        """Raise errors of the driver as ours."""
+
+    @abstractmethod
+    def connect(self) -> Any:
+        """A new connection."""
+
+    @abstractmethod
+    def commit(self, connection: Any) -> None:
+        """Commit.
 
         Raises:
-            InputError: one of them is none, is refused, or cannot be taken back in this mode.
+            InDoubt: the connection was lost meanwhile, and is closed.
         """
-        ...
 
+    @abstractmethod
     def lease(self, tables: Collection[str]) -> None:
         """Keep other sessions of ours from tables until the engine is closed.
 
         Raises:
             InputError: another one has them.
         """
-        ...
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of all connections and leases. Transactions that cannot survive that are rolled back."""
+
+    # --- Looking ----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def told(self) -> Iterator[str]:
+        """Lines about the tables that may be used, with their columns and keys."""
+
+    @abstractmethod
+    def read(self, operation: Sql, mode: Mode) -> Reading:
+        """What statements are about. Nothing is run.
+
+        Raises:
+            InputError: one of them is none, is refused, or cannot be taken back in this mode.
+        """
+
+    # --- Doing ------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def running(self, operation: Sql, mode: Mode) -> AbstractContextManager[tuple[Any, Effect]]:
+        """Run statements in a transaction, which is rolled back unless the block commits it: connection and effect."""
+
+    @abstractmethod
+    def run_open(self, connection: Any, operation: Sql) -> tuple[Effect, Json]:
+        """Run statements in a transaction of a new connection, which stays open: what they did, and a mark."""
+
+    def mark(self, connection: Any) -> Json:
+        """By what one can tell later, beside the rows, whether the transaction that is open was committed."""
+        return {}
 
     def rehearse(self, operation: Sql, mode: Mode) -> Effect:
         """Return what statements would do: they are run, and rolled back.
@@ -111,7 +138,8 @@ class Engine(Protocol):
             InputError: they fail, or do more than they may.
             HostError: the database is busy, or away.
         """
-        ...
+        with self.running(operation, mode) as (_, effect):
+            return effect
 
     def perform(self, operation: Sql, keep: Keep) -> None:
         """Run statements, call `keep`, and commit.
@@ -120,23 +148,31 @@ class Engine(Protocol):
             InputError, HostError: as `rehearse`; nothing was done.
             InDoubt: the connection was lost while it was committed.
         """
-        ...
+        with self.running(operation, Mode.IMAGES) as (connection, effect):
+            keep(effect, self.mark(connection))
+            self.commit(connection)
 
+    @abstractmethod
     def was_committed(self, mark: Json, effect: Effect) -> bool:
         """Whether what was handed to `Keep` with this mark was committed.
 
         Raises:
             InDoubt: nobody can tell, at least not now.
         """
-        ...
 
-    def conflicting(self, effect: Effect) -> dict[tuple[str, str], Image | None]:
-        """Rows that an effect would take away or bring, and that are not as they were when it was recorded.
+    def require_few(self, effect: Effect) -> Effect:
+        """Check that an effect is within the limits of the settings."""
+        if sum(rows for _, _, rows in effect.row_counts()) > self.settings.max_rows:
+            raise InputError(f"{self.where}: {TOO_MANY.format(self.settings.max_rows)}")
+        return effect
 
-        By table and key, as they are now; None: there is none. Rows without key have the key "".
-        """
-        ...
+    # --- Taking back ------------------------------------------------------------------------------------------------
 
+    @abstractmethod
+    def conflicting(self, effect: Effect) -> FoundRows:
+        """Rows that an effect would take away or bring, and that are not as they were when it was recorded."""
+
+    @abstractmethod
     def write(self, effect: Effect, keep: Keep) -> None:
         """Take the rows away that an effect removes, and bring those that it adds; all or nothing.
 
@@ -146,36 +182,6 @@ class Engine(Protocol):
             HostError: the database is busy, or away.
             InDoubt: the connection was lost while it was committed.
         """
-        ...
-
-    def open_transaction(self, action: str, operation: Sql, keep: Keep) -> None:
-        """Run statements, call `keep`, and leave the transaction open under the name of the action.
-
-        Raises:
-            InputError, HostError: as `rehearse`; nothing was done.
-        """
-        ...
-
-    def is_durable(self) -> bool:
-        """Return whether an open transaction outlives the process that opened it."""
-        ...
-
-    def transaction_state(self, action: str, mark: Json) -> TransactionState:
-        """How an open transaction stands, as far as the engine itself knows."""
-        ...
-
-    def end_transaction(self, action: str, *, commit: bool) -> None:
-        """Commit an open transaction, or roll it back. Nothing if there is none.
-
-        Raises:
-            HostError: the database is away.
-            InDoubt: the connection was lost while it was committed.
-        """
-        ...
-
-    def close(self) -> None:
-        """Let go of all connections and leases. Transactions that cannot survive that are rolled back."""
-        ...
 
 
 def open_engine(name: str, connection: DatabaseConnection, password: str) -> Engine:

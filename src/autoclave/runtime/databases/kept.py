@@ -6,20 +6,21 @@ of the state may read them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
+
+from pydantic import ValidationError
 
 from autoclave.core import InputError
 from autoclave.core.files import sync_directory, write_atomically
-from autoclave.runtime.databases.effects import Effect
+from autoclave.runtime.databases.effects import AS_JSON, Effect
 
 _MARK = b'{"mark": '
 """Begins a line before an effect, with its mark."""
-_SAME, _INVERSE = "=", "~"
 
 
 class KeptRows:
@@ -43,19 +44,22 @@ class KeptRows:
         Raises:
             InputError: it is not kept.
         """
-        base, is_inverse = _base_of(name)
-        if self._last is None or self._last[:2] != (action, base):
-            found = self._read(action, f"{base}.json")
+        if self._last is None or self._last[:2] != (action, name):
+            found = self._read(action, f"{name}.json")
             if found is None:
                 raise InputError(f"action {action}: the rows that it changed are not kept any more")
             effect = effect_of(found.partition(b"\n")[2] if found.startswith(_MARK) else found)
-            self._last = action, base, effect
-        effect = self._last[2]
-        return effect.inverse() if is_inverse else effect
+            self._last = action, name, effect
+        return self._last[2]
+
+    def effect(self, action: str, told: Mapping[str, Any]) -> Effect:
+        """The effect that JSON data of an action name: `images`, as they are kept (`forwards`) or their inverse."""
+        effect = self.get(action, told["images"])
+        return effect if told["forwards"] else effect.inverse()
 
     def num_bytes(self, action: str, name: str) -> int:
         """What an effect takes."""
-        return (self._folder / action / f"{_base_of(name)[0]}.json").stat().st_size
+        return (self._folder / action / f"{name}.json").stat().st_size
 
     def put_mark(self, action: str, name: str, mark: Mapping[str, Any]) -> None:
         """Keep a mark, durably."""
@@ -87,23 +91,14 @@ class KeptRows:
             return None
 
 
-def inverse_of(name: str, kind: str) -> str:
-    """A new name of the inverse of an effect, which is found by it without being kept itself."""
-    base, is_inverse = _base_of(name)
-    return f"{kind}-{token_hex(4)}{_SAME if is_inverse else _INVERSE}{base}"
-
-
-def _base_of(name: str) -> tuple[str, bool]:
-    """The name under which the rows of an effect are kept, and whether it is the inverse of what is there."""
-    _, sign, base = name.partition(_INVERSE) if _INVERSE in name else name.partition(_SAME)
-    return base or name, sign == _INVERSE
-
-
 def effect_of(content: bytes) -> Effect:
     """The effect of which `Effect.to_bytes` made this."""
     header, has_rows, rows = content.partition(b"\n")
     if not has_rows:
-        return Effect.from_json(json.loads(header))
+        with contextlib.suppress(ValidationError):  # whose words hold values
+            if header.startswith(b'{"tables":'):
+                return AS_JSON.validate_json(header)
+        raise ValueError("what is kept of an action is damaged")
     from autoclave.runtime.databases.sqlite.stored import StoredEffect
 
     return StoredEffect.from_parts(json.loads(header), rows)

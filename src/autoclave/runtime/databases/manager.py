@@ -13,21 +13,20 @@ from typing import cast
 
 from autoclave.config import Config
 from autoclave.core import InputError
-from autoclave.runtime.databases.effects import Effect
-from autoclave.runtime.databases.engine import Reading, Rejected, RowConflict, open_engine
+from autoclave.runtime.databases.effects import Effect, row_name
+from autoclave.runtime.databases.engine import Reading, open_engine
 from autoclave.runtime.databases.kept import KeptRows
-from autoclave.runtime.databases.modes.base import Rehearsed
-from autoclave.runtime.databases.modes.images import ImagesMode, NotWritten
-from autoclave.runtime.databases.modes.transaction import TransactionMode
+from autoclave.runtime.databases.modes import ImagesMode, TransactionMode
 from autoclave.runtime.databases.opened import Databases
 from autoclave.runtime.databases.operations import Sql
-from autoclave.runtime.databases.plans import accesses, accesses_of_reading, changes, digest, footprint
-from autoclave.runtime.databases.rows import row_lines, row_names
+from autoclave.runtime.databases.plans import accesses, accesses_of_reading, changes, digest, footprint, row_lines
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 from autoclave.runtime.footprints import meet
 from autoclave.runtime.guarantee import Guarantee
-from autoclave.runtime.interface import Choice, Json, Manager, NotRedone, Plan, UndoneWith
+from autoclave.runtime.interface import Choice, Json, Manager, Plan, UndoneWith
 from autoclave.runtime.policy.request import Request
+
+_IGNORED = "warning: the supplied undo is ignored: what was changed is restored exactly without it"
 
 
 class DatabaseManager(Manager):
@@ -51,11 +50,8 @@ class DatabaseManager(Manager):
         self._lives_on = lives_on
         self._databases, self._kept = Databases(connections, key_of, open_engine), KeptRows(state)
         self._transactions = TransactionMode(self._databases, self._kept)
-        self._images = ImagesMode(self._databases, self._kept)
-        self._modes: Mapping[Mode, ImagesMode | TransactionMode] = {
-            Mode.IMAGES: self._images,
-            Mode.TRANSACTION: self._transactions,
-        }
+        images = ImagesMode(self._databases, self._kept)
+        self._modes: Mapping[Mode, ImagesMode] = {Mode.IMAGES: images, Mode.TRANSACTION: self._transactions}
 
     def close(self) -> None:
         """Let go of all databases. Transactions that cannot survive that are rolled back."""
@@ -67,8 +63,8 @@ class DatabaseManager(Manager):
         """See `Manager`: what the tables are made of."""
         lines: list[str] = []
         for name in self._databases:
-            schema = self._databases.engine(name).schema()
-            lines += [f"database {name} ({self._databases.settings(name).engine})", *schema.told()]
+            engine = self._databases.engine(name)
+            lines += [f"database {name} ({engine.settings.engine})", *engine.told()]
         return "\n".join(lines)
 
     def asks(self, operation: Config) -> Request:
@@ -78,29 +74,39 @@ class DatabaseManager(Manager):
 
     def plan(self, action: str, operation: Config) -> Plan:
         sql = cast("Sql", operation)
-        reading, name = self._read(sql), self._mode_of(sql)
-        self._transactions.require_free(sql.database, reading)
-        self._databases.engine(sql.database).lease({*reading.writes, *reading.reads})
-        mode = self._modes[name]
-        rehearsed = mode.rehearse(sql, name, reading)
-        if rehearsed.effect.is_nothing and not reading.defines:
-            raise InputError(f"database {sql.database}: the statements change nothing as it is now")
-        return _plan_of(sql, name, rehearsed, is_left_open=mode.is_left_open)
+        name, reading, mode = sql.database, self._read(sql), self._mode_of(sql)
+        self._transactions.require_free(name, reading)
+        engine, defined = self._databases.engine(name), reading.defines
+        engine.lease({*reading.writes, *reading.reads})
+        effect = engine.rehearse(sql, mode)
+        if effect.is_nothing and not defined:
+            raise InputError(f"database {name}: the statements change nothing as it is now")
+        guarantee = Guarantee.EQUIVALENT if effect.side_effects else Guarantee.EXACT
+        return Plan(
+            digest=digest(sql, mode, effect, defined),
+            changes=(
+                *changes(name, effect, defined),
+                *self._modes[mode].told(name),
+                *((_IGNORED,) if sql.undo else ()),
+            ),
+            request=Request(accesses(name, effect, defined), guarantee),
+            footprint=footprint(name, effect, defined),
+            guarantee=guarantee,
+            kept={"defined": sorted(defined)},
+            is_left_open=self._modes[mode].is_left_open,
+        )
 
     def _read(self, sql: Sql) -> Reading:
-        mode = self._mode_of(sql)
-        return self._modes[mode].read(sql, mode)
+        return self._databases.engine(sql.database).read(sql, self._mode_of(sql))
 
     def _mode_of(self, sql: Sql) -> Mode:
         mode = sql.mode or self._databases.settings(sql.database).mode
-        if mode not in self._databases.engine(sql.database).modes:
-            raise InputError(f'database {sql.database}: its engine has no mode "{mode}"')
-        if mode is Mode.TRANSACTION and not self._lives_on and not self._databases.engine(sql.database).is_durable():
-            raise InputError(
-                f'database {sql.database}: mode "transaction": the open transaction would be rolled back when this '
-                'command ends. Fix: mode "images" commits and can be undone; or keep the transaction open from Python'
-            )
-        return mode
+        if mode is Mode.IMAGES or self._lives_on or self._databases.engine(sql.database).transactions.is_durable():
+            return mode
+        raise InputError(
+            f'database {sql.database}: mode "transaction": the open transaction would be rolled back when this '
+            'command ends. Fix: mode "images" commits and can be undone; or keep the transaction open from Python'
+        )
 
     # --- Doing ------------------------------------------------------------------------------------------------------
 
@@ -113,8 +119,8 @@ class DatabaseManager(Manager):
             "mode": self._mode_of(sql),
             "plan": plan.digest,
             "defined": plan.kept["defined"],
-            "uses_undo": plan.kept["uses_undo"],
             "images": "done",
+            "forwards": True,
             "guarantee": plan.guarantee,
             "reads": sorted(plan.footprint.reads),
             "writes": sorted(plan.footprint.writes),
@@ -134,14 +140,13 @@ class DatabaseManager(Manager):
         self._mode(started).execute(action, sql, started, keep)
         return self._receipt(action, started)
 
-    def _mode(self, told: Json) -> ImagesMode | TransactionMode:
+    def _mode(self, told: Json) -> ImagesMode:
         return self._modes[Mode(told["mode"])]
 
     def _receipt(self, action: str, started: Json) -> Json:
-        effect = self._kept.get(action, started["images"])
-        found = footprint(started["database"], effect, frozenset(started["defined"]))
-        more = self._mode(started).in_receipt(action, started, effect)
-        return {**started, **more, "reads": sorted(found.reads), "writes": sorted(found.writes)}
+        found = footprint(started["database"], self._kept.effect(action, started), frozenset(started["defined"]))
+        told = {"kept_bytes": self._kept.num_bytes(action, started["images"]), "reads": sorted(found.reads)}
+        return {**started, **told, "writes": sorted(found.writes)}
 
     def find_out(self, action: str, started: Json) -> Json | None:
         mark = self._kept.get_mark(action, "done")
@@ -154,7 +159,7 @@ class DatabaseManager(Manager):
         return True
 
     def observed(self, action: str, receipt: Json) -> Request:
-        effect = self._kept.get(action, receipt["images"])
+        effect = self._kept.effect(action, receipt)
         found = accesses(receipt["database"], effect, frozenset(receipt["defined"]))
         return Request(found, Guarantee(receipt["guarantee"]))
 
@@ -185,7 +190,8 @@ class DatabaseManager(Manager):
         found: dict[str, list[str]] = {}
         seen: set[str] = set()
         for action, receipt in done:
-            names = row_names(receipt["database"], self._mode(receipt).conflicting(action, receipt))
+            places = self._mode(receipt).conflicting(action, receipt)
+            names = [row_name(receipt["database"], *place) for place in places]
             found[action] = [each for each in names if not meet({f"databases/{each}"}, seen)]
             seen |= set(receipt["writes"])
         return {action: names for action, names in found.items() if names}
@@ -201,34 +207,16 @@ class DatabaseManager(Manager):
         return dict(undoing)
 
     def plan_redo(self, action: str, undone: Json) -> Json:
-        return {"database": undone["database"], "images": self._mode(undone).plan_redo(action, undone)}
+        return self._mode(undone).plan_redo(action, undone)
 
     def redo(self, action: str, receipt: Json, redoing: Json, *, is_late: bool) -> Json:
-        images, database = redoing["images"], redoing["database"]
-        effect = self._kept.get(action, images)
-        try:
-            self._images.write(action, images, effect, database, is_late=is_late)
-        except (RowConflict, Rejected, NotWritten) as error:
-            raise NotRedone(f"{error}") from None
-        return self._receipt(action, {**receipt, "images": images})
+        self._mode(receipt).redo(action, redoing, is_late=is_late)
+        return self._receipt(action, {**receipt, "images": redoing["images"], "forwards": redoing["forwards"]})
 
     def difference(self, action: str, operation: Config, receipt: Json | None, *, is_done: bool) -> list[str]:
         """See `Manager`: the rows that went and came, and what else the mode tells."""
-        if receipt is None:
+        if receipt is None or "images" not in receipt:
             return []
-        effect = self._kept.get(action, receipt["images"] or "done")
-        lines = [line for table in effect.tables for line in row_lines(table.table, table.removed, table.added)]
+        effect = self._kept.effect(action, receipt)
+        lines = [line for table in effect.tables for line in row_lines(table)]
         return [*lines, *(self._mode(receipt).differences(action, receipt) if is_done else ())]
-
-
-def _plan_of(sql: Sql, mode: Mode, rehearsed: Rehearsed, *, is_left_open: bool) -> Plan:
-    database, effect, defined = sql.database, rehearsed.effect, rehearsed.defined
-    return Plan(
-        digest=digest(sql, mode, effect, defined),
-        changes=(*changes(database, effect, defined), *rehearsed.told),
-        request=Request(accesses(database, effect, defined), rehearsed.guarantee),
-        footprint=footprint(database, effect, defined),
-        guarantee=rehearsed.guarantee,
-        kept={"defined": sorted(defined), "uses_undo": rehearsed.uses_undo},
-        is_left_open=is_left_open,
-    )

@@ -17,7 +17,8 @@ class Mode(StrEnum):
     """It is committed at once; rows before and after are kept, and written back where nobody changed them since."""
     TRANSACTION = "transaction"
     """Its transaction stays open, with its locks, until it is committed or rolled back, for `transaction_timeout_s` at
-    most. Refused on the command line where such a transaction ends with the command (SQLite, most PostgreSQL)."""
+    most. Refused on the command line where such a transaction ends with the command: everywhere but on a PostgreSQL
+    server that keeps prepared transactions."""
 
 
 class DatabaseConnection(Config):
@@ -47,17 +48,12 @@ class DatabaseConnection(Config):
     """Rows that one action may change, in all tables together."""
     max_bytes: int = Field(default=1 << 29, gt=0)
     """Bytes of rows that are kept of one action. Of PostgreSQL (as text) and SQLite so far."""
-    max_share: float = Field(default=1.0, gt=0, le=1)
-    """Part of the rows of one table that one action may change or delete."""
     statement_timeout_s: float = Field(default=60.0, gt=0)
     """For one statement."""
     lock_timeout_s: float = Field(default=5.0, gt=0)
     """How long to wait for what others have locked."""
     transaction_timeout_s: float = Field(default=300.0, gt=0)
     """After so long an open transaction is rolled back."""
-    allows_code: bool = False
-    """Whether functions, triggers, rules and policies may be made, altered, dropped and switched on or off, in the mode
-    `transaction`: they run in the actions of others."""
     enforces_foreign_keys: bool = True
     """Of SQLite, which does not by itself."""
 

@@ -1,18 +1,98 @@
-"""Tables of a database server as its catalogue describes them, and what changes with them. Pure."""
+"""Tables as their catalogue describes them, their names, what changes with them, and what a model may know. Pure.
+
+In grants, footprints and what is kept, tables are called `SCHEMA/NAME`, where a slash parts names, and `*` and `?` are
+patterns. So these signs are written with percent signs where they are in a name itself: `main/a%2Fb` is the table
+`a/b`.
+
+A model is told columns, types and keys, and nothing that could be data of somebody: neither rows and how many there
+are, nor defaults, conditions, labels of enumerations, comments, and what views are made of.
+"""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
+from urllib.parse import unquote
 
 from autoclave.core import InputError
-from autoclave.runtime.databases.places import name_of, place_of
-from autoclave.runtime.databases.schema import Column, Reference, Table
 
+_ODD = re.compile(r"[%/*?\x00-\x1f\x7f]")
 Name = tuple[str, str]
 """Schema (empty: none said) and name, as a statement has them."""
+
+
+def place_of(schema: str, name: str) -> str:
+    """How something in a schema is called."""
+    return f"{spelt(schema)}/{spelt(name)}"
+
+
+def names_of(place: str) -> tuple[str, str]:
+    """The schema and the name of what is called so."""
+    schema, _, name = place.partition("/")
+    return unquote(schema), unquote(name)
+
+
+def name_of(place: str) -> str:
+    """The name of what is called so, without its schema."""
+    return names_of(place)[1]
+
+
+def table_of(key: str) -> str:
+    """The place of the table that a key (`SCHEMA/NAME` or `SCHEMA/NAME/ROW`) is about."""
+    return "/".join(key.split("/")[:2])
+
+
+def spelt(name: str) -> str:
+    """A name as one part of a path."""
+    if name in (".", ".."):
+        return name.replace(".", "%2E")
+    return _ODD.sub(lambda found: f"%{ord(found[0]):02X}", name)
+
+
+class Column(NamedTuple):
+    """A column. `fills_itself`: the database computes it, so it may be left out."""
+
+    name: str
+    kind: str
+    can_be_null: bool
+    fills_itself: bool
+
+
+class Reference(NamedTuple):
+    """A foreign key: columns, and what they refer to (`SCHEMA/NAME` and columns)."""
+
+    columns: Sequence[str]
+    table: str
+    target: Sequence[str]
+
+
+def table_lines(
+    place: str,
+    columns: Iterable[Column],
+    key: Sequence[str],
+    unique: Iterable[Sequence[str]],
+    references: Iterable[Reference],
+    *,
+    is_view: bool,
+) -> Iterator[str]:
+    """Lines about a table or view and what it has. `key`: the columns of its primary key."""
+    lines = [f"{'view' if is_view else 'table'} {'.'.join(names_of(place))}"]
+    for column in columns:
+        null, own = "" if column.can_be_null else " not null", " (fills itself)" if column.fills_itself else ""
+        lines.append(f"  {column.name} {column.kind}{null}{own}")
+    lines += [f"  primary key ({', '.join(key)})"] if key else []
+    lines += [f"  unique ({', '.join(each)})" for each in unique]
+    for own_columns, table, target in references:
+        lines.append(f"  ({', '.join(own_columns)}) refers to {'.'.join(names_of(table))} ({', '.join(target)})")
+    return map(_in_one_line, lines)
+
+
+def _in_one_line(text: str) -> str:
+    """A text in which a name can neither end the line nor hide."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 @dataclass(frozen=True)
@@ -54,10 +134,11 @@ class BaseTable(ABC):
     def told_columns(self) -> Iterable[Column]:
         """Its columns as a model may know them."""
 
-    def as_table(self) -> Table:
-        """The table as a model may know it."""
-        references = tuple(Reference(each.columns, each.parent, each.target) for each in self.foreign_keys)
-        return Table(self.name, tuple(self.told_columns()), self.key, self.unique, references, self.is_view)
+    def told(self) -> Iterator[str]:
+        """Lines about the table as a model may know it."""
+        references = [Reference(each.columns, each.parent, each.target) for each in self.foreign_keys]
+        columns = self.told_columns()
+        return table_lines(self.place, columns, self.key, self.unique, references, is_view=self.is_view)
 
 
 T = TypeVar("T", bound=BaseTable)
@@ -77,14 +158,10 @@ class BaseCatalogue(Generic[T]):
     def _reached(self, places: Iterable[str], follows: Callable[[ForeignKey], bool]) -> set[str]:
         found, waiting = set[str](), list(places)
         while waiting:
-            for place in self.parts(waiting.pop()) - found:
+            if (place := waiting.pop()) not in found:
                 found.add(place)
                 waiting += [key.child for key in self.children.get(place, ()) if follows(key)]
         return found
-
-    def parts(self, place: str) -> set[str]:
-        """A table, with the partitions beside it where it is one or has some."""
-        return {place}
 
     def find(self, name: Name, schemas: Sequence[str]) -> str | None:
         """The place of the table that a statement names; None: none of the schemas has it."""

@@ -12,9 +12,7 @@ from typing import Any
 from autoclave.runtime.databases.effects import Image
 from autoclave.runtime.databases.mariadb.connection import rows
 from autoclave.runtime.databases.mariadb.values import ColumnFacts, Value, key_in_words, literal_of, quoted
-from autoclave.runtime.databases.places import place_of
-from autoclave.runtime.databases.schema import Column
-from autoclave.runtime.databases.tables import BaseCatalogue, BaseTable, ForeignKey
+from autoclave.runtime.databases.tables import BaseCatalogue, BaseTable, Column, ForeignKey, place_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +48,7 @@ class TableFacts(BaseTable):
             [each.name, each.whole_kind, each.charset, each.collation, each.nullable, each.generation]
             for each in self.columns
         ]
-        return json.dumps([columns, self.key], separators=(",", ":"))
+        return json.dumps([[each.name for each in self.stored], columns, self.key], separators=(",", ":"))
 
     def reading(self, row: str = "") -> str:
         """SQL for the values of an image."""
@@ -71,18 +69,12 @@ class TableFacts(BaseTable):
             "(" in each.default or "on update" in each.extra.lower() for each in self.columns if not each.generation
         )
 
-    @property
-    def counter(self) -> str:
-        """The column with AUTO_INCREMENT; empty: none."""
-        return next((each.name for each in self.columns if each.counts_up), "")
-
     def told_columns(self) -> Iterator[Column]:
         for each in self.columns:
             kind = each.kind if each.kind in ("enum", "set") else each.whole_kind
             yield Column(each.name, kind, each.nullable == "YES", bool(each.generation or each.counts_up))
 
 
-_FOLLOWED = {"CASCADE", "SET NULL", "SET DEFAULT"}
 Catalogue = BaseCatalogue[TableFacts]
 """Foreign keys that refer to a table are also those of other schemas."""
 
@@ -99,7 +91,7 @@ def catalogue_of(connection: Any, schemas: Collection[str]) -> Catalogue:
         return by_place
 
     columns, triggers, indexes = found(_COLUMNS), found(_TRIGGERS), found(_INDEXES)
-    keys = [*_foreign_keys(sorted(rows(connection, _REFERENCES.format(wanted)), key=lambda row: row[:7]))]
+    keys = [*_foreign_keys(connection)]
     tables: dict[str, TableFacts] = {}
     for schema, name, kind, engine in rows(connection, _TABLES.format(wanted)):
         place = place_of(schema, name)
@@ -119,27 +111,21 @@ def catalogue_of(connection: Any, schemas: Collection[str]) -> Catalogue:
             triggers=tuple(name for (name,) in triggers.get(place, ())),
         )
     children: dict[str, list[ForeignKey]] = {}
-    known = {each.child for each in keys}
-    for each in [*keys, *(key for key in _elsewhere(connection) if key.child not in known)]:
+    for each in keys:
         children.setdefault(each.parent, []).append(each)
     return Catalogue(tables, children)
 
 
-def _foreign_keys(found: Iterable[tuple[Any, ...]]) -> Iterator[ForeignKey]:
-    for (name, own, table, other, referred, *rules), some in groupby(found, lambda row: row[:7]):
-        own_columns, target = zip(*(row[7:] for row in some), strict=True)
-        carries, deletes = bool(_FOLLOWED & {*rules}), rules[0] == "CASCADE"
-        yield ForeignKey(name, place_of(own, table), own_columns, place_of(other, referred), target, carries, deletes)
+def _foreign_keys(connection: Any) -> Iterator[ForeignKey]:
+    """Foreign keys of all schemas, also of those that the user does not see."""
+    for (name, own, table, other, referred, rules), some in groupby(rows(connection, _KEYS), lambda row: row[:6]):
+        columns, target = zip(*(row[6:] for row in some), strict=True)
+        carries, deletes = bool(int(rules) & _CARRYING), bool(int(rules) & _DELETING)
+        name = name.partition("/")[2]
+        yield ForeignKey(name, place_of(own, table), columns, place_of(other, referred), target, carries, deletes)
 
 
-def _elsewhere(connection: Any) -> Iterator[ForeignKey]:
-    """Foreign keys of all schemas, also of those that the user does not see; which columns they have is left out."""
-    for name, own, table, other, referred, rules in rows(connection, _ALL_REFERENCES):
-        does = bool(int(rules) & _CARRYING)
-        yield ForeignKey(name, place_of(own, table), (), place_of(other, referred), (), does, does)
-
-
-_CARRYING = 0b1111
+_CARRYING, _DELETING = 0b1111, 0b0001
 
 
 def _in_plain(column: str, part: int) -> str:
@@ -148,9 +134,10 @@ def _in_plain(column: str, part: int) -> str:
     return f"CONVERT(CONVERT(CONVERT({spelt} USING binary) USING filename) USING utf8mb4)"
 
 
-_ALL_REFERENCES = (
-    f"SELECT id, {_in_plain('for_name', 1)}, {_in_plain('for_name', -1)}, {_in_plain('ref_name', 1)}, "
-    f"{_in_plain('ref_name', -1)}, type FROM information_schema.innodb_sys_foreign"
+_KEYS = (
+    f"SELECT f.id, {_in_plain('f.for_name', 1)}, {_in_plain('f.for_name', -1)}, {_in_plain('f.ref_name', 1)}, "
+    f"{_in_plain('f.ref_name', -1)}, f.type, c.for_col_name, c.ref_col_name FROM information_schema.innodb_sys_foreign "
+    "f JOIN information_schema.innodb_sys_foreign_cols c ON c.id = f.id ORDER BY f.id, c.pos"
 )
 _TABLES = (
     "SELECT table_schema, table_name, table_type, engine FROM information_schema.tables "
@@ -164,14 +151,6 @@ _COLUMNS = (
 _INDEXES = (
     "SELECT table_schema, table_name, index_name, column_name FROM information_schema.statistics "
     "WHERE table_schema IN {0} AND non_unique = 0 ORDER BY 1, 2, 3, seq_in_index"
-)
-_REFERENCES = (
-    "SELECT k.constraint_name, k.table_schema, k.table_name, k.referenced_table_schema, k.referenced_table_name, "
-    "r.delete_rule, r.update_rule, k.column_name, k.referenced_column_name "
-    "FROM information_schema.key_column_usage k JOIN information_schema.referential_constraints r ON "
-    "r.constraint_schema = k.constraint_schema AND r.constraint_name = k.constraint_name AND r.table_name = "
-    "k.table_name WHERE (k.referenced_table_schema IN {0} OR k.table_schema IN {0}) "
-    "AND k.referenced_table_name IS NOT NULL ORDER BY 1, 2, 3, k.ordinal_position"
 )
 _TRIGGERS = (
     "SELECT event_object_schema, event_object_table, trigger_name FROM information_schema.triggers "

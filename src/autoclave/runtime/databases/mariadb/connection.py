@@ -1,4 +1,4 @@
-"""Connections to a MariaDB server, and transactions on them.
+"""Connections to a MariaDB server, transactions on them, and errors, in words that hold no value of a row.
 
 What a session means is set by us on each connection: strict types, the time zone UTC, Unicode, quotes and escapes as
 the parser takes them. A transaction is serializable, and its clock stands still.
@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import socket
+import re
 import time
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
-from autoclave.core import HostError, InputError
-from autoclave.runtime.databases.mariadb.failures import number_of, translated
+from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.runtime.databases.mariadb.values import literal_of
-from autoclave.runtime.databases.servers import AWAY, BaseServer
+from autoclave.runtime.databases.servers import AWAY, BUSY, LACKS, ServerEngine, translating
 from autoclave.runtime.interface import InDoubt
 
 _CONNECT_S, _SOCKET = 10, "/run/mysqld/mysqld.sock"
@@ -28,20 +28,38 @@ _SETTINGS = {
     "wait_timeout": 31_536_000,
     "idle_transaction_timeout": 600,  # of a process that hangs, or a way that is cut
     "sql_auto_is_null": 0,
-    "foreign_key_checks": 1,
     "unique_checks": 1,
-    "check_constraint_checks": 1,
     "completion_type": "'NO_CHAIN'",
     "sql_safe_updates": 0,
     "sql_select_limit": "DEFAULT",
     "group_concat_max_len": 16_777_216,
 }
 """What we rest on, whatever the server's usual settings are."""
+_WORDS = {
+    1062: "a value must be unique",
+    1451: "a foreign key refers to it",
+    1452: "a foreign key must refer to something that is there",
+    4025: "a condition is not met",
+    1264: "a number is out of range",
+    1690: "a number is out of range",
+    1366: "a value is none of the type",
+    1292: "a value is none of the type",
+    1906: "a column that the database fills itself was given a value",
+    1969: "a statement ran longer than statement_timeout_s",
+}
+_BUSY = (1205, 1213, 1020, 3572)
+_AWAY = (2002, 2003, 2006, 2013, 2014, 2055, 1053, 1927, 1152, 1158, 1159, 1160, 1161, 4031)
+_LACKS = (1021, 1037, 1040, 1041, 1114, 1203, 1226, 3, 28)
+_NO_ENTRY = (1045, 1698, 1049)
+_NAMED = {
+    1062: re.compile(r" for key '([\w.$]+)'$"),
+    1451: re.compile(r"CONSTRAINT `([\w$]+)` FOREIGN KEY"),
+    1452: re.compile(r"CONSTRAINT `([\w$]+)` FOREIGN KEY"),
+}
 _HARMLESS = {"USAGE", "PROCESS"}
-Row = tuple[Any, ...]
 
 
-class Server(BaseServer):
+class Server(ServerEngine):
     """Some schemas of a MariaDB server."""
 
     @property
@@ -49,19 +67,25 @@ class Server(BaseServer):
         return self.settings.schemas or (self.settings.dbname,)
 
     def translated(self) -> contextlib.AbstractContextManager[None]:
-        return translated(self.where)
+        import pymysql
 
-    def is_open(self, connection: Any) -> bool:
+        return translating(self.where, pymysql.Error, explained)
+
+    def is_alive(self, connection: Any) -> bool:
         return connection.open
 
     def connect(self) -> Any:
-        """A new connection."""
         import pymysql
 
         settings = self.settings
+        is_local = not settings.host or settings.host.startswith("/")
+        way = (f"{settings.host}/mysqld.sock" if settings.host else _SOCKET) if is_local else None
+        if way and not Path(way).is_socket():
+            raise HostError(f"{self.where}: {AWAY.format('there is no socket')}")
         connection = pymysql.connect(
-            host=settings.host or "localhost",
+            host=settings.host,
             port=settings.port,
+            unix_socket=way,
             connect_timeout=_CONNECT_S,
             user=settings.user or None,
             password=self._password,
@@ -71,9 +95,7 @@ class Server(BaseServer):
             autocommit=True,
             local_infile=False,
             program_name="autoclave",
-            defer_connect=True,
         )
-        connection.connect(self._local_socket())
         lock_s = max(1, round(settings.lock_timeout_s))
         values = {
             **_SETTINGS,
@@ -87,22 +109,6 @@ class Server(BaseServer):
             do(connection, "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE")
             unless_set.pop_all()
         return connection
-
-    def _local_socket(self) -> socket.socket | None:
-        """A socket that is connected to a server on this host, which the driver would leave open when it fails."""
-        host = self.settings.host
-        if host and not host.startswith("/"):
-            return None
-        with contextlib.ExitStack() as unless_connected:
-            way = unless_connected.enter_context(socket.socket(socket.AF_UNIX))
-            way.settimeout(_CONNECT_S)
-            try:
-                way.connect(f"{host}/mysqld.sock" if host else _SOCKET)
-            except OSError as error:
-                raise HostError(f"{self.where}: {AWAY.format(type(error).__name__)}") from None
-            way.settimeout(None)
-            unless_connected.pop_all()
-        return way
 
     def require_rights(self, connection: Any) -> None:
         """Check that the user may do little, and sees what its statements may set off."""
@@ -134,18 +140,22 @@ class Server(BaseServer):
 
         with self.translated():
             used = self.connection
-            do(
-                used,
-                f"SET SESSION timestamp = {time.time():.6f}, sql_mode = '{_EXACT if is_exact else _STRICT}', "
-                f"foreign_key_checks = {int(not is_exact)}, check_constraint_checks = {int(not is_exact)}",
-            )
-            do(used, "START TRANSACTION")
+            self.begin(used, is_exact=is_exact)
             try:
                 yield used
             finally:
                 if used.open:
                     with contextlib.suppress(pymysql.Error):  # the server rolls back by itself
                         do(used, "ROLLBACK")
+
+    def begin(self, connection: Any, *, is_exact: bool = False) -> None:
+        """Begin a transaction, whose clock stands still."""
+        do(
+            connection,
+            f"SET SESSION timestamp = {time.time():.6f}, sql_mode = '{_EXACT if is_exact else _STRICT}', "
+            f"foreign_key_checks = {int(not is_exact)}, check_constraint_checks = {int(not is_exact)}",
+        )
+        do(connection, "START TRANSACTION")
 
     @contextlib.contextmanager
     def looking(self) -> Generator[Any]:
@@ -156,11 +166,6 @@ class Server(BaseServer):
             yield connection
 
     def commit(self, connection: Any) -> None:
-        """Commit.
-
-        Raises:
-            InDoubt: the connection was lost meanwhile.
-        """
         import pymysql
 
         try:
@@ -182,8 +187,40 @@ def do(connection: Any, statement: str) -> int:
         return cursor.execute(statement)
 
 
-def rows(connection: Any, query: str) -> list[Row]:
+def rows(connection: Any, query: str) -> list[tuple[Any, ...]]:
     """All rows that a query gives."""
     with connection.cursor() as cursor:
         cursor.execute(query)
         return list(cursor.fetchall())
+
+
+def explained(error: Any) -> AutoclaveError:
+    """An error as one of ours."""
+    import pymysql
+
+    number = number_of(error)
+    if number in _BUSY:
+        return HostError(BUSY)
+    if number in _NO_ENTRY:
+        return InputError("the server does not let the user in, or has no such database")
+    if number in _LACKS:
+        return HostError(LACKS.format(number))
+    if number in _AWAY or isinstance(error, pymysql.InterfaceError):
+        return HostError(AWAY.format(number))
+    return InputError(told(error))
+
+
+def number_of(error: Exception) -> int:
+    """The number of an error; 0: it has none."""
+    return error.args[0] if error.args and isinstance(error.args[0], int) else 0
+
+
+def told(error: Exception) -> str:
+    """Kind and constraint of an error, without what the server says of values."""
+    from pymysql.constants import ER
+
+    number, message = number_of(error), f"{error.args[-1]}"
+    named = _NAMED[number].search(message) if number in _NAMED else None
+    names = [name.replace("_", " ").lower() for name, value in vars(ER).items() if value == number]
+    kind = _WORDS.get(number) or next(iter(names), "MariaDB refuses it")
+    return f"{kind} ({number}{f', constraint {named[1]}' if named else ''})"

@@ -40,7 +40,8 @@ class Statement:
     Attributes:
         verb: `insert`, `replace`, `update` or `delete`.
         text: what is run, with values in it.
-        writes: tables and verbs of the policy.
+        table: the one that it writes.
+        verbs: those of the policy.
         reads: tables that it looks at besides the rows that it writes.
         withs: names that it gives to queries.
         columns: those that an INSERT names, or that an UPDATE sets.
@@ -54,7 +55,8 @@ class Statement:
 
     verb: str
     text: str
-    writes: dict[Name, frozenset[str]]
+    table: Name
+    verbs: frozenset[str]
     reads: frozenset[Name]
     withs: frozenset[str]
     columns: tuple[str, ...]
@@ -176,52 +178,30 @@ def _statement(verb: str, text: str, tokens: Sequence[Any], tree: Any, where: st
         each.catalog or not isinstance(each.this, exp.Identifier) for each in tables
     ):
         raise InputError(f"{where}: a table cannot be read; name the table that is written")
-    listed = [*(tree.args.get("tables") or ()), *([tree.this] if tree.args.get("using") else ())]
-    is_joined = not is_insert and bool(listed or target.args.get("joins"))
-    written = _joined_targets(tree, tables, listed, where) if is_joined else [_name(target)]
+    if not is_insert and (tree.args.get("tables") or tree.args.get("using") or target.args.get("joins")):
+        raise InputError(f"{where}: is refused: it joins tables. Fix: write one table, and name others in subqueries")
     verbs = {_POLICY[verb]} | ({"delete"} if verb == "replace" else set())
     verbs |= {"modify"} if is_insert and tree.args.get("conflict") else set()
     has_more = {"order", "limit"} & clauses.keys() or target.args.get("partition") or tree.args.get("with_")
-    is_single = verbs == {"create"} if is_insert else not (is_joined or has_more)
-    reads = [_name(each) for each in tables if all(each is not other for other in listed)]
-    for name in written:
-        reads.remove(name)
+    is_single = verbs == {"create"} if is_insert else not has_more
     ends = [clauses[word] for word in ("order", "limit", "returning") if word in clauses]
     begins = clauses["where"] + len("where") if "where" in clauses else len(text)
     nondeterministic = functions & NONDETERMINISTIC
     return Statement(
         verb=verb,
         text=text,
-        writes=dict.fromkeys(written, frozenset(verbs)),
-        reads=frozenset(reads),
+        table=_name(target),
+        verbs=frozenset(verbs),
+        reads=frozenset(_name(each) for each in tables if each is not target),
         withs=frozenset(withs),
         columns=columns,
         where=text[begins : min([*ends, len(text)])].strip(),
-        row="" if is_insert or is_joined else target.alias or target.name,
+        row="" if is_insert else target.alias or target.name,
         is_single=is_single and not nondeterministic,
         is_deterministic=not nondeterministic and not functions & CLOCKS,
         ignores=any(token.text.lower() == "ignore" for token in tokens[:3]),
         returning=clauses.get("returning", len(text)),
     )
-
-
-def _joined_targets(tree: Any, tables: Sequence[Any], listed: Sequence[Any], where: str) -> list[Name]:
-    """The tables that a statement over several tables writes.
-
-    Raises:
-        InputError: it names one that is not among them.
-    """
-    from sqlglot import expressions as exp
-
-    inner = {id(each) for part in tree.find_all(exp.Select) for each in part.find_all(exp.Table)}
-    outer = [each for each in tables if id(each) not in inner | {id(each) for each in listed}]
-    by_name = {each.alias or each.name: _name(each) for each in outer}
-    if isinstance(tree, exp.Update):
-        wanted = {each.this.table for each in tree.expressions}
-        return sorted({*by_name.values()} if wanted - by_name.keys() else {by_name[one] for one in wanted})
-    if unknown := [each.name for each in listed if each.name not in by_name]:
-        raise InputError(f"{where}: deletes from {unknown[0]}, which is none of its tables")
-    return sorted({by_name[each.name] for each in listed})
 
 
 def _clauses(tokens: Sequence[Any]) -> dict[str, int]:

@@ -4,19 +4,19 @@ A trigger cannot be made for one transaction, since MariaDB commits when somethi
 table, we lock and read the rows that its own condition finds, and those that its foreign keys carry it to; run it; and
 read them again by their keys. The server says how many rows it changed: were it others than those, the numbers would
 differ, and the action is refused. An INSERT returns the keys of its rows by itself. Of all other statements
-(REPLACE, ON DUPLICATE KEY, joins, LIMIT, changed keys) and of tables without a key, all rows of the tables that they
+(REPLACE, ON DUPLICATE KEY, LIMIT, changed keys) and of tables without a key, all rows of the tables that they
 can reach are locked, read and compared, as far as these are not too many.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Image, TableEffect
-from autoclave.runtime.databases.limits import too_many
+from autoclave.runtime.databases.engine import TOO_MANY
 from autoclave.runtime.databases.mariadb.catalogue import Catalogue, TableFacts
 from autoclave.runtime.databases.mariadb.connection import do, rows
 from autoclave.runtime.databases.mariadb.parsing import Statement
@@ -35,8 +35,8 @@ class Recorder:
         self._counts: dict[str, Counter[tuple[Any, ...]]] = {}
         """Of each table, how often rows came, less how often they went."""
 
-    def run(self, statement: Statement, target: TableFacts, places: Sequence[str]) -> None:
-        """Run a statement. `target`: the first table that it writes; `places`: all of them.
+    def run(self, statement: Statement, target: TableFacts) -> None:
+        """Run a statement. `target`: the table that it writes.
 
         Raises:
             InputError: what it changed cannot be told.
@@ -46,7 +46,7 @@ class Recorder:
         elif statement.is_single and self._can_be_asked(statement, target):
             self._change(statement, target)
         else:
-            self._compare(statement, places)
+            self._compare(statement, target)
 
     def table_effects(self) -> Iterator[TableEffect]:
         """What became of each table."""
@@ -133,8 +133,9 @@ class Recorder:
 
     # --- Tables that are compared -----------------------------------------------------------------------------------
 
-    def _compare(self, statement: Statement, places: Sequence[str]) -> None:
-        tables = [self._catalogue.tables[place] for place in sorted(self._catalogue.with_cascades(places))]
+    def _compare(self, statement: Statement, target: TableFacts) -> None:
+        places = self._catalogue.with_cascades([target.place])
+        tables = [self._catalogue.tables[place] for place in sorted(places)]
         before = {table.place: self._rows.whole(table) for table in tables}
         affected = do(self._connection, statement.text)
         self._require_exact(statement)
@@ -161,7 +162,7 @@ class Recorder:
 
     def _require_few(self, num_rows: int) -> None:
         if num_rows > self._max_rows:
-            raise InputError(too_many(self._max_rows))
+            raise InputError(TOO_MANY.format(self._max_rows))
 
     def _unclear(self, table: TableFacts) -> InputError:
         return InputError(

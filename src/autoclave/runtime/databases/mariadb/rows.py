@@ -11,18 +11,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from autoclave.core import InputError
-from autoclave.runtime.databases.effects import Effect, Image, TableEffect, is_same
-from autoclave.runtime.databases.engine import Rejected
+from autoclave.runtime.databases.effects import Effect, Image, TableEffect
+from autoclave.runtime.databases.engine import FoundRows, Rejected
 from autoclave.runtime.databases.mariadb.catalogue import Catalogue, TableFacts
 from autoclave.runtime.databases.mariadb.connection import do, rows
 from autoclave.runtime.databases.mariadb.values import ColumnFacts, quoted
-from autoclave.runtime.databases.places import names_of
-from autoclave.runtime.databases.tables import ForeignKey
+from autoclave.runtime.databases.tables import ForeignKey, names_of
 
 WHOLE_ROWS = 100_000
 """Tables that are compared as a whole may have so many rows."""
 _AT_ONCE = 500
-Places = dict[tuple[str, str], Image | None]
 
 
 class Rows:
@@ -53,7 +51,7 @@ class Rows:
         if len(found) > WHOLE_ROWS:
             raise InputError(
                 f"table {table.place}: has more than {WHOLE_ROWS} rows to compare, which a table without a primary "
-                "key, REPLACE, ON DUPLICATE KEY, a join, LIMIT and changed keys need. Fix: UPDATE or DELETE one table "
+                "key, REPLACE, ON DUPLICATE KEY, LIMIT and changed keys need. Fix: UPDATE or DELETE one table "
                 "with a primary key by WHERE alone"
             )
         return found
@@ -80,9 +78,9 @@ class Rows:
 
     # --- Comparing --------------------------------------------------------------------------------------------------
 
-    def conflicting(self, effect: Effect) -> Places:
+    def conflicting(self, effect: Effect) -> FoundRows:
         """See `Engine.conflicting`."""
-        found: Places = {}
+        found: FoundRows = {}
         for each in effect.tables:
             table = self._catalogue.tables.get(each.table)
             if table is None or table.layout != each.layout:
@@ -99,7 +97,7 @@ class Rows:
         gone = {image[0] for image in effect.removed}
         there = self.by_key(table, (*effect.removed, *effect.added))
         for image in effect.removed:
-            if not is_same(now := there.get(image[0]), image):
+            if (now := there.get(image[0])) != image:
                 yield (table.place, image[0]), now
         for image in effect.added:
             now = there.get(image[0])

@@ -10,9 +10,7 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from autoclave.runtime.databases.places import place_of
-from autoclave.runtime.databases.schema import Column
-from autoclave.runtime.databases.tables import BaseCatalogue, BaseTable, ForeignKey
+from autoclave.runtime.databases.tables import BaseCatalogue, BaseTable, Column, ForeignKey, place_of
 
 SETTINGS = (
     ("datestyle", "ISO, YMD"),
@@ -39,17 +37,14 @@ def quoted(*names: str) -> str:
 @dataclass(frozen=True, kw_only=True)
 class TableFacts(BaseTable):
     """What is known of one table. `columns`: name, type, not null, generated, identity, default.
-    `triggers`, `rules`: their names and when they fire, those of partitioned tables with their partitions as well.
-    `root`: the oid of the table that it is a partition of, however far up; 0 if of none. `level`: how far up that is.
+    `triggers`: their names and when they fire.
     """
 
     oid: int
     columns: tuple[tuple[str, str, bool, str, str, str], ...]
     triggers: tuple[tuple[str, str], ...]
-    rules: tuple[tuple[str, str], ...]
-    inherits: bool
-    root: int
-    level: int
+    refusal: str
+    """Why its rows are not changed; empty if they are."""
 
     @property
     def is_view(self) -> bool:
@@ -61,7 +56,8 @@ class TableFacts(BaseTable):
 
     @cached_property
     def layout(self) -> str:
-        return json.dumps([[column[:5] for column in self.columns], self.key], separators=(",", ":"))
+        columns = [column[:5] for column in self.columns]
+        return json.dumps([[column[0] for column in columns], columns, self.key], separators=(",", ":"))
 
     @cached_property
     def written(self) -> tuple[str, ...]:
@@ -103,28 +99,9 @@ class TableFacts(BaseTable):
 class Catalogue(BaseCatalogue[TableFacts]):
     """Tables and views by `SCHEMA/NAME`."""
 
-    @cached_property
-    def _places(self) -> dict[int, str]:
-        return {table.oid: place for place, table in self.tables.items()}
-
-    def whole(self, place: str) -> str:
-        """The table that a partition is part of, if it is one: as such its rows are told."""
-        table = self.tables.get(place)
-        return self._places.get(table.root, place) if table else place
-
-    def parts(self, place: str) -> set[str]:
-        place = self.whole(place)
-        oid = self.tables[place].oid if place in self.tables else -1
-        return {place, *(each.place for each in self.tables.values() if each.root == oid)}
-
     def with_referring(self, places: Iterable[str]) -> set[str]:
         """Tables with all that refer to them, over however many others: what TRUNCATE with CASCADE empties."""
         return self._reached(places, lambda _: True)
-
-    def triggers_of(self, place: str) -> Iterator[str]:
-        """The names of triggers on a table and its partitions."""
-        for part in self.parts(place) & self.tables.keys():
-            yield from (name for name, _ in self.tables[part].triggers)
 
     def changed(self, after: Catalogue) -> set[str]:
         """Tables and views that came, went, or are made of something else."""
@@ -144,10 +121,10 @@ class Catalogue(BaseCatalogue[TableFacts]):
 
 _TABLES = """
 SELECT c.oid, n.nspname AS schema, c.relname AS name, c.relkind::text AS kind,
-    EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid AND c.relkind = 'r')
-    OR (NOT c.relispartition AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = c.oid)) AS inherits,
-    CASE WHEN c.relispartition THEN pg_catalog.pg_partition_root(c.oid)::oid ELSE 0 END AS root,
-    (SELECT pg_catalog.count(*) FROM pg_catalog.pg_partition_ancestors(c.oid)) AS level,
+    CASE WHEN c.relkind = 'f' THEN 'is on another server, and cannot be taken back'
+        WHEN c.relkind = 'p' OR EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE c.oid IN (i.inhparent, i.inhrelid))
+        THEN 'is partitioned, is a partition or inherits, which is not supported'
+        WHEN c.relkind = 'r' AND c.relhasrules THEN 'has rules, which are not supported' ELSE '' END AS refusal,
     ARRAY(SELECT pg_catalog.json_build_array(a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull,
             a.attgenerated, a.attidentity,
             CASE WHEN a.attgenerated = '' THEN pg_catalog.pg_get_expr(d.adbin, d.adrelid) END)
@@ -155,9 +132,7 @@ SELECT c.oid, n.nspname AS schema, c.relname AS name, c.relkind::text AS kind,
         LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum) AS columns,
     ARRAY(SELECT pg_catalog.json_build_array(tgname, tgenabled) FROM pg_catalog.pg_trigger
-        WHERE tgrelid = c.oid AND NOT tgisinternal ORDER BY tgname) AS triggers,
-    ARRAY(SELECT pg_catalog.json_build_array(rulename, ev_enabled) FROM pg_catalog.pg_rewrite
-        WHERE ev_class = c.oid AND rulename <> '_RETURN' ORDER BY rulename) AS rules
+        WHERE tgrelid = c.oid AND NOT tgisinternal ORDER BY tgname) AS triggers
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = ANY (%s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
 """

@@ -1,18 +1,29 @@
-"""Connections to a PostgreSQL server, transactions on them, and how a transaction that nobody saw the end of ended."""
+"""Connections to a PostgreSQL server, transactions on them, how one that nobody saw the end of ended, and errors.
+
+Errors are told in words that hold no value of a row.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Generator
 from typing import Any
 
-from autoclave.core import HostError, InputError
+from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.runtime.databases.engine import Json
-from autoclave.runtime.databases.postgresql.catalogue import SETTINGS
-from autoclave.runtime.databases.postgresql.failures import translated
-from autoclave.runtime.databases.servers import BaseServer
+from autoclave.runtime.databases.postgresql.catalogue import SETTINGS, Catalogue, catalogue_of
+from autoclave.runtime.databases.servers import AWAY, BUSY, LACKS, ServerEngine, translating
 from autoclave.runtime.interface import InDoubt
 
+TOO_MANY = "AC001"
+"""What the recorder raises when an action changes too many rows."""
+_WORDS = {
+    "57014": "a statement ran longer than statement_timeout_s",
+    "42501": "the role may not do that",
+    "25006": "the database may be read only",
+}
+_BUSY = ("55P03", "40P01", "40001")
 _CONNECT_S = 10
 _WITH_RIGHTS_ON_SETTINGS = 150_000
 """The version of the server."""
@@ -26,7 +37,7 @@ FROM pg_catalog.pg_roles r WHERE r.rolname = %(role)s
 """
 
 
-class Server(BaseServer):
+class Server(ServerEngine):
     """One database of a PostgreSQL server."""
 
     @property
@@ -34,13 +45,14 @@ class Server(BaseServer):
         return self.settings.schemas or ("public",)
 
     def translated(self) -> contextlib.AbstractContextManager[None]:
-        return translated(self.where)
+        import psycopg
 
-    def is_open(self, connection: Any) -> bool:
+        return translating(self.where, psycopg.Error, explained)
+
+    def is_alive(self, connection: Any) -> bool:
         return not (connection.closed or connection.broken)
 
     def connect(self) -> Any:
-        """A new connection."""
         import psycopg
 
         settings = self.settings
@@ -79,12 +91,14 @@ class Server(BaseServer):
             return
         raise InputError(f"{self.where}: role {role}: {wrong}")
 
+    def catalogue_of(self, connection: Any) -> Catalogue:
+        return catalogue_of(connection, self.schemas)
+
     @contextlib.contextmanager
     def transaction(self) -> Generator[Any]:
-        """A transaction that is rolled back unless the block commits it (`commit`)."""
         import psycopg
 
-        with translated(self.where):
+        with self.translated():
             used = self.connection
             try:
                 used.execute("DISCARD TEMP")
@@ -130,11 +144,6 @@ class Server(BaseServer):
         connection.execute(query, (list(values), list(values.values())))
 
     def commit(self, connection: Any) -> None:
-        """Commit.
-
-        Raises:
-            InDoubt: the connection was lost meanwhile.
-        """
         import psycopg
 
         try:
@@ -152,7 +161,6 @@ class Server(BaseServer):
     # --- Marks ------------------------------------------------------------------------------------------------------
 
     def mark(self, connection: Any) -> dict[str, str]:
-        """By what one can tell later whether the transaction that is open was committed."""
         query = "SELECT pg_catalog.pg_current_xact_id()::text, pg_catalog.pg_postmaster_start_time()::text"
         number, started = connection.execute(query).fetchone()
         return {"transaction": number, "started": started}
@@ -161,7 +169,7 @@ class Server(BaseServer):
         """How a transaction ended (`committed`, `aborted`, `in progress`; None: it is forgotten), and whether the
         server has run since: a number that was lost in a crash may be given again.
         """
-        with translated(self.where):
+        with self.translated():
             row = self.connection.execute(
                 "SELECT CASE WHEN %s::xid8 < pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot()) "
                 "OR pg_catalog.pg_postmaster_start_time()::text = %s THEN pg_catalog.pg_xact_status(%s::xid8) "
@@ -169,3 +177,24 @@ class Server(BaseServer):
                 (mark["transaction"], mark["started"], mark["transaction"], mark["started"]),
             ).fetchone()
         return row[0], row[1]
+
+
+def explained(error: Any) -> AutoclaveError:
+    """Kind, table, column and constraint of an error, without what the server says of values."""
+    import psycopg
+
+    state, kind = error.sqlstate or "", type(error).__name__
+    if state in _BUSY:
+        return HostError(BUSY)
+    if state[:2] in ("53", "58"):
+        return HostError(LACKS.format(kind))
+    if not state and isinstance(error, psycopg.DataError):
+        return InputError(f"a value cannot be sent ({kind}); a text has no NUL in it")
+    if not state or (state[:2] in ("08", "57") and state != "57014"):
+        return HostError(AWAY.format(kind))
+    if state == TOO_MANY:
+        return InputError("changes more rows than max_rows; do it in parts, or have the limit raised")
+    places = {what: getattr(error.diag, f"{what}_name") for what in ("table", "column", "constraint", "datatype")}
+    named = "".join(f", {what} {name}" for what, name in places.items() if name)
+    words = _WORDS.get(state) or re.sub("(?<=[a-z])(?=[A-Z])", " ", kind).lower()
+    return InputError(f"{words} ({state}{named})")

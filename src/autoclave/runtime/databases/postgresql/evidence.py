@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autoclave.runtime.databases.places import place_of
+from autoclave.runtime.databases.tables import place_of
 
 Counts = dict[str, tuple[int, ...]]
 _COUNTED = """
@@ -34,21 +34,6 @@ FROM pg_catalog.pg_sequences WHERE schemaname NOT LIKE 'pg\\_temp%'
 """
 
 
-def counted(connection: Any) -> Counts:
-    """Rows created, modified and deleted by table. Earlier transactions that were not reported yet are in it."""
-    return {place_of(*names): tuple(counts) for *names, counts in connection.execute(_COUNTED)}
-
-
-def counted_since(before: Counts, now: Counts) -> Counts:
-    """The same since then."""
-    nothing = (0, 0, 0)
-    return {
-        place: tuple(new - old for new, old in zip(counts, before.get(place, nothing), strict=True))
-        for place, counts in now.items()
-        if counts != before.get(place, nothing)
-    }
-
-
 class Evidence:
     """What has happened since it was made, as far as a transaction sees it: told by `look`.
 
@@ -71,7 +56,8 @@ class Evidence:
         sequences, scans = (
             {place_of(*names): number for *names, number in do(query)} for query in (_SEQUENCES, _SCANNED)
         )
-        return files, sequences, counted(self._connection), scans
+        counts = {place_of(*names): tuple(counts) for *names, counts in do(_COUNTED)}  # also of earlier transactions
+        return files, sequences, counts, scans
 
     def look(self) -> None:
         """Look what has happened."""
@@ -79,6 +65,11 @@ class Evidence:
         both = self._files.keys() & files.keys()
         new = {files[oid][0] for oid in both if self._files[oid][1] != files[oid][1] and files[oid][2]}
         moved = {name for name, last in sequences.items() if self._sequences.get(name, last) != last}
-        self.counts = counted_since(self._counts, counts)
+        before = {place: self._counts.get(place, (0, 0, 0)) for place in counts}
+        self.counts = {
+            place: tuple(new - old for new, old in zip(counts[place], before[place], strict=True))
+            for place in counts
+            if counts[place] != before[place]
+        }
         self.emptied, self.restarted, self.drawn = new - sequences.keys(), new & sequences.keys(), moved - new
         self.looked_at = {place for place, number in scans.items() if number != self._scans.get(place, 0)}

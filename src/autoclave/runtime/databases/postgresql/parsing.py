@@ -16,18 +16,18 @@ from typing import Any
 from autoclave.core import InputError
 from autoclave.runtime.databases.tables import Name
 
-_ALLOWED = 'INSERT, UPDATE, DELETE and MERGE are let through, and TRUNCATE and definitions in mode "transaction"'
+_ALLOWED = (
+    'INSERT, UPDATE, DELETE and MERGE are let through, and in mode "transaction" TRUNCATE and definitions of tables, '
+    "indexes, views, sequences and enumerations"
+)
 _VERBS = {"InsertStmt": "create", "UpdateStmt": "modify", "DeleteStmt": "delete"}
-_CODE = {"CreateFunctionStmt", "CreateTrigStmt", "RuleStmt", "AlterFunctionStmt", "CreatePolicyStmt", "AlterPolicyStmt"}
 _DEFINING = {
-    "AlterTableStmt", "DropStmt", "RenameStmt", "AlterObjectSchemaStmt", "CreateEnumStmt", "CompositeTypeStmt",
-    "CreateDomainStmt", "AlterDomainStmt", "AlterEnumStmt", "GrantStmt", "CreateSeqStmt", "AlterSeqStmt", "CommentStmt",
-    "RefreshMatViewStmt", "CreateStatsStmt", "ViewStmt", "IndexStmt", "CreateStmt", "CreateTableAsStmt", *_CODE,
+    "AlterTableStmt", "DropStmt", "RenameStmt", "CreateEnumStmt", "AlterEnumStmt", "CreateSeqStmt", "AlterSeqStmt",
+    "RefreshMatViewStmt", "ViewStmt", "IndexStmt", "CreateStmt", "CreateTableAsStmt",
 }  # fmt: skip
-_CODE_KINDS = {"FUNCTION", "PROCEDURE", "ROUTINE", "AGGREGATE", "TRIGGER", "RULE", "POLICY"}
-_IN_TABLES = {"COLUMN", "ATTRIBUTE", "TABCONSTRAINT", "DOMCONSTRAINT", "TRIGGER", "POLICY", "RULE"}
-_IN_SCHEMAS = {"TABLE", "VIEW", "MATVIEW", "INDEX", "SEQUENCE", "TYPE", "DOMAIN", "STATISTIC_EXT", *_CODE_KINDS}
-_SWITCHES = ("Trig", "Rule", "RowSecurity")
+_PARTS = {"COLUMN", "TABCONSTRAINT"}
+_KINDS = {"TABLE", "VIEW", "MATVIEW", "INDEX", "SEQUENCE", "TYPE", *_PARTS}
+_CODE = ("Trig", "Rule", "RowSecurity")
 """In the names of parts of ALTER TABLE that switch triggers, rules or policies on or off."""
 _MOMENTS = {"now", "today", "tomorrow", "yesterday"}
 _STACK = 1 << 30
@@ -45,7 +45,6 @@ class Statement:
         defines: what it creates, alters or drops.
         query: what fills what it defines.
         functions: names of functions that a definition calls.
-        is_code: whether it makes, alters, drops, or switches on or off what runs in the actions of others.
         is_deterministic: whether it gives the same for the same rows, as far as its words tell.
     """
 
@@ -56,7 +55,6 @@ class Statement:
     query: str = ""
     functions: set[str] = field(default_factory=set[str])
     withs: set[str] = field(default_factory=set[str])
-    is_code: bool = False
     is_deterministic: bool = True
 
 
@@ -174,22 +172,16 @@ def _definition(tree: Any, name: str, where: str) -> Statement:
     """What a definition is about.
 
     Raises:
-        InputError: it is about more than it names, or about what is in no schema.
+        InputError: it is about more than it names, or is of another kind.
     """
     from pglast.stream import RawStream
 
     if any(getattr(getattr(node, "behavior", None), "name", "") == "DROP_CASCADE" for node in _nodes(tree)):
         raise InputError(f"{where}: is refused: CASCADE drops what the statement does not name; name it")
-    kinds = _kinds(tree)
-    is_of_all = name == "GrantStmt" and tree.targtype.name != "ACL_TARGET_OBJECT"
-    if kinds - _IN_SCHEMAS - _IN_TABLES or is_of_all:
-        raise InputError(f"{where}: is refused: it is about more than something in a schema that it names")
-    found = Statement("define", defines=[*_defined(tree, name)])
-    if not found.defines:
-        raise InputError(f"{where}: is refused: it names nothing in a schema that it defines")
     parts = [each.subtype.name for each in tree.cmds] if name == "AlterTableStmt" else []
-    found.is_code = name in _CODE or any(word in each for word in _SWITCHES for each in parts)
-    found.is_code |= bool(kinds & _CODE_KINDS) and name != "CommentStmt"
+    if _kinds(tree) - _KINDS or any(word in each for word in _CODE for each in parts):
+        raise InputError(f"{where}: is refused: {_ALLOWED}, and this defines something else")
+    found = Statement("define", defines=[*_defined(tree, name)])
     if name == "CreateTableAsStmt":
         found.query = RawStream()(tree.query)
     elif name == "RefreshMatViewStmt":
@@ -204,31 +196,23 @@ def _kinds(tree: Any) -> set[str]:
 
 
 def _defined(tree: Any, kind: str) -> Iterator[Name]:
-    """What a definition names. Its parts, such as columns and triggers, count as the table."""
-    sources = ("relation", "view", "table", "sequence", "typevar", "funcname", "typeName", "domainname", "defnames")
+    """What a definition names. Its parts, such as columns, count as the table."""
     found: list[Any] = [tree.into.rel] if kind == "CreateTableAsStmt" else []
-    found += [getattr(tree, each, None) for each in (*sources, "func")]
-    is_part = bool(_kinds(tree) & _IN_TABLES)
-    for each in (*(getattr(tree, "objects", None) or ()), getattr(tree, "object", None)):
-        found.append(each[:-1] if is_part and isinstance(each, tuple) and kind != "RenameStmt" else each)
+    found += [getattr(tree, each, None) for each in ("relation", "view", "sequence", "typeName", "object")]
+    found += getattr(tree, "objects", None) or ()
     names = [_named(each) for each in found if each is not None]
     yield from names
     if kind == "IndexStmt" and tree.idxname:
         yield tree.relation.schemaname or "", tree.idxname
-    if kind == "RenameStmt" and not is_part:
+    if kind == "RenameStmt" and not _kinds(tree) & _PARTS:
         yield from ((schema, tree.newname) for schema, _ in names)
-    if kind == "AlterObjectSchemaStmt":
-        yield from ((tree.newschema, name) for _, name in names)
 
 
 def _named(node: Any) -> Name:
     if type(node).__name__ == "RangeVar":
         return _name(node)
-    words = getattr(node, "objname", None) or getattr(node, "names", None) or node
-    if isinstance(words, tuple) and words and type(words[0]).__name__ == "TypeName":
-        words = words[0].names
-    texts = [each.sval for each in (words if isinstance(words, tuple) else (words,)) if hasattr(each, "sval")]
-    return ("", "") if not texts else (texts[-2] if len(texts) > 1 else "", texts[-1])
+    *_, schema, name = ["", *(each.sval for each in getattr(node, "names", node))]
+    return schema, name
 
 
 def _name(relation: Any) -> Name:

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import as_name
+from autoclave.runtime.databases.engine import Reading
 from autoclave.runtime.databases.operations import Sql
-from autoclave.runtime.databases.places import place_of
 from autoclave.runtime.databases.points import named_rows
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, catalogue_of
 from autoclave.runtime.databases.postgresql.connection import Server
 from autoclave.runtime.databases.postgresql.parsing import Statement, parsed
-from autoclave.runtime.databases.settings import DatabaseConnection, Mode
-from autoclave.runtime.databases.tables import Name
+from autoclave.runtime.databases.settings import Mode
+from autoclave.runtime.databases.tables import Name, place_of
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned(Reading):
     """Statements, and the places that they are about.
 
     Attributes:
         catalogue: the tables that there are before they are run.
-        writes: tables and the verbs that statements use on them.
-        reads: tables, and rows by their keys, that they depend on.
-        defines: what they create, alter or drop.
         emptied: tables that TRUNCATE names.
     """
 
     statements: tuple[Statement, ...]
     catalogue: Catalogue
-    writes: dict[str, frozenset[str]]
-    reads: frozenset[str]
-    defines: frozenset[str]
     emptied: frozenset[str]
 
     @property
@@ -51,13 +45,13 @@ def planned(connection: Any, server: Server, operation: Sql, mode: Mode) -> Plan
     """
     schemas = server.schemas
     catalogue = catalogue_of(connection, schemas)
-    statements = tuple(_parsed(operation, number, server.settings, mode) for number in range(len(operation.statements)))
+    statements = tuple(_parsed(operation, number, mode) for number in range(len(operation.statements)))
     defines = {_defined(name, number, schemas) for number, each in enumerate(statements, 1) for name in each.defines}
 
     def place(name: Name, number: int) -> str:
         found = catalogue.find(name, schemas)
         own = place_of(name[0] or schemas[0], name[1])
-        return own if found is None and own in defines else catalogue.whole(catalogue.known(name, schemas, number))
+        return own if found is None and own in defines else catalogue.known(name, schemas, number)
 
     writes: dict[str, frozenset[str]] = {}
     reads: set[str] = set()
@@ -69,24 +63,28 @@ def planned(connection: Any, server: Server, operation: Sql, mode: Mode) -> Plan
             target = place(name, number)
             writes[target] = writes.get(target, frozenset()) | verbs
             if each.kind == "rows":
-                reads |= set(_named(operation, number - 1, catalogue, target))
+                key = catalogue.tables[target].key if target in catalogue.tables else ()
+                rows = named_rows(operation.statements[number - 1], operation.values_of(number - 1), "postgres", key)
+                reads |= {target} if rows is None else {f"{target}/{as_name(row)}" for row in rows}
             else:
                 emptied.add(target)
     for each in sorted(catalogue.with_cascades(writes) & catalogue.tables.keys()):
-        if catalogue.tables[each].kind == "f":
-            raise InputError(f"table {each}: is on another server, and cannot be taken back")
-    return Planned(statements, catalogue, writes, frozenset(reads), frozenset(defines), frozenset(emptied))
+        if refusal := catalogue.tables[each].refusal:
+            raise InputError(f"table {each}: {refusal}")
+    return Planned(
+        statements=statements,
+        catalogue=catalogue,
+        writes=writes,
+        reads=frozenset(reads),
+        defines=frozenset(defines),
+        emptied=frozenset(emptied),
+    )
 
 
-def _parsed(operation: Sql, number: int, settings: DatabaseConnection, mode: Mode) -> Statement:
+def _parsed(operation: Sql, number: int, mode: Mode) -> Statement:
     each, where = parsed(operation.statements[number], number + 1), f"statement {number + 1}"
     if operation.values_of(number) and each.kind != "rows":
         raise InputError(f"{where}: values beside it are for statements on rows; write them into it")
-    if each.is_code and not settings.allows_code:
-        raise InputError(
-            f"{where}: is refused: functions, triggers, rules and policies run in the actions of others; `allows_code` "
-            "in the settings permits them to be changed"
-        )
     if each.kind != "rows" and mode is not Mode.TRANSACTION:
         raise InputError(
             f'{where}: changes more than rows, which mode "images" cannot undo. Fix: use mode "transaction"'
@@ -104,10 +102,3 @@ def _defined(name: Name, number: int, schemas: Sequence[str]) -> str:
     if schema not in schemas:
         raise InputError(f"statement {number}: {schema}.{name[1]} is in none of the schemas {', '.join(schemas)}")
     return place_of(schema, name[1])
-
-
-def _named(operation: Sql, number: int, catalogue: Catalogue, place: str) -> Iterator[str]:
-    """The rows that a statement names by their keys, else the table."""
-    key = catalogue.tables[place].key if place in catalogue.tables else ()
-    rows = named_rows(operation.statements[number], operation.values_of(number), "postgres", key)
-    yield from [place] if rows is None else [f"{place}/{as_name(row)}" for row in rows]

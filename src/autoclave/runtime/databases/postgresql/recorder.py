@@ -14,8 +14,9 @@ from typing import Any
 
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import NUM_KEYS, Image, TableEffect, as_name
+from autoclave.runtime.databases.engine import Rejected
 from autoclave.runtime.databases.postgresql.catalogue import SETTINGS, Catalogue, TableFacts, quoted
-from autoclave.runtime.databases.postgresql.failures import TOO_MANY
+from autoclave.runtime.databases.postgresql.connection import TOO_MANY
 
 _FIRST = "!autoclave"
 """Triggers fire in the order of their names."""
@@ -55,28 +56,21 @@ class Recorder:
 
     def __init__(self, connection: Any, catalogue: Catalogue, tables: Iterable[TableFacts], most: int) -> None:
         self._connection, self._catalogue = connection, catalogue
-        self._tables = [table for table in tables if table.kind in "rp"]
-        whole = [*dict.fromkeys(catalogue.whole(table.place) for table in self._tables)]
-        self._told = [catalogue.tables[place] for place in whole]
+        self._tables = [table for table in tables if not table.is_view]
         self.heard = {table.place for table in self._tables}
         connection.execute(_MADE)
-        for table in self._tables:
-            if table.inherits:
-                raise InputError(f"table {table.place}: inherits, or is inherited from, which images do not hold")
-            if not table.written:
-                raise InputError(f"table {table.place}: has no column that can be written, so it cannot be put back")
-            self._listen(table, whole.index(catalogue.whole(table.place)), most)
+        for number, table in enumerate(self._tables):
+            refusal = table.refusal or ("" if table.written else "has no column that can be written")
+            if refusal:
+                raise Rejected(f"table {table.place}: {refusal}")
+            self._listen(table, number, most)
         self._listeners = connection.execute(_LISTENERS).fetchall()
 
     def _listen(self, table: TableFacts, number: int, most: int) -> None:
-        """Listen to a table, and tell its rows as those of the table that it is part of, if it is."""
         from psycopg import sql
 
-        told = self._told[number]
-        columns = ", ".join(quoted(column[0]) for column in told.columns)
         words = [
-            f"INSERT INTO {_IMAGES} SELECT {number}, {sign}, {told.key_of(_ROW)}, {_ROW}::text "
-            f"FROM (SELECT {columns} FROM {source}) {_ROW}"
+            f"INSERT INTO {_IMAGES} SELECT {number}, {sign}, {table.key_of(_ROW)}, {_ROW}::text FROM {source} {_ROW}"
             for sign, source in ((-1, "autoclave_gone"), (1, "autoclave_come"))
         ]
         given = sql.SQL(", ").join(map(sql.Literal, [f"{most}", *words])).as_string(self._connection)
@@ -107,7 +101,7 @@ class Recorder:
         (num_bytes,) = self._connection.execute(query).fetchone()
         if num_bytes > most_bytes:
             raise InputError(f"changes rows of {num_bytes} bytes, more than {most_bytes} (max_bytes)")
-        for number, table in enumerate(self._told):
+        for number, table in enumerate(self._tables):
             if table.is_plain:
                 continue
             query = f"SELECT count(*) FROM {_IMAGES} WHERE place = {number} AND image::{table.quoted}::text <> image"
@@ -120,17 +114,17 @@ class Recorder:
 
     def table_effects(self) -> Iterator[TableEffect]:
         """What became of each table."""
-        counts = [Counter[Image]() for _ in self._told]
+        counts = [Counter[Image]() for _ in self._tables]
         for place, sign, *image in self._connection.execute(f"SELECT place, sign, key, image FROM {_IMAGES}"):
             counts[place][tuple(image)] += sign  # equal rows cancel out
-        for table, found in zip(self._told, counts, strict=True):
+        for table, found in zip(self._tables, counts, strict=True):
             went, came = sorted((-found).elements()), sorted((+found).elements())
             if went or came:
                 yield TableEffect(table.place, table.layout, tuple(went), tuple(came))
 
     def parents(self) -> Iterator[str]:
         """Rows that those that came refer to, as far as the reference is to a key and they are few; else tables."""
-        for number, table in enumerate(self._told):
+        for number, table in enumerate(self._tables):
             for each in table.foreign_keys:
                 parent = self._catalogue.tables.get(each.parent)
                 if parent is None:

@@ -1,6 +1,6 @@
 """Effects written into a PostgreSQL database: rows put back, or done again, exactly or not at all.
 
-The user writes, with triggers and rules of others switched off for the time, under a recorder: what was written must be
+The user writes, with triggers of others switched off for the time, under a recorder: what was written must be
 what was meant, to the last row of all tables, or the transaction is rolled back.
 """
 
@@ -12,13 +12,12 @@ from typing import Any
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Effect
 from autoclave.runtime.databases.engine import Keep, Rejected, RowConflict
-from autoclave.runtime.databases.places import names_of
-from autoclave.runtime.databases.postgresql.catalogue import Catalogue, TableFacts, catalogue_of, quoted
+from autoclave.runtime.databases.postgresql.catalogue import Catalogue, quoted
 from autoclave.runtime.databases.postgresql.connection import Server
-from autoclave.runtime.databases.postgresql.evidence import counted, counted_since
+from autoclave.runtime.databases.postgresql.evidence import Evidence
 from autoclave.runtime.databases.postgresql.recorder import Recorder
 from autoclave.runtime.databases.postgresql.rows import ORDERS, Rows, difference
-from autoclave.runtime.databases.tables import ForeignKey
+from autoclave.runtime.databases.tables import ForeignKey, names_of
 
 _CORRECTIONS = 2
 _HOW = {"O": "ENABLE", "D": "DISABLE", "A": "ENABLE ALWAYS", "R": "ENABLE REPLICA"}
@@ -30,25 +29,21 @@ OR EXISTS (SELECT FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_index i ON 
 """
 
 
-class Restoring:
-    """Of one database. `name`: of it in names of rows."""
-
-    def __init__(self, name: str, server: Server) -> None:
-        self._name, self._server = name, server
+class RestoringServer(Server):
+    """The part of an engine that writes rows."""
 
     def write(self, effect: Effect, keep: Keep) -> None:
-        """See `Engine`."""
-        with self._server.transaction() as connection:
-            catalogue = catalogue_of(connection, self._server.schemas)
+        with self.transaction() as connection:
+            catalogue = self.catalogue_of(connection)
             touched = [catalogue.tables[each.table] for each in effect.tables if each.table in catalogue.tables]
             for table in sorted(touched, key=lambda each: each.place):
                 connection.execute(f"LOCK TABLE {table.quoted} IN SHARE ROW EXCLUSIVE MODE")
             rows = Rows(connection, catalogue, effect)
             if conflicting := rows.conflicting():
-                raise RowConflict.over(self._name, conflicting)
+                raise RowConflict.over(self.name, conflicting)
             self._write_rows(connection, catalogue, effect, rows)
-            keep(effect, self._server.mark(connection))
-            self._server.commit(connection)
+            keep(effect, self.mark(connection))
+            self.commit(connection)
 
     def require_possible(self, connection: Any, effect: Effect) -> None:
         """Look that an effect can be taken back, in the transaction in which it came about.
@@ -62,7 +57,7 @@ class Restoring:
         """
         import psycopg
 
-        catalogue = catalogue_of(connection, self._server.schemas)
+        catalogue = self.catalogue_of(connection)
         tables = tuple(each.inverse() for each in effect.tables)
         facts = [(catalogue.tables[each.table], each.counts.get("modify", 0) > 1) for each in tables]
         for table, _ in facts:  # with row security that holds for the user, and with keys that nobody can compare
@@ -111,7 +106,7 @@ class Restoring:
                 except psycopg.errors.IntegrityError as error:
                     reason = f"what others did since stands against it ({error.diag.constraint_name})"
                 connection.execute("ROLLBACK TO SAVEPOINT written")
-        raise Rejected(f"{self._server.where}: {reason}")
+        raise Rejected(f"{self.where}: {reason}")
 
     def _is_written(
         self, connection: Any, catalogue: Catalogue, effect: Effect, rows: Rows, order: str, *, is_late: bool
@@ -121,41 +116,29 @@ class Restoring:
         tables = [catalogue.tables[place] for place in sorted(places)]
         keys = [each for table in catalogue.tables.values() for each in table.foreign_keys if not each.is_deferrable]
         postponed = [each for each in keys if {each.child, each.parent} & places] if is_late else []
-        self._silence(connection, tables)
+        for table in tables:
+            if table.triggers:
+                connection.execute(f"ALTER TABLE {table.quoted} DISABLE TRIGGER USER")
         self._alter_keys(connection, postponed, "DEFERRABLE INITIALLY DEFERRED")
         connection.execute("SET CONSTRAINTS ALL DEFERRED")
-        before, recorder = counted(connection), Recorder(connection, catalogue, tables, 2**62)
+        found, recorder = Evidence(connection), Recorder(connection, catalogue, tables, 2**62)
         rows.write(order)
         for _ in range(_CORRECTIONS):  # of what keys carried to rows that were to stay, or to be another
             if not (wrong := difference(recorder.table_effects(), effect.tables)):
                 break
             Rows(connection, catalogue, Effect(wrong)).write(ORDERS[0])
         connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        is_same = not difference(recorder.table_effects(), effect.tables) and not (
-            counted_since(before, counted(connection)).keys() - recorder.heard
-        )
+        found.look()
+        is_same = not difference(recorder.table_effects(), effect.tables) and not found.counts.keys() - recorder.heard
         recorder.close()
         self._alter_keys(connection, postponed, "NOT DEFERRABLE")
-        self._restore_silenced(connection, tables)
-        after = catalogue_of(connection, self._server.schemas)
-        if any(after.tables.get(table.place) != table for table in tables):
-            raise Rejected(f"{self._server.where}: triggers or keys would not be as before")
-        return is_same
-
-    def _silence(self, connection: Any, tables: Sequence[TableFacts]) -> None:
-        """Switch triggers and rules of others off."""
         for table in tables:
-            if table.triggers:
-                connection.execute(f"ALTER TABLE {table.quoted} DISABLE TRIGGER USER")
-            for name, _ in table.rules:
-                connection.execute(f"ALTER TABLE {table.quoted} DISABLE RULE {quoted(name)}")
-
-    def _restore_silenced(self, connection: Any, tables: Sequence[TableFacts]) -> None:
-        """Have triggers and rules fire as before; those of a partition last, as what is whole takes it along."""
-        for table in sorted(tables, key=lambda each: each.level):
-            for kind, named in (("TRIGGER", table.triggers), ("RULE", table.rules)):
-                for name, enabled in named:
-                    connection.execute(f"ALTER TABLE {table.quoted} {_HOW[enabled]} {kind} {quoted(name)}")
+            for name, enabled in table.triggers:
+                connection.execute(f"ALTER TABLE {table.quoted} {_HOW[enabled]} TRIGGER {quoted(name)}")
+        after = self.catalogue_of(connection)
+        if any(after.tables.get(table.place) != table for table in tables):
+            raise Rejected(f"{self.where}: triggers or keys would not be as before")
+        return is_same
 
     def _alter_keys(self, connection: Any, keys: Sequence[ForeignKey], how: str) -> None:
         for each in keys:

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from autoclave.runtime.databases.effects import Effect, Image, TableEffect
+from autoclave.runtime.databases.engine import FoundRows
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, TableFacts, quoted
 
 _WRITING = "pg_temp.autoclave_writing"
-Places = dict[tuple[str, str], Image | None]
 ORDERS = ("delete update insert", "insert update delete", "update delete insert", "delete replace insert")
 """Which changes come first. References and unique values ask for one or the other; what each did is looked at."""
 _VERBS = {"delete": "delete", "update": "modify", "insert": "create", "replace": "modify"}
@@ -39,9 +39,9 @@ class Rows:
 
     # --- Comparing --------------------------------------------------------------------------------------------------
 
-    def conflicting(self) -> Places:
+    def conflicting(self) -> FoundRows:
         """See `Engine.conflicting`."""
-        found: Places = {}
+        found: FoundRows = {}
         for number, effect in enumerate(self._effect.tables):
             table = self._catalogue.tables.get(effect.table)
             if table is None or table.layout != effect.layout:

@@ -24,21 +24,14 @@ VOLATILE = frozenset([
 """Functions that may give something else the next time."""
 _FORBIDDEN = {"load_extension", "edit", "readfile", "writefile", "fts3_tokenizer", "zipfile", "sqlar_compress"}
 _WRITING = {9: "delete", 18: "create", 23: "modify"}
-_CREATING = {2: "table", 1: "index", 8: "view", 7: "trigger"}
-_DROPPING = {11: "table", 10: "index", 17: "view", 16: "trigger"}
-_TEMPORARY, _TRIGGERS = {3, 4, 5, 6, 12, 13, 14, 15}, {7, 16}
-_ALTER, _READ, _FUNCTION, _PRAGMA, _REINDEX = 26, 20, 31, 19, 27
-_REASONS = {
-    19: "PRAGMA changes how the connection works",
-    24: "ATTACH reaches another file",
-    25: "DETACH reaches another file",
-    22: "transactions are begun and ended for it",
-    32: "transactions are begun and ended for it",
-    27: "REINDEX changes nothing that can be taken back",
-    28: "ANALYZE changes nothing that can be taken back",
-    29: "virtual tables are made by programs of their own",
-    30: "virtual tables are made by programs of their own",
-}
+_CREATING = {2: "table", 1: "index", 8: "view"}
+_DROPPING = {11: "table", 10: "index", 17: "view"}
+_ALTER, _READ, _SELECT, _FUNCTION, _PRAGMA, _REINDEX, _RECURSIVE = 26, 20, 21, 31, 19, 27, 33
+_ALLOWED = {*_WRITING, *_CREATING, *_DROPPING, _ALTER, _READ, _SELECT, _FUNCTION, _RECURSIVE}
+_LET_THROUGH = (
+    "INSERT, REPLACE, UPDATE and DELETE are let through, and definitions of tables, indexes and views in mode "
+    '"transaction"; nothing temporary, and no virtual tables'
+)
 _OK, _DENY = 0, 1
 _NOTHING = re.compile(r"(?:[ \t\n\v\f\r;]|--[^\n]*+|/\*(?>.*?(?:\*/|\Z)))*+", re.DOTALL)
 """What may follow a statement and is none."""
@@ -82,8 +75,7 @@ class Seen:
 class Barrier:
     """SQLite's authoriser, for one statement."""
 
-    def __init__(self, *, allows_code: bool) -> None:
-        self._allows_code = allows_code
+    def __init__(self) -> None:
         self.seen = Seen()
 
     def __call__(self, operation: int, one: str | None, two: str | None, schema: str | None, within: str | None) -> int:
@@ -114,22 +106,16 @@ class Barrier:
         return _OK
 
     def _refusal(self, operation: int, two: str, schema: str | None) -> str:
-        if operation in _REASONS:
-            return _REASONS[operation]
+        is_altering = any(kind == "table" for kind, _ in self.seen.changed)  # which looks at temporary objects, too
+        if operation not in _ALLOWED or (schema == "temp" and operation in _WRITING and not is_altering):
+            return _LET_THROUGH
         if operation == _FUNCTION and two.lower() in _FORBIDDEN:
             return f"the function {two.lower()} reaches beyond the database"
-        is_altering = any(kind == "table" for kind, _ in self.seen.changed)  # which looks at temporary objects, too
-        if operation in _TEMPORARY or (schema == "temp" and operation in _WRITING and not is_altering):
-            return "temporary objects end with the connection"
-        if operation in _TRIGGERS and not self._allows_code:
-            return "triggers run in the actions of others; `allows_code` in the settings permits them"
         return ""
 
 
 @contextlib.contextmanager
-def guarded(
-    connection: apsw.Connection, text: str, number: int, *, allows_code: bool, runs: bool = True
-) -> Generator[Seen]:
+def guarded(connection: apsw.Connection, text: str, number: int, *, runs: bool = True) -> Generator[Seen]:
     """Have a connection compile, and run unless told otherwise, no more than one statement that is an action.
 
     Raises:
@@ -139,7 +125,7 @@ def guarded(
 
     if "\0" in text:
         raise InputError(f"statement {number}: has a character that is zero, at which SQLite would end it")
-    barrier, count = Barrier(allows_code=allows_code), 0
+    barrier, count = Barrier(), 0
 
     def trace(cursor: apsw.Cursor, sql: str, values: object) -> bool:
         nonlocal count

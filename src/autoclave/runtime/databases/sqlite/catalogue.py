@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from autoclave.runtime.databases.places import place_of
-from autoclave.runtime.databases.schema import Column, Reference, Table
 from autoclave.runtime.databases.sqlite.stored import Naming
+from autoclave.runtime.databases.tables import Column, Reference, place_of, table_lines
 
 if TYPE_CHECKING:
     import apsw
@@ -40,7 +40,6 @@ class TableMaker:
     is_shadow: bool = False
     has_key_index: bool = False
     """Whether its primary key is an index beside the rows: so of each table with rowids, unless it is the rowid."""
-    has_unique_index: bool = False
 
     @cached_property
     def key(self) -> tuple[int, ...]:
@@ -58,11 +57,6 @@ class TableMaker:
         """The place of the column that is the rowid itself; an `INTEGER PRIMARY KEY DESC` is none."""
         return self.key[0] if self.has_rowid and len(self.key) == 1 and not self.has_key_index else None
 
-    @property
-    def is_replaced(self) -> bool:
-        """Whether a row can stand in the way of none but the row with its rowid, so that REPLACE takes no other one."""
-        return self.alias is not None and not self.has_unique_index
-
     @cached_property
     def stored(self) -> tuple[tuple[str, str, bool, int, int], ...]:
         """Columns that are in the file."""
@@ -72,11 +66,6 @@ class TableMaker:
     def written(self) -> tuple[int, ...]:
         """Places of columns that can be written: no generated ones."""
         return tuple(number for number, column in enumerate(self.stored) if column[4] != _STORED)
-
-    @property
-    def is_by_rowid(self) -> bool:
-        """Whether its rows are named by their rowids."""
-        return self.has_rowid and (self.alias is not None or not self.key)
 
     @cached_property
     def rowid(self) -> str:
@@ -92,19 +81,21 @@ class TableMaker:
 
     @cached_property
     def layout(self) -> str:
-        return json.dumps([self.has_rowid, self.columns], separators=(",", ":"))
+        names = [each[0] for each in self.stored]
+        return json.dumps([names, self.has_rowid, self.columns], separators=(",", ":"))
 
     @property
     def place(self) -> str:
         return place_of("main", self.name)
 
-    def as_table(self) -> Table:
+    def told(self) -> Iterator[str]:
+        """Lines about the table as a model may know it."""
         columns = tuple(
             Column(name, kind, not is_required and not (place and not self.has_rowid), hidden in (_VIRTUAL, _STORED))
             for name, kind, is_required, place, hidden in self.columns
         )
         key = tuple(self.stored[number][0] for number in self.key)
-        return Table(self.name, columns, key, self.unique, self.references, self.is_view)
+        return table_lines(self.place, columns, key, self.unique, self.references, is_view=self.is_view)
 
 
 def tables_of(connection: apsw.Connection) -> dict[str, TableMaker]:
@@ -122,7 +113,7 @@ def tables_of(connection: apsw.Connection) -> dict[str, TableMaker]:
                 _unique(connection, name),
                 kind in ("view", "virtual"),
                 kind == "shadow",
-                *_has_indexes(connection, name),
+                _has_key_index(connection, name),
             )
     return found
 
@@ -138,10 +129,8 @@ def _columns(connection: apsw.Connection, name: str) -> tuple[tuple[str, str, bo
     return tuple((column, kind, bool(required), place, hidden) for column, kind, required, place, hidden in rows)
 
 
-def _has_indexes(connection: apsw.Connection, name: str) -> tuple[bool, bool]:
-    """Whether there is an index of the primary key, and one that is unique."""
-    found = list(connection.execute('SELECT origin, "unique" FROM pragma_index_list(?)', (name,)))
-    return any(origin == "pk" for origin, _ in found), any(is_unique for _, is_unique in found)
+def _has_key_index(connection: apsw.Connection, name: str) -> bool:
+    return bool(list(connection.execute("SELECT 1 FROM pragma_index_list(?) WHERE origin = 'pk'", (name,))))
 
 
 def _references(connection: apsw.Connection, name: str, spelt: Mapping[str, str]) -> tuple[Reference, ...]:
@@ -170,13 +159,13 @@ def _unique(connection: apsw.Connection, name: str) -> tuple[tuple[str, ...], ..
     return tuple(sorted(each for each in columns if None not in each))
 
 
-Objects = dict[tuple[str, str], str]
-"""What is defined in a file: statements by kind and name."""
-
-
-def objects_of(connection: apsw.Connection) -> Objects:
-    rows = connection.execute("SELECT type, name, sql FROM main.sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid")
-    return {(kind, name): sql for kind, name, sql in rows if not name.startswith("sqlite_")}
+def definitions_of(connection: apsw.Connection) -> str:
+    """Return a digest of all that is defined in a file."""
+    rows = connection.execute(
+        "SELECT type, name, sql FROM main.sqlite_schema WHERE sql IS NOT NULL ORDER BY type, name"
+    )
+    own = [row for row in rows if not row[1].startswith("sqlite_")]
+    return hashlib.sha256(repr(own).encode()).hexdigest()
 
 
 def counters_of(connection: apsw.Connection) -> dict[str, int]:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 
 from autoclave.runtime.databases.effects import NUM_KEYS, TableEffect
 from autoclave.runtime.databases.operations import Sql
-from autoclave.runtime.databases.places import name_of, place_of
 from autoclave.runtime.databases.points import named_rows
 from autoclave.runtime.databases.sqlite.barrier import Seen
 from autoclave.runtime.databases.sqlite.catalogue import TableMaker, folded
+from autoclave.runtime.databases.tables import name_of, place_of
 
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 

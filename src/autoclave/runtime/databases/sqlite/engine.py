@@ -10,84 +10,71 @@ with its device and inode in the name, which leaves no file behind and ends with
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autoclave.core import HostError, InputError
-from autoclave.core.install import install_command
-from autoclave.runtime.databases.effects import (
-    Effect,
-    Image,
-)
-from autoclave.runtime.databases.engine import Json, Keep, Reading, Rejected, RowConflict, TransactionState
-from autoclave.runtime.databases.limits import require_limits, too_many
+from autoclave.core import AutoclaveError, HostError, InputError
+from autoclave.runtime.databases.effects import Effect
+from autoclave.runtime.databases.engine import TOO_MANY, Engine, FoundRows, Json, Keep, Reading, Rejected, RowConflict
+from autoclave.runtime.databases.open_transactions import OpenTransactions
 from autoclave.runtime.databases.operations import Sql
-from autoclave.runtime.databases.places import name_of, place_of
-from autoclave.runtime.databases.schema import Schema
+from autoclave.runtime.databases.servers import require_installed, translating
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 from autoclave.runtime.databases.sqlite.barrier import Seen, guarded, without_foreign_keys
-from autoclave.runtime.databases.sqlite.catalogue import (
-    TableMaker,
-    counters_of,
-    objects_of,
-    quoted,
-    tables_of,
-)
+from autoclave.runtime.databases.sqlite.catalogue import TableMaker, counters_of, definitions_of, tables_of
 from autoclave.runtime.databases.sqlite.dependences import parents_of, reads_of
-from autoclave.runtime.databases.sqlite.failures import translated
-from autoclave.runtime.databases.sqlite.open_transactions import OpenTransactions
 from autoclave.runtime.databases.sqlite.place import OpenFiles, lease_of
 from autoclave.runtime.databases.sqlite.recorder import Recorder
 from autoclave.runtime.databases.sqlite.rows import Rows, detach, loaded
-from autoclave.runtime.interface import InDoubt
+from autoclave.runtime.databases.tables import place_of
 
 if TYPE_CHECKING:
     import apsw
 
+_PLAIN = re.compile(
+    r"(UNIQUE|NOT NULL) constraint failed: [\w.$, ]+|FOREIGN KEY constraint failed"
+    r"|no such (table|column|index|view): \S+"
+    r"|(incomplete input|near \"[^\"'\s]{1,40}\": syntax error|datatype mismatch|interrupted)"
+    r"|table \S+ has \d+ columns but \d+ values were supplied|table \S+ may not be (modified|dropped)"
+)
+"""Messages whose texts are names of the schema and of the statement itself."""
 
-class SqliteDatabase:
+
+class SqliteDatabase(Engine):
     """See `Engine`."""
 
-    modes = frozenset({Mode.IMAGES, Mode.TRANSACTION})
-
     def __init__(self, name: str, settings: DatabaseConnection) -> None:
-        self._name, self._settings = name, settings
+        super().__init__(name, settings)
         self._known: tuple[int, dict[str, TableMaker]] = (-1, {})
+        self.transactions = OpenTransactions(self)
         with contextlib.ExitStack() as opening:
             path = Path(settings.path)
             if not path.is_file():
                 raise InputError(f"database {name}: path {path}: there is no such file")
             opening.callback(lease_of(name, path).close)
-            self._acting = self._connect()
-            opening.callback(self._acting.close)
-            self._writing = self._connect(enforces=False)
-            opening.callback(self._writing.close)
-            with translated(self._where):
+            self._acting = opening.enter_context(contextlib.closing(self.connect()))
+            self._writing = opening.enter_context(contextlib.closing(self.connect(enforces=False)))
+            with self.translated():
                 self._tables(self._acting)
             self._files = OpenFiles(path)
             self._opened = opening.pop_all()
-        self._transactions = OpenTransactions(
-            self._connect, self._require_same, settings.transaction_timeout_s, self._where
-        )
 
-    @property
-    def _where(self) -> str:
-        return f"database {self._name}"
-
-    def _require_same(self) -> None:
-        self._files.require_same(self._where)
-
-    def _connect(self, *, enforces: bool | None = None) -> apsw.Connection:
+    def translated(self) -> contextlib.AbstractContextManager[None]:
         import apsw
 
-        with translated(self._where):
-            connection = apsw.Connection(self._settings.path, flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=0)
-            connection.set_busy_timeout(int(self._settings.lock_timeout_s * 1000))
-            is_on = self._settings.enforces_foreign_keys if enforces is None else enforces
+        return translating(self.where, apsw.Error, explained)
+
+    def connect(self, *, enforces: bool | None = None) -> apsw.Connection:
+        import apsw
+
+        with self.translated():
+            connection = apsw.Connection(self.settings.path, flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=0)
+            connection.set_busy_timeout(int(self.settings.lock_timeout_s * 1000))
+            is_on = self.settings.enforces_foreign_keys if enforces is None else enforces
             connection.execute(f"PRAGMA foreign_keys = {int(is_on)}")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA cache_spill = OFF")  # others can read what was before until it is committed
@@ -99,35 +86,27 @@ class SqliteDatabase:
             return connection
 
     @contextlib.contextmanager
-    def _looking(self, connection: apsw.Connection) -> Iterator[apsw.Connection]:
-        """All that is read in the block is of one moment; and the file is locked once, not for each row."""
-        if not connection.in_transaction:
-            connection.execute("BEGIN")
+    def _transaction(self, connection: apsw.Connection, kind: str = "IMMEDIATE") -> Iterator[apsw.Connection]:
+        """A transaction that is rolled back unless the block commits it; all that is read in it is of one moment.
+
+        `kind`: IMMEDIATE: it alone may write; DEFERRED: it only reads.
+        """
         try:
-            self._require_same()
+            self._begin(connection, kind)
             yield connection
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             detach(connection)
 
-    @contextlib.contextmanager
-    def _transaction(self, connection: apsw.Connection) -> Iterator[Callable[[bool], None]]:
-        """A transaction that alone may write; `end(True)` commits it, all else rolls it back."""
-        connection.execute("BEGIN IMMEDIATE")
+    def _begin(self, connection: apsw.Connection, kind: str = "IMMEDIATE") -> None:
+        connection.execute(f"BEGIN {kind}")
+        self._files.require_same(self.where)
 
-        def end(is_good: bool) -> None:
-            if is_good:
-                self._require_same()
-            connection.execute("COMMIT" if is_good else "ROLLBACK")
-
-        try:
-            self._require_same()
-            yield end
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            detach(connection)
+    def commit(self, connection: apsw.Connection) -> None:
+        with self.translated():
+            self._files.require_same(self.where)
+            connection.execute("COMMIT")
 
     def _tables(self, connection: apsw.Connection) -> dict[str, TableMaker]:
         """The tables as they are committed; the connection has not changed any."""
@@ -137,21 +116,24 @@ class SqliteDatabase:
 
     # --- Looking ----------------------------------------------------------------------------------------------------
 
-    def schema(self) -> Schema:
-        with translated(self._where):
+    def told(self) -> Iterator[str]:
+        with self.translated():
             tables = self._tables(self._acting)
-        return Schema({each.place: each.as_table() for each in tables.values() if not each.is_shadow})
+        for _, table in sorted(tables.items()):
+            yield from table.told() if not table.is_shadow else ()
 
     def read(self, operation: Sql, mode: Mode) -> Reading:
+        import apsw
+
         writes: dict[str, frozenset[str]] = {}
         reads: set[str] = set()
         defines: set[str] = set()
-        with translated(self._where):
+        with self.translated():
             tables = self._tables(self._acting)
             for number in range(len(operation.statements)):
                 try:
                     seen = self._step(self._acting, operation, number, runs=False)
-                except _apsw_sql_error():
+                except apsw.SQLError:
                     if defines:  # it may be about what those before it make
                         continue
                     raise
@@ -168,23 +150,24 @@ class SqliteDatabase:
 
     # --- Doing ------------------------------------------------------------------------------------------------------
 
-    def rehearse(self, operation: Sql, mode: Mode) -> Effect:
-        with translated(self._where), self._transaction(self._acting) as end:
-            effect = self._run(self._acting, operation, mode)
-            end(False)
-            return effect
+    @contextlib.contextmanager
+    def running(self, operation: Sql, mode: Mode) -> Iterator[tuple[apsw.Connection, Effect]]:
+        with self.translated(), self._transaction(self._acting):
+            yield self._acting, self._run(self._acting, operation, mode)
 
-    def perform(self, operation: Sql, keep: Keep) -> None:
-        with translated(self._where), self._transaction(self._acting) as end:
-            keep(self._run(self._acting, operation, Mode.IMAGES), {})
-            end(True)
+    def run_open(self, connection: apsw.Connection, operation: Sql) -> tuple[Effect, Json]:
+        self._begin(connection)
+        before = definitions_of(connection)
+        effect = self._run(connection, operation, Mode.TRANSACTION)
+        definitions = [before, definitions_of(connection)]
+        return effect, {"definitions": definitions} if definitions[0] != definitions[1] else {}
 
     def _run(self, connection: apsw.Connection, operation: Sql, mode: Mode) -> Effect:
         """Run statements in the transaction that is open; return what they did."""
         tables, version, counters = self._tables(connection), _version(connection), counters_of(connection)
         reads: set[str] = set()
         is_deterministic = True
-        with Recorder(connection, tables, self._settings) as recorder:
+        with Recorder(connection, tables, self.settings) as recorder:
             try:
                 for number in range(len(operation.statements)):
                     seen = self._step(connection, operation, number, is_too_much=lambda: recorder.is_too_much)
@@ -195,27 +178,23 @@ class SqliteDatabase:
                 connection.execute("RELEASE flushed")
             except BaseException:
                 if recorder.is_too_much:
-                    raise InputError(f"{self._where}: {too_many(self._settings.max_rows)}") from None
+                    raise InputError(f"{self.where}: {TOO_MANY.format(self.settings.max_rows)}") from None
                 raise
         is_defined_anew = _version(connection) != version
         after = tables_of(connection) if is_defined_anew else tables
-        with self._looking(self._writing) as then:
+        with self._transaction(self._writing, "DEFERRED") as then:
             effect = recorder.effect(after, then)
         if mode is not Mode.TRANSACTION and is_defined_anew:
-            raise InputError(f"{self._where}: a definition was altered, which no statement says")
-        effect = replace(
-            effect,
-            counters=_moved(counters, counters_of(connection)),
-            reads=frozenset(reads | {key for each in effect.tables for key in parents_of(each, after)}),
-            is_deterministic=is_deterministic,
+            raise InputError(f"{self.where}: a definition was altered, which no statement says")
+        parents = {key for each in effect.tables for key in parents_of(each, after)}
+        return self.require_few(
+            replace(
+                effect,
+                counters=_moved(counters, counters_of(connection)),
+                reads=frozenset(reads | parents),
+                is_deterministic=is_deterministic,
+            )
         )
-        require_limits(
-            self._where,
-            effect,
-            self._settings,
-            lambda place: self._num_left(connection, after[name_of(place)]),
-        )
-        return effect
 
     def _step(
         self,
@@ -227,7 +206,7 @@ class SqliteDatabase:
         is_too_much: Callable[[], bool] = bool,
     ) -> Seen:
         """Compile a statement, and run it until it is too much; what it is about."""
-        until = time.monotonic() + self._settings.statement_timeout_s
+        until = time.monotonic() + self.settings.statement_timeout_s
         connection.set_progress_handler(lambda: time.monotonic() > until or is_too_much(), 10_000)
         try:
             with without_foreign_keys(connection):
@@ -243,54 +222,44 @@ class SqliteDatabase:
         return seen
 
     def _given(self, connection: apsw.Connection, operation: Sql, number: int, *, runs: bool) -> Seen:
-        text, allows_code = operation.statements[number], self._settings.allows_code
-        with guarded(connection, text, number + 1, allows_code=allows_code, runs=runs) as seen:
+        text = operation.statements[number]
+        with guarded(connection, text, number + 1, runs=runs) as seen:
             for _ in connection.execute(text, operation.values_of(number) or None):
                 pass
         return seen
-
-    def _num_left(self, connection: apsw.Connection, table: TableMaker) -> int:
-        ((left,),) = connection.execute(f"SELECT count(*) FROM main.{quoted(table.name)}")
-        return left
 
     # --- Taking back ------------------------------------------------------------------------------------------------
 
     def was_committed(self, mark: Json, effect: Effect) -> bool:
         """See `Engine`: the definitions or the rows tell, since all of them were written at once or none."""
-        with translated(self._where), loaded(self._writing, effect) as rows, self._looking(self._writing):
-            if (now := self._definitions(self._writing)) in mark.get("definitions", ()):
+        with self.translated(), loaded(self._writing, effect) as rows, self._transaction(self._writing, "DEFERRED"):
+            if (now := definitions_of(self._writing)) in mark.get("definitions", ()):
                 return now == mark["definitions"][1]
             tables = self._tables(self._writing)
             not_before = rows.conflicting(tables, by_rowids=True)
             not_after = rows.conflicting(tables, by_rowids=True, forwards=False)
-        if (told := effect.has_come_true(not_before, not_after)) is None:
-            raise InDoubt(f"{self._where}: others have changed all that would tell whether it was committed")
-        return told
+        return effect.has_come_true(self.where, not_before, not_after)
 
-    def conflicting(self, effect: Effect) -> dict[tuple[str, str], Image | None]:
-        with translated(self._where), loaded(self._writing, effect) as rows, self._looking(self._writing):
+    def conflicting(self, effect: Effect) -> FoundRows:
+        with self.translated(), loaded(self._writing, effect) as rows, self._transaction(self._writing, "DEFERRED"):
             return rows.conflicting(self._tables(self._writing))
 
     def write(self, effect: Effect, keep: Keep) -> None:
         connection = self._writing
-        with (
-            translated(self._where),
-            loaded(self._writing, effect) as rows,
-            self._transaction(connection) as end,
-        ):
+        with self.translated(), loaded(connection, effect) as rows, self._transaction(connection):
             tables = self._tables(connection)
             if conflicting := rows.conflicting(tables):
-                raise RowConflict.over(self._name, conflicting)
+                raise RowConflict.over(self.name, conflicting)
             connection.execute("SAVEPOINT written")
             self._written(rows, tables)
             if broken := self._broken(connection):
                 connection.execute("ROLLBACK TO written")
                 if broken - self._broken(connection):
-                    raise Rejected(f"{self._where}: rows of others refer to what it would take away, or it to theirs")
+                    raise Rejected(f"{self.where}: rows of others refer to what it would take away, or it to theirs")
                 self._written(rows, tables)
             connection.execute("RELEASE written")
             keep(effect, {})
-            end(True)
+            self.commit(connection)
 
     def _written(self, rows: Rows, tables: Mapping[str, TableMaker]) -> None:
         import apsw
@@ -299,58 +268,22 @@ class SqliteDatabase:
             rows.write(tables)
         except (apsw.ConstraintError, apsw.SQLError) as error:
             kind = type(error).__name__.removesuffix("Error")
-            raise Rejected(f"{self._where}: what others did since stands against it ({kind})") from None
+            raise Rejected(f"{self.where}: what others did since stands against it ({kind})") from None
 
     def _broken(self, connection: apsw.Connection) -> set[Any]:
         """Foreign keys that refer to nothing."""
-        if not self._settings.enforces_foreign_keys:
+        if not self.settings.enforces_foreign_keys:
             return set()
         return set(connection.execute("PRAGMA foreign_key_check"))
 
-    # --- Open transactions -----------------------------------------------------------------------------------------
-
-    def open_transaction(self, action: str, operation: Sql, keep: Keep) -> None:
-        found: list[Effect] = []
-        definitions: list[str] = []
-
-        def run(connection: apsw.Connection) -> None:
-            definitions.append(self._definitions(connection))
-            found.append(self._run(connection, operation, Mode.TRANSACTION))
-            definitions.append(self._definitions(connection))
-
-        def keep_all(mark: Json) -> None:
-            changed = {"definitions": definitions} if definitions[0] != definitions[1] else {}
-            keep(found[0], {**mark, **changed})
-
-        self._transactions.begin(action, run, keep_all)
-
-    def _definitions(self, connection: apsw.Connection) -> str:
-        """Return a digest of all that is defined."""
-        return hashlib.sha256(repr(sorted(objects_of(connection).items())).encode()).hexdigest()
-
-    def is_durable(self) -> bool:
-        return False
-
-    def transaction_state(self, action: str, mark: Json) -> TransactionState:
-        if self._transactions.is_open(action):
-            return TransactionState(True)
-        return TransactionState(False, self._transactions.ended(action))
-
-    def end_transaction(self, action: str, *, commit: bool) -> None:
-        self._transactions.end(action, commit=commit)
-
     def close(self) -> None:
-        self._transactions.close()
+        self.transactions.close()
         self._opened.close()
 
 
 def open_database(name: str, connection: DatabaseConnection, password: str) -> SqliteDatabase:
     """See `open_engine`."""
-    try:
-        import apsw  # noqa: F401
-        import sqlglot  # noqa: F401
-    except ImportError as error:
-        raise HostError(f"database {name}: SQLite needs {error.name}. Fix: {install_command('databases')}") from None
+    require_installed(name, "SQLite", "apsw", "sqlglot")
     if not connection.path:
         raise InputError(f"database {name}: engine sqlite needs the path of a file")
     if connection.schemas not in ((), ("main",)):
@@ -379,7 +312,28 @@ def _moved(before: dict[str, int], after: dict[str, int]) -> dict[str, tuple[Any
     return {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
 
 
-def _apsw_sql_error() -> type[Exception]:
+def explained(error: Exception) -> AutoclaveError:
+    """An error as one of ours."""
     import apsw
 
-    return apsw.SQLError
+    kind = type(error).__name__
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return HostError("others write to it. Fix: wait, or give a longer lock_timeout_s")
+    if isinstance(error, apsw.ReadOnlyError):
+        return HostError("may be read only. Fix: let this user write the file and its folder")
+    if isinstance(error, apsw.FullError | apsw.IOError | apsw.CantOpenError):
+        return HostError(f"cannot be written ({kind}). Fix: look at its disk")
+    if isinstance(error, apsw.NotADBError):
+        return InputError("is no SQLite database")
+    if isinstance(error, apsw.InterruptError):
+        return InputError("a statement ran longer than statement_timeout_s")
+    return InputError(_words(error))
+
+
+def _words(error: Exception) -> str:
+    message = re.sub(r"^\w+Error: ", "", str(error))
+    if _PLAIN.fullmatch(message):
+        return message
+    if message.startswith("CHECK constraint failed"):
+        return "a CHECK constraint failed"
+    return f"SQLite refuses it ({type(error).__name__}); its words may hold values, and are left out"

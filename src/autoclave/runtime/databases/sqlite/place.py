@@ -33,8 +33,7 @@ class OpenFiles:
     """
 
     def __init__(self, path: Path) -> None:
-        self._names = [f"{path}", f"{path}-wal", f"{path}-shm"]
-        self._known = self._found()
+        self._path, self._known = path, _identities(path)
 
     def require_same(self, where: str) -> None:
         """Look whether they are what others find by their names. Asked in a transaction.
@@ -42,19 +41,20 @@ class OpenFiles:
         Raises:
             HostError: one was replaced.
         """
-        now = self._found()
-        for name, known in self._known.items():
-            if now.get(name) != known:
-                raise HostError(
-                    f"{where}: {name} was replaced while the session had it open, so what is written would be lost. "
-                    "Fix: end the session, and open it again"
-                )
+        now = _identities(self._path)
+        if self._known.items() - now.items():
+            raise HostError(
+                f"{where}: {self._path} or its log was replaced while the session had it open, so what is written "
+                "would be lost. Fix: end the session, and open it again"
+            )
         self._known = now
 
-    def _found(self) -> dict[str, tuple[int, int]]:
-        found: dict[str, tuple[int, int]] = {}
-        for name in self._names:
-            with contextlib.suppress(FileNotFoundError):
-                about = os.stat(name)
-                found[name] = about.st_dev, about.st_ino
-        return found
+
+def _identities(path: Path) -> dict[str, tuple[int, int]]:
+    """Device and inode of the files that there are."""
+    found: dict[str, tuple[int, int]] = {}
+    for name in (f"{path}", f"{path}-wal", f"{path}-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            about = os.stat(name)
+            found[name] = about.st_dev, about.st_ino
+    return found

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autoclave.runtime.databases.effects import Effect, Image, TableEffect
-from autoclave.runtime.databases.places import name_of
 from autoclave.runtime.databases.sqlite.catalogue import TableMaker, counters_of, quoted
 from autoclave.runtime.databases.sqlite.stored import StoredEffect, StoredRows, StoredTable, images_of
+from autoclave.runtime.databases.tables import name_of
 
 if TYPE_CHECKING:
     import apsw
@@ -31,37 +31,40 @@ def _all(terms: Sequence[str]) -> str:
     return f"({_all(terms[:half])} AND {_all(terms[half:])})"
 
 
-def _same_row(table: TableMaker, columns: Sequence[str]) -> str:
+def _same_row(columns: Sequence[str]) -> str:
     """The values of a row `a` in a kept database, and those of another row, are the same to the last bit.
 
     1 and 1.0 are not, nor are 0.0 and -0.0, nor texts that are spelt alike: the collation and affinity of `a` count.
     """
     pairs = [(f"a.c{number}", column) for number, column in enumerate(columns)]
-    numbers = [pair for pair, (_, kind, *_) in zip(pairs, table.stored, strict=True) if not _holds_texts(kind)]
-    terms = [f"{one} IS {other}" for one, other in pairs]
-    terms += [f"typeof({one}) = typeof({other})" for one, other in numbers]
-    terms += [f"({one} IS NOT 0.0 OR atan2({one}, -1) IS atan2({other}, -1))" for one, other in numbers]
+    terms = [f"{one} IS {other} AND typeof({one}) = typeof({other})" for one, other in pairs]
+    terms += [f"({one} IS NOT 0.0 OR atan2({one}, -1) IS atan2({other}, -1))" for one, other in pairs]
     return _all(terms)
 
 
-def _holds_texts(kind: str) -> bool:
-    """Whether a column of a type turns numbers into texts."""
-    return "INT" not in kind.upper() and any(word in kind.upper() for word in ("CHAR", "CLOB", "TEXT"))
+def _is_there(table: TableMaker) -> str:
+    """A condition that a row `t` of the file is where a kept row `a` was: by its rowid, else by its key."""
+    return f"t.{table.rowid} = a.rowid" if table.has_rowid else _has_key_of(table)
 
 
-def _lookups(table: TableMaker) -> Iterator[tuple[str, bool]]:
-    """Conditions that a row `t` of the file is there under the name of a kept row `a`; and whether that is a key."""
-    by_rowid = f"t.{table.rowid} = a.rowid"
-    if table.is_by_rowid:
-        yield by_rowid, table.alias is not None
-        return
-    yield _all([f"t.{name} = a.c{n}" for n, name in zip(table.key, table.key_columns, strict=True)]), True
+def _has_key_of(table: TableMaker) -> str:
+    """A condition that a row `t` of the file has the key of a kept row `a`; none where a key has NULL in it."""
+    return _all([f"t.{name} = a.c{n}" for n, name in zip(table.key, table.key_columns, strict=True)])
+
+
+def _is_named_as(table: TableMaker) -> str:
+    """A condition that a row `t` of the file has the name of a kept row `a`: its key, else its rowid."""
+    if not table.has_rowid or not table.key:
+        return _is_there(table)
+    has_no_key = " OR ".join(f"a.c{n} IS NULL" for n in table.key)
+    return f"({_has_key_of(table)} OR ({has_no_key}) AND {_is_there(table)})"
+
+
+def _names(table: TableMaker) -> tuple[str, str]:
+    """What a row `t` of the file is named by, and what a kept row is."""
     if table.has_rowid:
-        yield f"{by_rowid} AND ({_has_null(table)})", False
-
-
-def _has_null(table: TableMaker) -> str:
-    return " OR ".join(f"a.c{n} IS NULL" for n in table.key)
+        return f"t.{table.rowid}", "rowid"
+    return f"({', '.join(f't.{each}' for each in table.key_columns)})", _numbered(table.key)
 
 
 # --- Keeping ---------------------------------------------------------------------------------------------------------
@@ -144,17 +147,14 @@ def net(went: bytes, came: bytes, tables: Sequence[TableMaker]) -> StoredEffect:
 
 def _without_unchanged(kept: apsw.Connection, number: int, table: TableMaker) -> tuple[int, int, int]:
     """How many rows are left that went, that came, and that did both, once those that did not change are taken out."""
-    w, c, by_rowid = f"main.t{number}", f"{CAME}.t{number}", "t.rowid = a.rowid"
-    by_key = _all([f"t.c{n} = a.c{n}" for n in table.key])
-    same = _same_row(table, [f"t.c{n}" for n in range(len(table.stored))])
-    on = by_rowid if table.has_rowid else by_key
+    w, c, by_key = f"main.t{number}", f"{CAME}.t{number}", [f"t.c{n} = a.c{n}" for n in table.key]
+    same = _same_row([f"t.c{n}" for n in range(len(table.stored))])
+    on = "t.rowid = a.rowid" if table.has_rowid else _all(by_key)
     unchanged = list(kept.execute(f"SELECT a.rowid, t.rowid FROM {w} a CROSS JOIN {c} t ON {on} WHERE {same}"))
     kept.executemany(f"DELETE FROM {w} WHERE rowid = ?", [(row,) for row, _ in unchanged])
     kept.executemany(f"DELETE FROM {c} WHERE rowid = ?", [(row,) for _, row in unchanged])
-    num_modified = 0
-    for on in [by_rowid] if table.is_by_rowid else [by_key, f"{by_rowid} AND ({_has_null(table)})"]:
-        ((both,),) = kept.execute(f"SELECT count(*) FROM {w} a JOIN {c} t ON {on}")
-        num_modified += both
+    same_key = [each.replace(" = ", " IS ") for each in by_key]
+    ((num_modified,),) = kept.execute(f"SELECT count(*) FROM {w} a JOIN {c} t ON {on} AND {_all(same_key)}")
     ((num_went, num_came),) = kept.execute(f"SELECT (SELECT count(*) FROM {w}), (SELECT count(*) FROM {c})")
     return num_went, num_came, num_modified
 
@@ -211,38 +211,27 @@ class Rows:
             if table is None or table.layout != each.layout:
                 found[each.table, ""] = None
                 continue
-            for side, query, on in self._queries(table, self._numbers[each.table], went, came, by_rowids):
-                found |= self._now(table, side, on, query)
+            gone, coming = (f"{name}.t{self._numbers[each.table]}" for name in (went, came))
+            file, (own, kept) = f"main.{quoted(table.name)}", _names(table)
+            same = _same_row([f"t.{quoted(each[0])}" for each in table.stored])
+            changed = f"NOT EXISTS (SELECT 1 FROM {file} t WHERE {_is_there(table)} AND {same})"
+            found |= self._now(table, gone, f"SELECT a.rowid FROM {gone} a WHERE {changed}")
+            if by_rowids or table.key:
+                on = _is_named_as(table) if by_rowids else _has_key_of(table)
+                in_the_way = f"FROM {coming} a CROSS JOIN {file} t ON {on}"
+                query = f"SELECT a.rowid {in_the_way} WHERE {own} NOT IN (SELECT {kept} FROM {gone})"
+                found |= self._now(table, coming, query)
         return found
 
-    def _queries(
-        self, table: TableMaker, number: int, went: str, came: str, by_rowids: bool
-    ) -> Iterator[tuple[str, str, str]]:
-        """The kept rows that conflict: where they are, how they are found, and how the row of the file is."""
-        file, gone, coming = f"main.{quoted(table.name)}", f"{went}.t{number}", f"{came}.t{number}"
-        is_there = f"t.{table.rowid if table.has_rowid else quoted(table.stored[table.key[0]][0])} IS NOT NULL"
-        own, kept = f"t.{table.rowid}", "rowid"
-        if not table.has_rowid:
-            own, kept = f"({', '.join(f't.{each}' for each in table.key_columns)})", _numbered(table.key)
-        same = _same_row(table, [f"t.{quoted(each[0])}" for each in table.stored])
-        same = _all([f"a.rowid IS t.{table.rowid}", same]) if table.has_rowid else same
-        for on, has_key in _lookups(table):
-            applies = "1" if table.is_by_rowid or not table.has_rowid else f"({_has_null(table)}) = {int(not has_key)}"
-            there = f"FROM {gone} a LEFT JOIN {file} t ON {on}"
-            yield gone, f"SELECT a.rowid {there} WHERE {applies} AND NOT ({is_there} AND {same})", on
-            if has_key or by_rowids:
-                in_the_way = f"FROM {coming} a CROSS JOIN {file} t ON {on}"
-                yield coming, f"SELECT a.rowid {in_the_way} WHERE {own} NOT IN (SELECT {kept} FROM {gone})", on
-
-    def _now(self, table: TableMaker, kept: str, on: str, query: str) -> dict[tuple[str, str], Image | None]:
+    def _now(self, table: TableMaker, kept: str, query: str) -> dict[tuple[str, str], Image | None]:
         """The rows of the file under the names of some kept rows, by these names."""
         found: dict[tuple[str, str], Image | None] = {}
-        naming = table.naming
+        naming, file = table.naming, f"main.{quoted(table.name)}"
         columns = ["a.rowid" if table.has_rowid else "NULL", *(f"a.c{n}" for n in range(len(table.stored)))]
         now = [f"t.{table.rowid}" if table.has_rowid else "NULL", *(f"t.{quoted(each[0])}" for each in table.stored)]
         for (row,) in list(self._connection.execute(query)):
             ((key, _),) = images_of(self._connection, naming, columns, f"FROM {kept} a WHERE a.rowid = {row}")
-            there = f"FROM {kept} a CROSS JOIN main.{quoted(table.name)} t ON {on} WHERE a.rowid = {row}"
+            there = f"FROM {kept} a CROSS JOIN {file} t ON {_is_named_as(table)} WHERE a.rowid = {row}"
             found[table.place, key] = next(iter(images_of(self._connection, naming, now, there)), None)
         return found
 
@@ -260,13 +249,9 @@ class Rows:
                     self._connection.execute("INSERT INTO main.sqlite_sequence VALUES (?, ?)", (name, after))
 
     def _take(self, table: TableMaker, number: int) -> None:
-        own, theirs = table.rowid, "rowid"
-        if not table.has_rowid:
-            own, theirs = f"({', '.join(table.key_columns)})", _numbered(table.key)
-        rows = f"SELECT {theirs} FROM {WENT}.t{number}"
-        if table.is_replaced:
-            rows += f" EXCEPT SELECT rowid FROM {CAME}.t{number}"
-        self._connection.execute(f"DELETE FROM main.{quoted(table.name)} WHERE {own} IN ({rows})")
+        own, kept = _names(table)
+        rows = f"SELECT {kept} FROM {WENT}.t{number}"
+        self._connection.execute(f"DELETE FROM main.{quoted(table.name)} AS t WHERE {own} IN ({rows})")
 
     def _bring(self, table: TableMaker, number: int) -> None:
         """Insert rows. Where a rowid is nothing but a place, and somebody has it, a row gets another one."""
@@ -277,9 +262,9 @@ class Rows:
             taken = f"EXISTS (SELECT 1 FROM {file} t WHERE t.{table.rowid} = a.rowid)"
             values.append(f"iif({taken}, NULL, a.rowid)")
             order = f"ORDER BY {taken}"  # none of these gets the rowid of another one
-        insert = "REPLACE" if table.is_replaced else "INSERT OR ABORT"  # whatever a constraint says ON CONFLICT
         rows = f"SELECT {', '.join(values)} FROM {CAME}.t{number} a {order}"
-        self._connection.execute(f"{insert} INTO {file} ({', '.join(names)}) {rows}")
+        insert = "INSERT OR ABORT INTO"  # whatever a constraint says ON CONFLICT
+        self._connection.execute(f"{insert} {file} ({', '.join(names)}) {rows}")
 
 
 def _insert(connection: apsw.Connection, place: str, table: TableEffect, images: Sequence[Image]) -> None:

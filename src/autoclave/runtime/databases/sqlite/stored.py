@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autoclave.core.json import canonical_json
-from autoclave.runtime.databases.effects import Effect, Image, TableEffect
+from autoclave.runtime.databases.effects import AS_JSON, Effect, Image, TableEffect
 
 if TYPE_CHECKING:
     import apsw
@@ -51,21 +51,9 @@ class Naming(NamedTuple):
 def images_of(connection: apsw.Connection, naming: Naming, columns: Sequence[str], rest: str) -> list[Image]:
     """Rows as images. `columns`: the rowid (NULL if there is none) and those that are in the file; `rest`: FROM ..."""
     ((encoding,),) = connection.execute("PRAGMA encoding")
-    is_odd = encoding != "UTF-8"
-    if not is_odd:
-        try:
-            rows = list(connection.execute(f"SELECT {', '.join(columns)} {rest}"))
-            found = ((rowid, [_coded(value) for value in values]) for rowid, *values in rows)
-            return [(naming.words(*data), [*data]) for data in found]
-        except UnicodeDecodeError:  # a text that is none
-            pass
     rows = connection.execute(f"SELECT {columns[0]}, {', '.join(map(_HEX.format, columns[1:]))} {rest}")
     found = ((rowid, [_of_hex(value, encoding) for value in values]) for rowid, *values in rows)
     return [(naming.words(*data), [*data]) for data in found]
-
-
-def _coded(value: Any) -> Any:
-    return {"b": value.hex()} if isinstance(value, bytes) else value
 
 
 def _of_hex(value: Any, encoding: str) -> Any:
@@ -91,11 +79,7 @@ class StoredRows(Sequence[Image]):
     def __len__(self) -> int:
         return self.num_rows
 
-    @overload
-    def __getitem__(self, place: int) -> Image: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Image]: ...
-    def __getitem__(self, place: int | slice) -> Image | Sequence[Image]:
+    def __getitem__(self, place: Any) -> Any:
         return self._images[place]
 
     @cached_property
@@ -146,7 +130,7 @@ class StoredEffect(Effect):
         return hashlib.sha256(canonical_json(told)).hexdigest()
 
     def to_bytes(self) -> bytes:
-        told = replace(Effect(), **{name: getattr(self, name) for name in _TOLD}).to_json()
+        told = AS_JSON.dump_python(Effect(**{name: getattr(self, name) for name in _TOLD}), mode="json")
         tables = [_table_as_json(each) for each in self.tables]
         header = json.dumps({**told, "tables": tables, "num_went": len(self.went)}, separators=(",", ":"))
         return b"\n".join((header.encode(), self.went + self.came))
@@ -162,7 +146,7 @@ class StoredEffect(Effect):
                 StoredRows(came, number, num_came, Naming(*naming)),
             )
             tables.append(StoredTable(table, layout, *sides, num_modified))
-        told = Effect.from_json({**given, "tables": []})
+        told = AS_JSON.validate_python({name: given[name] for name in _TOLD})
         return StoredEffect(tuple(tables), **{name: getattr(told, name) for name in _TOLD}, went=went, came=came)
 
 

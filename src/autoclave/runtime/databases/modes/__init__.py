@@ -1,1 +1,0 @@
-"""How actions on rows are done and taken back: a module for each mode, and what they have in common."""

@@ -21,18 +21,17 @@ from typing import cast
 from autoclave.config import Config
 from autoclave.core import InputError
 from autoclave.core.json import canonical_json
-from autoclave.runtime.databases.effects import as_name
+from autoclave.runtime.databases.effects import row_name
 from autoclave.runtime.databases.kept import KeptRows
 from autoclave.runtime.databases.opened import Databases
 from autoclave.runtime.databases.redis.commands import REMOVING, Commands, require_allowed
 from autoclave.runtime.databases.redis.store import (
     Images,
+    KeyImage,
     KeysChanged,
     Store,
     digests_of,
-    images_from,
     open_store,
-    plain_images,
     restoring,
 )
 from autoclave.runtime.databases.settings import DatabaseConnection
@@ -50,8 +49,6 @@ from autoclave.runtime.interface import (
     UndoneWith,
 )
 from autoclave.runtime.policy.request import Access, Request
-
-_ROOT = "databases"
 
 
 class KeyValueManager(Manager):
@@ -89,16 +86,13 @@ class KeyValueManager(Manager):
             found.append(Access(verb, self._resource(name, key), rows=1))
         return Request(tuple(found))
 
-    def _keys(self, commands: Commands) -> dict[bytes, bool]:
+    def _keys(self, commands: Commands) -> dict[str, bool]:
         require_allowed(commands.commands)
-        keys, most = (
-            self._store(commands.database).keys_of(commands.commands),
-            self._databases.settings(commands.database),
-        )
-        if len(keys) > most.max_rows:
+        name, keys = commands.database, self._store(commands.database).keys_of(commands.commands)
+        if len(keys) > (most := self._databases.settings(name).max_rows):
             raise InputError(
-                f"database {commands.database}: names {len(keys)} keys, and max_rows is {most.max_rows}. Fix: do it in "
-                "parts, or have the limit raised"
+                f"database {name}: names {len(keys)} keys, and max_rows is {most}. Fix: do it in parts, or have the "
+                "limit raised"
             )
         return keys
 
@@ -114,27 +108,24 @@ class KeyValueManager(Manager):
         before, after = self._store(name).rehearse(
             keys, commands.commands, lambda images: self._keep(action, "before", images)
         )
-        if digests_of(before) == digests_of(after):
+        told = {"keys": keys, "before": digests_of(before), "after": digests_of(after)}
+        if told["before"] == told["after"]:
             raise InputError(f"database {name}: the commands change nothing as it is now")
         self._keep(action, "after", after)
         if (num_bytes := self._num_bytes(action)) > self._databases.settings(name).max_bytes:
             raise InputError(f"database {name}: {num_bytes} bytes would be kept, more than max_bytes")
-        told = {"keys": [key.hex() for key in keys], "before": _digests(before), "after": _digests(after)}
         return self._plan_of(commands, told)
 
     def _plan_of(self, commands: Commands, told: Json) -> Plan:
-        name, request = commands.database, self._request(commands.database, told)
+        name = commands.database
         digest = hashlib.sha256(canonical_json([commands.model_dump(mode="json"), told["before"], told["after"]]))
-        rows = {key: self._row(name, bytes.fromhex(key)) for key in told["keys"]}
-        changed = {key: verb for key, verb in _verbs(told).items() if verb}
+        resources = {key: self._resource(name, key) for key in told["keys"]}
+        verbs = _verbs(told)
         return Plan(
             digest=digest.hexdigest(),
-            changes=tuple(f"{verb} key {rows[key]}" for key, verb in changed.items()),
-            request=request,
-            footprint=Footprint(
-                frozenset(f"{_ROOT}/{row}" for row in rows.values()),
-                frozenset(f"{_ROOT}/{rows[key]}" for key in changed),
-            ),
+            changes=tuple(f"{verb} key {self._row(name, key)}" for key, verb in verbs.items()),
+            request=self._request(name, told),
+            footprint=Footprint(frozenset(resources.values()), frozenset(resources[key] for key in verbs)),
             guarantee=Guarantee.EXACT,
             kept=dict(told),
         )
@@ -147,16 +138,15 @@ class KeyValueManager(Manager):
         return self.plan(action, operation)
 
     def _request(self, name: str, told: Json) -> Request:
-        resources = {key: self._resource(name, bytes.fromhex(key)) for key in told["keys"]}
-        accesses = [Access("read", resource) for resource in resources.values()]
-        accesses += [Access(verb, resources[key], rows=1) for key, verb in _verbs(told).items() if verb]
+        accesses = [Access("read", self._resource(name, key)) for key in told["keys"]]
+        accesses += [Access(verb, self._resource(name, key), rows=1) for key, verb in _verbs(told).items()]
         return Request(tuple(accesses), Guarantee.EXACT)
 
-    def _row(self, name: str, key: bytes) -> str:
-        return f"{name}/{self._databases.settings(name).dbname}/{as_name(key)}"
+    def _row(self, name: str, key: str) -> str:
+        return row_name(name, self._databases.settings(name).dbname, key)
 
-    def _resource(self, name: str, key: bytes) -> str:
-        return f"{_ROOT}/{self._row(name, key)}"
+    def _resource(self, name: str, key: str) -> str:
+        return f"databases/{self._row(name, key)}"
 
     def _store(self, name: str) -> Store:
         return self._databases.engine(name)
@@ -164,13 +154,13 @@ class KeyValueManager(Manager):
     # --- What is kept -----------------------------------------------------------------------------------------------
 
     def _keep(self, action: str, name: str, images: Images) -> None:
-        self._kept.put_mark(action, name, plain_images(images))
+        self._kept.put_mark(action, name, images)
 
     def _images(self, action: str, name: str) -> Images:
         found = self._kept.get_mark(action, name)
         if found is None:
             raise InputError(f"action {action}: what its keys held is not kept any more")
-        return images_from(found)
+        return {key: KeyImage(*image) for key, image in found.items()}
 
     def _num_bytes(self, action: str) -> int:
         return sum(len(each.dump) for name in ("before", "after") for each in self._images(action, name).values())
@@ -190,18 +180,18 @@ class KeyValueManager(Manager):
         }
 
     def execute(self, action: str, started: Json) -> Json:
-        name, keys = started["database"], _keys_of(started)
+        name, keys = started["database"], started["keys"]
         commands = Commands.model_validate(started["operation"]).commands
-        left, is_done = self._store(name).run_if(keys, _state(started["before"]), commands)
-        if not is_done or _digests(left) != started["after"]:
+        left, is_done = self._store(name).run_if(keys, started["before"], commands)
+        if not is_done or digests_of(left) != started["after"]:
             before = restoring(keys, self._images(action, "before"))
             self._store(name).run_if(keys, digests_of(left), before)
             raise InputError(f"database {name}: the commands did something else than was planned, and were rolled back")
         return dict(started)
 
     def _now(self, name: str, told: Json) -> dict[str, str]:
-        """The digests of what the keys of an action hold, as they are written in the journal."""
-        return _digests(self._store(name).read(_keys_of(told)))
+        """The digests of what the keys of an action hold."""
+        return digests_of(self._store(name).read(told["keys"]))
 
     def find_out(self, action: str, started: Json) -> Json | None:
         now = self._now(started["database"], started)
@@ -219,16 +209,16 @@ class KeyValueManager(Manager):
         return self._request(receipt["database"], receipt)
 
     def accept(self, action: str, started: Json) -> Json:
-        images = self._store(started["database"]).read(_keys_of(started))
+        images = self._store(started["database"]).read(started["keys"])
         self._keep(action, "after", images)
-        return {**started, "after": _digests(images)}
+        return {**started, "after": digests_of(images)}
 
     def put_back(self, action: str, started: Json) -> bool:
         now = self._now(started["database"], started)
         if now == started["after"]:
-            before = restoring(_keys_of(started), self._images(action, "before"))
+            before = restoring(started["keys"], self._images(action, "before"))
             with contextlib.suppress(KeysChanged, InDoubt):
-                self._store(started["database"]).run_if(_keys_of(started), _state(now), before)
+                self._store(started["database"]).run_if(started["keys"], now, before)
             now = self._now(started["database"], started)
         return now == started["before"]
 
@@ -242,8 +232,8 @@ class KeyValueManager(Manager):
         seen: set[str] = set()
         for action, receipt in done:
             now, after, name = self._now(receipt["database"], receipt), receipt["after"], receipt["database"]
-            rows = [self._row(name, bytes.fromhex(key)) for key in receipt["keys"] if now.get(key) != after.get(key)]
-            if own := [row for row in rows if not meet({f"{_ROOT}/{row}"}, seen)]:
+            rows = [self._row(name, key) for key in receipt["keys"] if now.get(key) != after.get(key)]
+            if own := [row for row in rows if not meet({f"databases/{row}"}, seen)]:
                 found[action] = own
             seen |= set(receipt["writes"])
         return found
@@ -251,38 +241,31 @@ class KeyValueManager(Manager):
     def plan_undo(
         self, action: str, receipt: Json, choices: Mapping[str, Choice], default: Choice, undone_with: UndoneWith
     ) -> Json:
-        name, after = receipt["database"], _state(receipt["after"])
-        found = self._store(name).read(_keys_of(receipt))
-        skipped: set[bytes] = set()
-        for key in _keys_of(receipt):
-            if digests_of(found).get(key) == after.get(key):
-                continue
-            choice = choices.get(self._row(name, key), default)
+        name, found = receipt["database"], self._store(receipt["database"]).read(receipt["keys"])
+        now, keys = digests_of(found), list[str]()
+        for key in receipt["keys"]:
+            row = self._row(name, key)
+            is_changed = now.get(key) != receipt["after"].get(key)
+            choice = choices.get(row, default) if is_changed else Choice.FORCE
             if choice is Choice.SAVE_ASIDE:
-                raise InputError(f"{self._row(name, key)}: a key has no other place to be saved in; use skip or force")
-            if choice is Choice.SKIP:
-                skipped.add(key)
-            elif choice is Choice.REFUSE:
-                raise InputError(f"action {action}: another client has changed {self._row(name, key)} since")
-        keys = [key for key in _keys_of(receipt) if key not in skipped]
+                raise InputError(f"{row}: a key has no other place to be saved in; use skip or force")
+            if choice is Choice.REFUSE:
+                raise InputError(f"action {action}: another client has changed {row} since")
+            if choice is Choice.FORCE:
+                keys.append(key)
         if not keys:
             raise NothingLeft("others have changed all of its keys since")
         return self._change(action, receipt, keys, found, self._images(action, "before"))
 
-    def _change(self, action: str, told: Json, keys: Sequence[bytes], source: Images, target: Images) -> Json:
+    def _change(self, action: str, told: Json, keys: Sequence[str], source: Images, target: Images) -> Json:
         """Keep what keys hold and what they are to hold; JSON data for `_write`."""
         images = f"undo-{token_hex(4)}"
         source = {key: image for key, image in source.items() if key in keys}
         target = {key: image for key, image in target.items() if key in keys}
         self._keep(action, f"{images}-from", source)
         self._keep(action, f"{images}-to", target)
-        return {
-            **told,
-            "images": images,
-            "changed": [key.hex() for key in keys],
-            "from": _digests(source),
-            "to": _digests(target),
-        }
+        states = {"from": digests_of(source), "to": digests_of(target)}
+        return {**told, **states, "images": images, "changed": list(keys)}
 
     def _write(self, action: str, change: Json, error: type[InputError], *, is_late: bool) -> None:
         """Have keys hold what they are to hold, unless that was done before a crash.
@@ -291,17 +274,17 @@ class KeyValueManager(Manager):
             error: nothing was done.
             InDoubt: the keys hold neither.
         """
-        store, keys = self._store(change["database"]), [bytes.fromhex(key) for key in change["changed"]]
+        store, keys = self._store(change["database"]), change["changed"]
         if is_late:
-            now = _digests(store.read(keys))
+            now = digests_of(store.read(keys))
             if now == change["to"]:
                 return
             if now != change["from"]:
                 raise InDoubt(f"action {action}: its keys hold neither what they held before nor what it left")
         try:
-            store.run_if(keys, _state(change["from"]), restoring(keys, self._images(action, f"{change['images']}-to")))
+            store.run_if(keys, change["from"], restoring(keys, self._images(action, f"{change['images']}-to")))
         except InDoubt as doubt:
-            if (now := _digests(store.read(keys))) == change["from"]:
+            if (now := digests_of(store.read(keys))) == change["from"]:
                 raise error(f"{doubt}. Fix: try again when the database answers") from None
             if now != change["to"]:
                 raise
@@ -313,14 +296,11 @@ class KeyValueManager(Manager):
         return dict(undoing)
 
     def plan_redo(self, action: str, undone: Json) -> Json:
-        images, keys = undone["images"], [bytes.fromhex(key) for key in undone["changed"]]
-        if _digests(self._store(undone["database"]).read(keys)) != undone["to"]:
+        images, keys = undone["images"], undone["changed"]
+        if digests_of(self._store(undone["database"]).read(keys)) != undone["to"]:
             raise InputError(f"action {action}: its keys changed since it was undone")
         source, target = self._images(action, f"{images}-to"), self._images(action, f"{images}-from")
         return self._change(action, undone, keys, source, target)
-
-    def request_of_redo(self, action: str, receipt: Json, redoing: Json) -> Request:
-        return self.observed(action, receipt)
 
     def redo(self, action: str, receipt: Json, redoing: Json, *, is_late: bool) -> Json:
         self._write(action, redoing, NotRedone, is_late=is_late)
@@ -330,46 +310,22 @@ class KeyValueManager(Manager):
         """See `Manager`: which keys."""
         if receipt is None or "keys" not in receipt:
             return []
-        before, after, name = receipt["before"], receipt["after"], cast("Commands", operation).database
-        changed = [(key, self._row(name, bytes.fromhex(key))) for key, verb in _verbs(receipt).items() if verb]
+        name, changed = cast("Commands", operation).database, _verbs(receipt)
         return [
-            *(f"- {row}" for key, row in changed if key in before),
-            *(f"+ {row}" for key, row in changed if key in after),
+            f"{sign} {self._row(name, key)}"
+            for sign, there in (("-", receipt["before"]), ("+", receipt["after"]))
+            for key in changed
+            if key in there
         ]
 
 
-def _removed(commands: Commands) -> set[bytes]:
+def _removed(commands: Commands) -> set[str]:
     """The keys that commands remove by name."""
-    found: set[bytes] = set()
-    for name, *keys in commands.commands:
-        if (most := REMOVING.get(name.upper())) is not None:
-            found |= set(map(str.encode, keys[:most]))
-    return found
+    return {key for name, *keys in commands.commands for key in keys[: REMOVING.get(name.upper(), 0)]}
 
 
 def _verbs(told: Json) -> dict[str, str]:
-    """What becomes of each key; empty if nothing does."""
+    """What becomes of each key that changes."""
     before, after = told["before"], told["after"]
-    return {
-        key: ""
-        if before.get(key) == after.get(key)
-        else "create"
-        if key not in before
-        else "modify"
-        if key in after
-        else "delete"
-        for key in told["keys"]
-    }
-
-
-def _digests(images: Images) -> dict[str, str]:
-    """The digests of what keys hold, as JSON data."""
-    return {key.hex(): image.digest for key, image in sorted(images.items())}
-
-
-def _state(plain: Json) -> dict[bytes, str]:
-    return {bytes.fromhex(key): digest for key, digest in plain.items()}
-
-
-def _keys_of(told: Json) -> list[bytes]:
-    return [bytes.fromhex(key) for key in told["keys"]]
+    changed = (key for key in told["keys"] if before.get(key) != after.get(key))
+    return {key: "create" if key not in before else "modify" if key in after else "delete" for key in changed}

@@ -2,7 +2,7 @@
 
 A digest of what a key holds is of its type, its value in a canonical order, and the time at which it ends; not of the
 bytes of DUMP, which differ between equal sets. Only streams and modules are compared by these bytes. What DUMP returns
-is kept, and RESTORE writes it back.
+is kept, and RESTORE writes it back. Keys are texts, since the words of commands are.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import base64
 import contextlib
 import hashlib
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from autoclave.core import AutoclaveError, HostError, InputError
-from autoclave.core.install import install_command
+from autoclave.core import HostError, InputError
+from autoclave.runtime.databases.servers import AWAY, require_installed, translating
 from autoclave.runtime.databases.settings import DatabaseConnection
 from autoclave.runtime.interface import InDoubt
 
@@ -35,37 +34,22 @@ _SENT_AT_ONCE = 1000
 _CONNECT_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class KeyImage:
-    """What a key holds: a digest, the bytes of DUMP, and when it ends in ms since 1970 (-1: never)."""
+class KeyImage(NamedTuple):
+    """What a key holds: a digest, what DUMP returns in Base85, and when it ends in ms since 1970 (-1: never)."""
 
     digest: str
-    dump: bytes
+    dump: str
     end: int
 
 
-Images = dict[bytes, KeyImage]
+Images = Mapping[str, KeyImage]
 """What keys hold; those that do not exist are left out."""
-Digests = Mapping[bytes, str]
+Digests = Mapping[str, str]
 
 
-def digests_of(images: Images) -> dict[bytes, str]:
+def digests_of(images: Images) -> dict[str, str]:
     """Return the digests of images."""
     return {key: image.digest for key, image in images.items()}
-
-
-def plain_images(images: Images) -> dict[str, Any]:
-    """Return images as JSON data."""
-    return {
-        key.hex(): [each.digest, base64.b85encode(each.dump).decode(), each.end] for key, each in sorted(images.items())
-    }
-
-
-def images_from(plain: Mapping[str, Any]) -> Images:
-    """Return images from what `plain_images` returned."""
-    return {
-        bytes.fromhex(key): KeyImage(digest, base64.b85decode(dump), end) for key, (digest, dump, end) in plain.items()
-    }
 
 
 class KeysChanged(InputError):
@@ -80,16 +64,8 @@ class Store:
 
     def __init__(self, connection: Any, where: str) -> None:
         self._connection, self._where = connection, where
-
-    def open(self) -> None:
-        """Connect.
-
-        Raises:
-            InputError: the server does not let the user in.
-            HostError: it is away.
-        """
         with self.translated():
-            self._connection.connect()
+            connection.connect()
 
     def close(self) -> None:
         self._connection.disconnect()
@@ -114,26 +90,26 @@ class Store:
                     answers.append(error)
         return answers
 
-    def keys_of(self, commands: Iterable[Sequence[str]]) -> dict[bytes, bool]:
+    def keys_of(self, commands: Iterable[Sequence[str]]) -> dict[str, bool]:
         """Return the keys that commands name, and whether one of them writes each.
 
         Raises:
             InputError: one of them names none, or is not a command.
         """
-        found: dict[bytes, bool] = {}
+        found: dict[str, bool] = {}
         with self.translated():
             for words in commands:
                 for key, flags in self._ask("COMMAND GETKEYSANDFLAGS", *map(str.encode, words)):
-                    found[key] = found.get(key, False) or b"RO" not in flags
+                    found[key.decode()] = found.get(key.decode(), False) or b"RO" not in flags
         return found
 
-    def read(self, keys: Collection[bytes]) -> Images:
+    def read(self, keys: Collection[str]) -> Images:
         """Return what keys hold."""
         with self.translated():
             return _images(keys, self._ask_all(_reads(keys)))
 
     def rehearse(
-        self, keys: Sequence[bytes], commands: Sequence[Words], keep: Callable[[Images], None]
+        self, keys: Sequence[str], commands: Sequence[Words], keep: Callable[[Images], None]
     ) -> tuple[Images, Images]:
         """Return what keys hold before and after commands, which are done and rolled back in one transaction.
 
@@ -145,14 +121,14 @@ class Store:
         with self._watching(keys):
             before = self.read(keys)
             keep(before)
-            reads = list(_reads(keys))
+            reads = _reads(keys)
             answers = self._transact([*commands, *reads, *restoring(keys, before)])
             done, rest = answers[: len(commands)], answers[len(commands) :]
             _require_done(rest[len(reads) :])
             _require_done(done)
             return before, _images(keys, rest[: len(reads)])
 
-    def run_if(self, keys: Sequence[bytes], wanted: Digests, commands: Sequence[Words]) -> tuple[Images, bool]:
+    def run_if(self, keys: Sequence[str], wanted: Digests, commands: Sequence[Words]) -> tuple[Images, bool]:
         """Do commands if keys hold what is wanted; what the keys hold then, and whether no command failed.
 
         Raises:
@@ -160,20 +136,18 @@ class Store:
             HostError: the server is away; nothing was done.
             InDoubt: the connection was lost while they were done.
         """
-        import redis
-
         with self._watching(keys):
-            if digests_of(self.read(keys)) != dict(wanted):
+            if digests_of(self.read(keys)) != wanted:
                 raise KeysChanged(f"{self._where}: what the commands change has changed since")
             answers = self._transact([*commands, *_reads(keys)])
-            is_done = not any(isinstance(each, redis.RedisError) for each in answers[: len(commands)])
+            is_done = not any(isinstance(each, Exception) for each in answers[: len(commands)])
             return _images(keys, answers[len(commands) :]), is_done
 
     @contextlib.contextmanager
-    def _watching(self, keys: Sequence[bytes]) -> Generator[None]:
+    def _watching(self, keys: Sequence[str]) -> Generator[None]:
         with self.translated():
             try:
-                self._ask("WATCH", *keys)
+                self._ask("WATCH", *map(str.encode, keys))
                 yield
             except BaseException:
                 self._connection.disconnect()  # which ends what was begun
@@ -195,62 +169,65 @@ class Store:
         except (redis.ConnectionError, redis.TimeoutError):
             raise InDoubt(f"{self._where}: the connection was lost while the commands were done") from None
 
-    @contextlib.contextmanager
-    def translated(self) -> Generator[None]:
-        """Raise errors of Redis as ours; their words may hold values, and are left out.
-
-        Raises:
-            InputError: a command cannot be done.
-            HostError: the server is away, or refuses the connection.
-        """
+    def translated(self) -> contextlib.AbstractContextManager[None]:
+        """Raise errors of Redis as ours; their words may hold values, and are left out."""
         import redis
 
-        try:
-            yield
-        except AutoclaveError:
-            raise
-        except redis.AuthenticationError:
-            raise InputError(f"{self._where}: the server does not let the user in") from None
-        except (redis.ConnectionError, redis.TimeoutError) as error:
-            kind = type(error).__name__
-            raise HostError(f"{self._where}: does not answer ({kind}). Fix: look whether the server runs") from None
-        except redis.RedisError as error:
-            first = f"{error}".partition(" ")[0]
-            kind = first if first.isupper() and first.isalpha() else type(error).__name__
-            raise InputError(f"{self._where}: Redis refuses it ({kind})") from None
-        except UnicodeError:
-            raise InputError(f"{self._where}: a word cannot be sent") from None
+        return translating(self._where, redis.RedisError, _explained)
 
 
-def restoring(keys: Iterable[bytes], images: Images) -> list[Words]:
+def _explained(error: Exception) -> InputError | HostError:
+    import redis
+
+    if isinstance(error, redis.AuthenticationError):
+        return InputError("the server does not let the user in")
+    if isinstance(error, redis.ConnectionError | redis.TimeoutError):
+        return HostError(AWAY.format(type(error).__name__))
+    first = f"{error}".partition(" ")[0]
+    kind = first if first.isupper() and first.isalpha() else type(error).__name__
+    return InputError(f"Redis refuses it ({kind})")
+
+
+def restoring(keys: Iterable[str], images: Images) -> list[Words]:
     """Return the commands after which keys hold what images say, and do not exist where there is no image."""
-    return [
-        ("RESTORE", key, max(image.end, 0), image.dump, "REPLACE", *(("ABSTTL",) if image.end > 0 else ()))
-        if (image := images.get(key))
-        else ("DEL", key)
-        for key in keys
-    ]
+    found: list[Words] = []
+    for key in keys:
+        if (image := images.get(key)) is None:
+            found.append(("DEL", key))
+        else:
+            ends = ("ABSTTL",) if image.end > 0 else ()
+            found.append(("RESTORE", key, max(image.end, 0), base64.b85decode(image.dump), "REPLACE", *ends))
+    return found
 
 
-def _reads(keys: Iterable[bytes]) -> list[Words]:
+def _reads(keys: Iterable[str]) -> list[Words]:
     return [(name, key, *more) for key in keys for name, *more in _READS]
 
 
-def _images(keys: Iterable[bytes], answers: Sequence[Any]) -> Images:
+def _images(keys: Iterable[str], answers: Sequence[Any]) -> Images:
     """What keys hold, from the answers to `_reads`."""
-    found: Images = {}
+    found: dict[str, KeyImage] = {}
     for number, key in enumerate(keys):
         own = answers[number * len(_READS) : (number + 1) * len(_READS)]
         _require_done(own[:3])
         (kind, end, dump), values = own[:3], own[3:]
-        if dump is None:
-            continue
-        name = kind.decode()
-        value = _VALUES[name](values) if name in _VALUES else dump
-        _require_done([value])
-        digest = hashlib.sha256(repr((name, value, end)).encode()).hexdigest()
-        found[key] = KeyImage(digest, dump, int(end))
+        if dump is not None:
+            value = _value(kind.decode(), dump, values)
+            digest = hashlib.sha256(repr((kind.decode(), value, end)).encode()).hexdigest()
+            found[key] = KeyImage(digest, base64.b85encode(dump).decode(), int(end))
     return found
+
+
+def _value(kind: str, dump: bytes, answers: Sequence[Any]) -> Any:
+    """The value of a key among the answers to the last of `_READS`, such that equal values are the same."""
+    kinds = ("string", "list", "set", "hash", "zset")
+    if kind not in kinds:
+        return dump
+    value = answers[kinds.index(kind)]
+    _require_done([value])
+    if kind == "hash":
+        return sorted(zip(value[::2], value[1::2], strict=True))
+    return sorted(value) if kind == "set" else value
 
 
 def _require_done(answers: Iterable[Any]) -> None:
@@ -260,24 +237,6 @@ def _require_done(answers: Iterable[Any]) -> None:
             raise answer
 
 
-def _sorted(value: Any) -> Any:
-    return value if isinstance(value, Exception) else sorted(value)
-
-
-def _pairs(flat: Any) -> Any:
-    return flat if isinstance(flat, Exception) else sorted(zip(flat[::2], flat[1::2], strict=True))
-
-
-_VALUES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
-    "string": lambda answers: answers[0],
-    "list": lambda answers: answers[1],
-    "set": lambda answers: _sorted(answers[2]),
-    "hash": lambda answers: _pairs(answers[3]),
-    "zset": lambda answers: answers[4],
-}
-"""The value of a type among the answers to `_READS`, such that equal values are read equally."""
-
-
 def open_store(name: str, settings: DatabaseConnection, password: str) -> Store:
     """Open a database by its settings: `host` (a name, or the path of a socket), `port`, `dbname` (a number), `user`.
 
@@ -285,15 +244,13 @@ def open_store(name: str, settings: DatabaseConnection, password: str) -> Store:
         InputError: the settings do not fit, or the server does not let the user in.
         HostError: it does not answer, or something is not installed.
     """
-    where = f"database {name}"
-    try:
-        import redis
-        from redis.backoff import NoBackoff
-        from redis.retry import Retry
-    except ImportError:
-        raise HostError(f"{where}: Redis needs redis. Fix: {install_command('databases')}") from None
+    require_installed(name, "Redis", "redis")
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
     if not settings.dbname.isdigit():
-        raise InputError(f"{where}: engine redis needs dbname, the number of a database")
+        raise InputError(f"database {name}: engine redis needs dbname, the number of a database")
     given: dict[str, Any] = {
         "db": int(settings.dbname),
         "username": settings.user or None,
@@ -307,6 +264,4 @@ def open_store(name: str, settings: DatabaseConnection, password: str) -> Store:
         connection: Any = redis.UnixDomainSocketConnection(path=settings.host, **given)
     else:
         connection = redis.Connection(host=settings.host or "127.0.0.1", port=settings.port or 6379, **given)
-    store = Store(connection, where)
-    store.open()
-    return store
+    return Store(connection, f"database {name}")

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from autoclave.runtime.oauth import Authorizing, Granted, Provider, Wish, discovered
+from autoclave.runtime.oauth import Authorizing, Provider, Wish, discovered
 from autoclave.runtime.vault import KeyFile, Vault
 from tests.runtime.oauth.servers import (
     HERE,
@@ -106,7 +106,7 @@ class Somebody:
         come_back: Callable[[str], str] = lambda url: url,
         *,
         denies: bool = False,
-    ) -> Granted:
+    ) -> tuple[str, ...]:
         """Follow the whole way. `change` is done to the address shown, `come_back` to the one that is sent back to."""
         shown: queue.Queue[str] = queue.Queue()
         failures: list[BaseException] = []

@@ -53,11 +53,6 @@ function configuration() {
       deviceFlow: { enabled: true },
       revocation: { enabled: true },
       introspection: { enabled: true },
-      resourceIndicators: {
-        enabled: true,
-        useGrantedResource: () => true,
-        getResourceServerInfo: () => ({ scope: 'read write', accessTokenFormat: 'jwt', accessTokenTTL: 3600 }),
-      },
     },
     pkce: { required: (context, client) => client.clientAuthMethod === 'none' },
     issueRefreshToken: (context, client) => client.grantTypeAllowed('refresh_token'),

@@ -291,7 +291,6 @@ def test_what_a_terminal_or_a_browser_would_act_on_is_not_shown(
         {"token_url": "http://a.example/token"},
         {"token_url": "https://me@a.example/token"},
         {"token_url": "https://a.example/token#x"},
-        {"names_itself": True},
         {"redirect_port": 70_000},
         {"client_authentication": "tls"},
     ],

@@ -89,7 +89,7 @@ def test_a_service_is_authorised_listed_renewed_and_given_up_and_no_token_is_see
         more = command("authorize", "api", "--scope", "write", "--no-browser", *trust)
         assert httpx.get(browser.sent_back(shown_address(more))).status_code == 200
         assert "api: granted (openid read write)" in done(more)
-        assert "all of it was granted before (openid read write)" in done(command("authorize", "api", *trust))
+        assert "api: granted (openid read write)" in done(command("authorize", "api", *trust))
         listed = done(command("list"))
         assert re.fullmatch(
             rf"api  {server.place}  GET,\S+  header Authorization  oauth openid,read,write  expires in 60 min\n",

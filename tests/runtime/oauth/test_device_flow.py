@@ -42,7 +42,7 @@ def test_a_code_that_is_typed_in_elsewhere_gives_a_token(
     waiting = Waiting(nothing, nothing, lambda: browser.types_in(shown[0].page, shown[0].user_code))
     before = server.control()
     given = Authorizing(vault, server.verify).by_device(wish, shown.append, waiting)
-    assert given.scopes == ("openid", "read")
+    assert given == ("openid", "read")
     assert status_at(server, "/api/things", vault.secret("api", "").value) == 200
     assert waiting.intervals == [5.0, 5.0, 5.0]  # the default of RFC 8628 where the provider names none
     assert len(server.control()) == len(before) + 3 + 1  # two were told to wait, and the request to the service

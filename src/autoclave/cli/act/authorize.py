@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,23 +22,16 @@ if TYPE_CHECKING:
     from autoclave.runtime.oauth import Device, Provider, TokenSource, Wish
     from autoclave.runtime.vault import Vault
 
-_ENDPOINTS: Mapping[str, str] = {
-    "authorization_url": "Where the browser is sent.",
-    "token_url": "Where tokens are got.",
-    "device_url": "Where a code for another device is got.",
-    "revocation_url": "Where tokens are made void.",
-}
-
-
-def _with_endpoints(command: Callable[..., Any]) -> Callable[..., Any]:
-    for name, told in reversed(list(_ENDPOINTS.items())):
-        command = click.option(f"--{name.replace('_', '-')}", metavar="URL", help=told)(command)
-    return click.option("--issuer", metavar="URL", help="Issuer, whose metadata names the endpoints.")(command)
+_ENDPOINTS = ("authorization_url", "token_url", "device_url", "revocation_url")
 
 
 @click.command()
 @click.argument("service")
-@_with_endpoints
+@click.option("--issuer", metavar="URL", help="Issuer, whose metadata names the endpoints.")
+@click.option("--authorization-url", metavar="URL", help="Where the browser is sent.")
+@click.option("--token-url", metavar="URL", help="Where tokens are got.")
+@click.option("--device-url", metavar="URL", help="Where a code for another device is got.")
+@click.option("--revocation-url", metavar="URL", help="Where tokens are made void.")
 @click.option("--client-id", help="Client id of this program at the provider.")
 @click.option("--with-client-secret", is_flag=True, help="Read the client's secret from standard input, or ask for it.")
 @click.option("--scope", "scopes", multiple=True, help="Scope to request; may be given several times.")
@@ -68,10 +61,9 @@ def authorize(service: str, path: Path | None, key: str, trust: Path | None, **g
         granted = authorizing.by_device(wish, _show_device)
     else:
         granted = authorizing.by_browser(wish, lambda url: _show(url, opens=not given["no_browser"]))
-    what = "granted" if granted.asked else "all of it was granted before"
-    say(f"{service}: {what} ({' '.join(granted.scopes) or 'no scopes'})")
-    if granted.not_granted:
-        say(f"{service}: not granted: {' '.join(granted.not_granted)}", err=True)
+    say(f"{service}: granted ({' '.join(granted) or 'no scopes'})")
+    if missing := [scope for scope in given["scopes"] if scope not in granted]:
+        say(f"{service}: not granted: {' '.join(missing)}", err=True)
 
 
 def _wish(kept: Vault, service: str, verify: ssl.SSLContext | None, given: Mapping[str, Any]) -> Wish:

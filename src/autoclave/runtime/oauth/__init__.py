@@ -4,7 +4,7 @@ A token is at the boundary only: it comes from the provider into the vault, and 
 hosts of its service. It is in no message, no argument of a program and no record.
 """
 
-from autoclave.runtime.oauth.authorizing import Authorizing, Granted, Wish
+from autoclave.runtime.oauth.authorizing import Authorizing, Wish
 from autoclave.runtime.oauth.device import Device
 from autoclave.runtime.oauth.endpoints import discovered
 from autoclave.runtime.oauth.source import TokenSource
@@ -14,7 +14,6 @@ __all__ = [
     "Authorization",
     "Authorizing",
     "Device",
-    "Granted",
     "Provider",
     "TokenSource",
     "Wish",

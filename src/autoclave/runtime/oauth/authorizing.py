@@ -51,19 +51,6 @@ class Wish:
     about: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
-    """What came of it. `asked` is empty when all of it was granted before, and nobody was asked."""
-
-    scopes: tuple[str, ...]
-    asked: tuple[str, ...] = ()
-
-    @property
-    def not_granted(self) -> tuple[str, ...]:
-        """What was asked for in vain."""
-        return tuple(scope for scope in self.asked if scope not in self.scopes)
-
-
 class Authorizing:
     """Has services authorised, and puts their tokens into `vault`.
 
@@ -75,8 +62,10 @@ class Authorizing:
     ) -> None:
         self._vault, self._verify, self._now = vault, verify, now
 
-    def by_browser(self, wish: Wish, show: Callable[[str], object], deadline_s: float = _DEADLINE_S) -> Granted:
-        """Wait for a browser that was sent to the address which is shown.
+    def by_browser(self, wish: Wish, show: Callable[[str], object], deadline_s: float = _DEADLINE_S) -> tuple[str, ...]:
+        """Wait for a browser that was sent to the address which is shown; the scopes that are granted.
+
+        Nobody is asked for what was granted before.
 
         Raises:
             InputError: it was denied, or the answer is not one to this question. What was granted before stays.
@@ -99,8 +88,8 @@ class Authorizing:
 
     def by_device(
         self, wish: Wish, show: Callable[[Device], object], wait: Callable[[float], object] = time.sleep
-    ) -> Granted:
-        """Wait for a person who types in the code which is shown, on any device.
+    ) -> tuple[str, ...]:
+        """Wait for a person who types in the code which is shown, on any device; the scopes that are granted.
 
         Raises:
             InputError, HostError: as `by_browser`.
@@ -113,12 +102,12 @@ class Authorizing:
 
         return self._granted(wish, ask)
 
-    def _granted(self, wish: Wish, ask: Callable[[Endpoints, tuple[str, ...]], Mapping[str, Any]]) -> Granted:
+    def _granted(self, wish: Wish, ask: Callable[[Endpoints, tuple[str, ...]], Mapping[str, Any]]) -> tuple[str, ...]:
         before = self._before(wish)
         had = before.scopes if before else ()
         asked = tuple(dict.fromkeys((*had, *wish.scopes)))
         if before and not before.ended and asked == had:
-            return Granted(had)
+            return had
         wanted = Authorization(
             provider=wish.provider, client_id=wish.client_id, client_secret=wish.client_secret, scopes=asked
         )
@@ -131,7 +120,7 @@ class Authorizing:
             kept = self._vault.secret(wish.service, "to authorise more").model_dump() if has_one else {}
             secret = _secret(wish, token, authorization, kept)
             self._vault.put(secret, "authorise", scopes=list(authorization.scopes), hosts=list(secret.hosts))
-        return Granted(authorization.scopes, asked)
+        return authorization.scopes
 
     def _before(self, wish: Wish) -> Authorization | None:
         """What was granted to the same client before.

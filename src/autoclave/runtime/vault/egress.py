@@ -115,72 +115,56 @@ class Egress:
 
     def _serve(self, client: socket.socket) -> None:
         talk = _Talk(client)
-        request, body = self._request(talk, "the proxy")
-        if request is None:
-            return
-        place = request.target.decode("ascii", "replace")
-        try:
+        with self._refusing(talk, ""):
+            request, body = talk.read()
+            place = request.target.decode("ascii", "replace")
             refuse_dummies(bytes(talk.raw) + b"\n" + body, self._dummies, place)
             if request.method != b"CONNECT":
                 raise InputError("only https goes out of here")
             host, port = host_and_port(place)
             if not any(is_at(host, port, secret) for secret in self._secrets):
                 raise InputError(f"{host}:{port} is no host of a service of this action")
-        except InputError as error:
-            self._refused(request.method.decode("ascii"), place[:200], error)
-            talk.refuse(403, str(error))
-            return
-        client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        context = self._authority.context_for(host)
-        context.sni_callback = lambda _, name, __: self._require_name(name, host)
-        with context.wrap_socket(client, server_side=True) as tunnel:
-            self._serve_tunnel(_Talk(tunnel), host, port)
+            client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            context = self._authority.context_for(host)
+            context.sni_callback = lambda _, name, __: self._require_name(name, host)
+            with context.wrap_socket(client, server_side=True) as tunnel:
+                self._serve_tunnel(_Talk(tunnel), host, port)
 
     def _serve_tunnel(self, talk: _Talk, host: str, port: int) -> None:
-        request, body = self._request(talk, f"{host}:{port}")
-        if request is None:
-            return
-        method, target = request.method.decode("ascii"), request.target.decode("ascii")
-        try:
+        with self._refusing(talk, f"{host}:{port}"):
+            request, body = talk.read()
+            method, target = request.method.decode("ascii"), request.target.decode("ascii")
             outgoing = Outgoing(method, host, port, target, list(request.headers.raw_items()), body)
             secret = self._valid(judged(outgoing, self._secrets, self._dummies))
             whole = injected(outgoing, secret, self._dummies)
             self._count()
             whose = f"the secret of {secret.service}"
             address = addresses_of(host, port, allows_private=secret.allows_private, what=whose)[0]
-        except (InputError, HostError) as error:
-            self._refused(method, f"{host}:{port}{target.partition('?')[0][:200]}", error)
-            talk.refuse(403 if isinstance(error, InputError) else 502, str(error))
-            return
-        try:
             response = self._sent(whole, secret, address)
             if renewed := self._another(response, whole, secret):
                 response = self._sent(injected(outgoing, renewed, self._dummies), renewed, address)
-        except _ServiceFault as fault:
-            talk.refuse(502, f"the service {fault}")
-            return
-        headers = [(name.title().encode("latin-1"), value) for name, value in response.headers]
-        headers = [
-            (self._without_values(name), self._without_values(value))
-            for name, value in headers
-            if name.lower() not in _DROPPED
-        ]
-        has_body = method != "HEAD" and response.status not in (204, 304)
-        talk.respond(response.status, headers, self._without_values(response.body) if has_body else None)
+            headers = [
+                (self._without_values(name.title().encode("latin-1")), self._without_values(value))
+                for name, value in response.headers
+                if name.encode("latin-1") not in _DROPPED
+            ]
+            has_body = method != "HEAD" and response.status not in (204, 304)
+            talk.respond(response.status, headers, self._without_values(response.body) if has_body else None)
 
-    def _request(self, talk: _Talk, place: str) -> tuple[h11.Request | None, bytes]:
-        """The request; None when there is none, or what came is none, in which dummies are looked for as well."""
+    @contextlib.contextmanager
+    def _refusing(self, talk: _Talk, place: str) -> Generator[None]:
+        """Answer and record what is refused in the block; in what is no request dummies are looked for as well."""
         try:
-            return talk.request()
-        except h11.RemoteProtocolError:
-            error = InputError("this is no request of HTTP/1.1")
             try:
-                refuse_dummies(bytes(talk.raw), self._dummies, place)
-            except Alarm as alarm:
-                error = alarm
-            self._refused("", place, error)
-            talk.refuse(400, str(error))
-            return None, b""
+                yield
+            except h11.RemoteProtocolError:
+                refuse_dummies(bytes(talk.raw), self._dummies, place or "the proxy")
+                raise InputError("this is no request of HTTP/1.1") from None
+        except (NoAnswer, Unexpandable) as error:
+            talk.refuse(502, f"the service gave no usable answer: {error}")
+        except (InputError, HostError) as error:
+            self._refused(f"{talk.method} {place}{talk.path}", error)
+            talk.refuse(403 if isinstance(error, InputError) else 502, str(error))
 
     def _require_name(self, name: str | None, host: str) -> int | None:
         """A tunnel is for one host: what a TLS client is told that wants another one."""
@@ -190,14 +174,14 @@ class Egress:
             refuse_dummies(str(name).encode(), self._dummies, str(name))
             raise InputError(f"the client names {str(name)[:100]!r} in TLS")
         except InputError as error:
-            self._refused("CONNECT", host, error)
+            self._refused(f"CONNECT {host}", error)
         return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
 
     def _sent(self, request: Outgoing, secret: Secret, address: str) -> Received:
         """Send a request to the service at an address; the response.
 
         Raises:
-            _ServiceFault: there is none that can be passed on.
+            NoAnswer, Unexpandable: there is none that can be passed on.
         """
         about = {"method": request.method, "host": request.place, "path": request.target.partition("?")[0][:500]}
         headers = [(b"user-agent", b"autoclave"), *request.headers]
@@ -215,11 +199,10 @@ class Egress:
                 address=address,
             )
             if any(found_in(each, {value: value for value in self._replacements}) for each in contents(response.body)):
-                raise _ServiceFault("answered with a key in something compressed")
-        except (NoAnswer, Unexpandable, _ServiceFault) as error:
-            fault = error if isinstance(error, _ServiceFault) else _ServiceFault(f"gave no usable answer: {error}")
-            self._record("request", secret.service, {**about, "error": str(fault)})
-            raise fault from None
+                raise Unexpandable("a key is in something compressed")
+        except (NoAnswer, Unexpandable) as error:
+            self._record("request", secret.service, {**about, "error": str(error)})
+            raise
         self._record("request", secret.service, {**about, "status": response.status})
         return response
 
@@ -274,16 +257,12 @@ class Egress:
             if self._num_requests > _MOST_REQUESTS:
                 raise InputError(f"more than {_MOST_REQUESTS} requests")
 
-    def _refused(self, method: str, place: str, error: AutoclaveError) -> None:
+    def _refused(self, request: str, error: AutoclaveError) -> None:
         kind = "alarm" if isinstance(error, Alarm) else "denied"
         if kind == "alarm":
             self.alarms.append(str(error))
-        whole = self._without_values(f"{method} {place}".encode()).decode()
+        whole = self._without_values(request.encode()).decode()
         self._record(kind, "egress", {"request": whole, "reason": str(error)})
-
-
-class _ServiceFault(Exception):
-    """A service cannot be reached, or its response cannot be passed on; the message has nothing of either."""
 
 
 class _Talk:
@@ -294,9 +273,14 @@ class _Talk:
         self._state = h11.Connection(h11.SERVER, max_incomplete_event_size=64 << 10)
         self.raw = bytearray()
         """What came, byte by byte."""
+        self.method = self.path = ""
 
-    def request(self) -> tuple[h11.Request | None, bytes]:
-        """The request, whole; None when there is none."""
+    def read(self) -> tuple[h11.Request, bytes]:
+        """The request, whole, and its body.
+
+        Raises:
+            OSError: there is none, or it is too slow or too large.
+        """
         until = time.monotonic() + _IDLE_S
         request: h11.Request | None = None
         body = bytearray()
@@ -310,6 +294,8 @@ class _Talk:
                 self._state.receive_data(piece)
             elif isinstance(event, h11.Request):
                 request = event
+                self.method = event.method.decode("ascii")
+                self.path = event.target.partition(b"?")[0].decode("ascii", "replace")[:200]
                 if event.method == b"CONNECT":
                     return request, b""
                 if any(name == b"expect" for name, _ in event.headers):
@@ -318,10 +304,10 @@ class _Talk:
                 body += event.data
                 if len(body) > _MOST_REQUEST:
                     raise OSError("the request is too large")
-            elif isinstance(event, h11.EndOfMessage):
+            elif isinstance(event, h11.EndOfMessage) and request is not None:
                 return request, bytes(body)
             else:
-                return None, b""
+                raise ConnectionError("there is no request")
 
     def respond(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes | None) -> None:
         """Send a response, the last one of this connection."""

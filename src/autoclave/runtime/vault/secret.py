@@ -5,12 +5,13 @@ OAuth 2. Data only: who asks whom for tokens is in `autoclave.runtime.oauth`.
 from __future__ import annotations
 
 import re
-from typing import Literal, Self
+from typing import Literal
 from urllib.parse import urlsplit
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from autoclave.config import Config
+from autoclave.runtime.vault.targets import AMBIGUOUS
 
 _HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*(:[0-9]{1,5})?")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -57,12 +58,6 @@ class Provider(Config):
     @classmethod
     def _is_https(cls, given: str) -> str:
         return given if not given else https_url(given)
-
-    @model_validator(mode="after")
-    def _has_an_issuer_to_compare(self) -> Self:
-        if self.names_itself and not self.issuer:
-            raise ValueError("names_itself needs issuer, which the name is compared with")
-        return self
 
 
 class Authorization(Config):
@@ -122,6 +117,8 @@ class Secret(Config):
     def _is_printable(cls, given: str) -> str:
         if any(ord(character) < 32 or ord(character) == 127 for character in given):
             raise ValueError("must have no control characters: it goes into a line of a request")
+        if given != given.strip():
+            raise ValueError("begins or ends with a space")
         return given
 
     @field_validator("hosts")
@@ -133,6 +130,17 @@ class Secret(Config):
             port = host.partition(":")[2]
             if port and not 0 < int(port) < 1 << 16:
                 raise ValueError(f"{host!r}: the port must be from 1 to 65535")
+        return given
+
+    @field_validator("paths")
+    @classmethod
+    def _can_be_matched(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in given:
+            if not pattern.startswith(("/", "**")) or AMBIGUOUS.search(pattern.replace("?", "x")):
+                raise ValueError(
+                    f"{pattern!r}: no request can match it. Fix: begin with /, and write characters as they are, "
+                    "without %; those that can be read in several ways are never let through"
+                )
         return given
 
     @field_validator("methods")

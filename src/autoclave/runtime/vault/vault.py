@@ -25,7 +25,6 @@ from autoclave.core.json import validated
 from autoclave.runtime.vault.dummies import dummy_of
 from autoclave.runtime.vault.injection import is_passed_on
 from autoclave.runtime.vault.secret import Secret
-from autoclave.runtime.vault.targets import AMBIGUOUS
 
 _WITH_PASSPHRASE = b"age-encryption.org/v1\n-> scrypt "
 _PR_SET_DUMPABLE = 4
@@ -180,7 +179,7 @@ class Vault:
             if before.authorization:
                 raise InputError(f"service {service}: its token is renewed by OAuth 2, and cannot be given")
             changed = validated(Secret, before.model_dump() | {"value": value}, f"service {service}")
-            _require_dummy(changed)
+            dummy_of(value, service, bytes(32))
             return changed
 
         self.change(service, "rotate", another)
@@ -298,29 +297,12 @@ def _require_usable(secret: Secret, others: Iterable[Secret]) -> None:
         InputError: no request could ever have it, no dummy can be made of it, or another one has its variable.
     """
     where = f"service {secret.service}"
-    _require_dummy(secret)
-    for pattern in secret.paths:
-        if not pattern.startswith(("/", "**")) or AMBIGUOUS.search(pattern.replace("?", "x")):
-            raise InputError(
-                f"{where}: path {pattern!r}: no request can match it. Fix: begin with /, and write characters as they "
-                "are, without %; those that can be read in several ways are never let through"
-            )
+    dummy_of(secret.value, secret.service, bytes(32))
     if secret.place != "query" and not is_passed_on(secret.name.encode()):
         raise InputError(f"{where}: header {secret.name}: is not passed on, so no key can be in it")
     for other in others:
         if other.variable == secret.variable:
             raise InputError(f"{where}: {other.service} has the variable {other.variable} already; give another name")
-
-
-def _require_dummy(secret: Secret) -> None:
-    """Check whether a value can be told from its dummy, and stand in a line.
-
-    Raises:
-        InputError: it cannot.
-    """
-    if secret.value != secret.value.strip():
-        raise InputError(f"service {secret.service}: the key begins or ends with a space")
-    dummy_of(secret.value, secret.service, bytes(32))
 
 
 def forbid_core_dumps() -> None:

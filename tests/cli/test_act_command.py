@@ -105,23 +105,6 @@ def test_a_command_may_bring_its_undo_which_is_tested(act, tmp_path: Path):
     name = act("run", operations(tmp_path, turn)).stdout.split()[0]
     assert act("undo", name).returncode == 0
     assert (tmp_path / "project/notes.txt").read_text() == "one\n"
-    refused = act("run", operations(tmp_path, {**turn, "undo_compared": "names"}))
-    assert (refused.returncode, "undo_compared" in refused.stderr) == (2, True)
-
-
-def test_the_only_copy_comes_back_whatever_undo_is_given(act, tmp_path: Path):
-    lost = {"do": "run", "command": ["sh", "-c", "echo gone > notes.txt"], "undo": ["true"]}
-    for options in ((), ("--undo-compared", "names")):
-        name = act("run", operations(tmp_path, lost), *options).stdout.split()[0]
-        undone = act("undo", name)
-        assert undone.returncode == 0
-        kept = [
-            path.read_text() for path in (tmp_path / ".autoclave-project/stash" / name).rglob("*") if path.is_file()
-        ]
-        if options:  # the user has set that content is not compared; it is kept all the same
-            assert "one\n" in kept
-        else:
-            assert (tmp_path / "project/notes.txt").read_text() == "one\n"
 
 
 def test_the_guarantee_is_on_every_line(act, tmp_path: Path):

@@ -205,9 +205,6 @@ class Manager(ABC):
     ) -> Json:
         """JSON data of how to take it back, with a choice for what others changed (by the names of `conflicts`).
 
-        With the key `is_preferred` it goes by the `reversal` of the receipt, an undo that came with the action; when
-        that is not undone, this is called again with a receipt without it.
-
         Raises:
             InputError: something cannot be taken back that way.
             NothingLeft: by choice, all of it stays.

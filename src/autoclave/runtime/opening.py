@@ -16,7 +16,7 @@ from autoclave.core.files import alone_with
 from autoclave.core.plugins import find_plugin
 from autoclave.runtime.actions import Actions
 from autoclave.runtime.connections import FILE, Connections, load_connections
-from autoclave.runtime.files.commands import CommandRunner, CredentialBundles, UndoCompared
+from autoclave.runtime.files.commands import CommandRunner, CredentialBundles
 from autoclave.runtime.files.manager import FileManager
 from autoclave.runtime.files.scope import Scope, mount_of
 from autoclave.runtime.interface import Manager
@@ -108,7 +108,6 @@ def open_session(
     kept_outside: Iterable[Path] = (),
     open_vault: OpenVault = open_vault,
     budget: float = 1000.0,
-    undo_compared: UndoCompared = "exact",
     lives_on: bool = True,
 ) -> Session:
     """A session on the folder `root`. Its journal and what actions took out of the tree are in the folder `state`.
@@ -116,9 +115,8 @@ def open_session(
     `packages`: what generated code may import. `open_vault` opens the vault that is connected, when a key is needed
     first. Neither what keys, certificates and catalogues are in nor the files of `kept_outside` may be in the folder,
     where commands could read and change them. `budget` is the most risk that may stand uncommitted; see
-    `policy.Request.weight`. `undo_compared`: what an undo that comes with a command must restore to be
-    used, all or `names`; what the command replaces is kept in any case. `lives_on`: whether this process goes on after
-    an action; if not, databases refuse to leave a transaction open that would end with it.
+    `policy.Request.weight`. `lives_on`: whether this process goes on after an action; if not, databases
+    refuse to leave a transaction open that would end with it.
 
     Raises:
         InputError: a folder cannot be used, another process works on it, or a file is in it that may not be.
@@ -141,7 +139,6 @@ def open_session(
             stash,
             install=packages.install if packages else None,
             bundle=_credential_bundles(keys, journal.append, permissions.may_use),
-            undo_compared=undo_compared,
             not_readable=permissions.not_readable,
         )
         files = FileManager(scope, stash, runner)

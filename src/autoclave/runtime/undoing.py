@@ -98,15 +98,7 @@ class Undoing:
         except NothingLeft as error:
             raise NothingLeft(f"action {action}: {error}") from None
         self._journal.advance(action, _S.UNDOING, undoing)
-        try:
-            self.finish_undo(action, manager, undoing)
-        except NotUndone:
-            if "is_preferred" not in undoing:
-                raise
-            kept = {name: value for name, value in receipt.items() if name != "reversal"}
-            undoing = manager.plan_undo(action, kept, choices, on_conflict, self._actions.undone_with)
-            self._journal.advance(action, _S.UNDOING, undoing)
-            self.finish_undo(action, manager, undoing)
+        self.finish_undo(action, manager, undoing)
 
     def _undo_together(
         self, together: str, names: Sequence[str], choices: Mapping[str, Choice], on_conflict: Choice

@@ -22,11 +22,7 @@ _BY = "command line"
 
 
 def _with_extras(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say what generated code may use beyond the folder, and when an undo of its own is used."""
-    told = "What the undo that comes with a command must restore to be used. Pre-images are kept in any case."
-    command = click.option(
-        "--undo-compared", type=click.Choice(("exact", "names")), default="exact", show_default=True, help=told
-    )(command)
+    """The options that say what generated code may use beyond the folder."""
     told = "Requirements file with hashes: the packages that generated code may import."
     return click.option("--packages", type=FILE, help=told)(command)
 
@@ -61,9 +57,8 @@ def _session(
     name: str,
     *,
     packages: Path | None,
-    undo_compared: str,
 ) -> AbstractContextManager[Session]:
-    others: dict[str, Any] = {"undo_compared": undo_compared}
+    others: dict[str, Any] = {}
     if packages is not None:
         from autoclave.core.files import cache_folder
         from autoclave.runtime.packages import AllowedPackages

@@ -66,10 +66,7 @@ def undo(
             chosen = actions or (order if is_all else order[-(last or 1) :])
             ids = session.undo(*chosen, dependents=dependents, **settled)
         for each in ids:
-            standing = session.journal.standing(each)
-            say(f"undone: {each}  {words(standing.proposed['operation'])}")
-            if ignored := standing.body.get("ignored"):
-                say(f"    the supplied undo was ignored: {ignored}; the pre-image was restored")
+            say(f"undone: {each}  {words(session.journal.standing(each).proposed['operation'])}")
 
 
 def _choice(given: str) -> tuple[str, str]:

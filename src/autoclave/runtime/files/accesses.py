@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from autoclave.config import Config
 from autoclave.runtime.files.operations import Command, List, Python, Read, Search
@@ -43,18 +42,9 @@ def asked_by(operation: Config) -> Request:
     )
 
 
-def guarantee_of(operation: Config, output: Mapping[str, Any] | None = None) -> Guarantee:
-    """How well an operation can be undone; with the `output` of a command, by what its test of an undo said.
-
-    What becomes of the folder is restored exactly; what a command requested of a service cannot be undone, as far as we
-    know. An undo of its own that restores names alone is used only if the user has set that.
-    """
-    if not isinstance(operation, Command):
-        return Guarantee.EXACT
-    if operation.secrets:
-        return Guarantee.NONE
-    is_exact = (output or {}).get("undo", {}).get("is_exact", True)
-    return Guarantee.EXACT if is_exact else Guarantee.COMPENSATING
+def guarantee_of(operation: Config) -> Guarantee:
+    """Guarantee of an operation: the folder is restored exactly, what a command requested of a service is not."""
+    return Guarantee.NONE if isinstance(operation, Command) and operation.secrets else Guarantee.EXACT
 
 
 def accesses_of(step: Step, old: Survey, new: Survey, scope: Scope) -> Iterator[Access]:

@@ -4,8 +4,9 @@ The tree, seen at its own path, is the lower layer of an overlay whose upper fol
 writes there and the tree stays as it is. Where the host cannot stack folders, the command gets a copy of the tree. What
 it wrote becomes steps (see `capture.py`), which are taken when the action is run.
 
-An undo that comes with a command is tested over a copy of that layer, right after the command. Trees are compared here;
-what a program prints decides nothing. What the command replaces is kept in any case.
+An undo that comes with a command is run over a copy of that layer, right after the command, and the plan says whether
+the tree is as before then. Trees are compared here; what a program prints decides nothing. What is kept is restored in
+any case.
 """
 
 from __future__ import annotations
@@ -28,12 +29,7 @@ from autoclave.runtime.files.capture import Capture, captured, claim, own_entry,
 from autoclave.runtime.files.making import copy
 from autoclave.runtime.files.operations import Command, Python
 from autoclave.runtime.files.scope import Entry, Scope
-from autoclave.runtime.files.steps import Step
-from autoclave.runtime.files.tree_digest import (
-    NOT_COMPARED,
-    survey_inside,
-    tree_digest_of_names,
-)
+from autoclave.runtime.files.tree_digest import NOT_COMPARED, survey_inside
 from autoclave.runtime.interface import CommandFailed, Json
 from autoclave.runtime.policy.grants import is_secret
 from autoclave.workspaces import CommandLimits, SealedCommand, overlay_problem, python_executable, run_command
@@ -46,10 +42,7 @@ _MOST_TOLD = 8192
 """Of what a command printed so many characters are recorded, from each end of it half."""
 _UNDO_TEST_S = 10.0
 """So long an undo may take when it is tested, in seconds."""
-
-UndoCompared = Literal["exact", "names"]
-"""What of a tree must be as it was, for an undo that comes with a command to be used: all that an undo restores, or the
-names and kinds alone. A setting of the user."""
+_PROVED = "its own undo was tested, and restores the tree as the pre-images do"
 
 CredentialBundles = Callable[[Sequence[str], Path, int, str], "AbstractContextManager[CredentialBundle]"]
 """Gives a command what it needs to use services: their names, a folder for files, the port of the way out, a purpose.
@@ -82,12 +75,10 @@ class CommandRunner:
         limits: CommandLimits | None = None,
         install: Callable[[Sequence[str]], Path] | None = None,
         bundle: CredentialBundles | None = None,
-        undo_compared: UndoCompared = "exact",
         not_readable: Callable[[Sequence[str]], Sequence[str]] = tuple,
     ) -> None:
         self._scope, self._stash, self._limits = scope, stash, limits or CommandLimits()
-        self._undo_compared, self._not_readable = undo_compared, not_readable
-        self._install, self._bundle = install, bundle
+        self._install, self._bundle, self._not_readable = install, bundle, not_readable
 
     def run(self, operation: Command, folder: Path) -> Ran:
         """Run a command; what it brought into the tree is in `folder` then. An undo that it comes with is tested.
@@ -116,7 +107,8 @@ class CommandRunner:
                         changes = [*told.pop("hidden"), *(step.words for step in capture.steps)]
                         raise CommandFailed(failure, {**told, "changes": changes})
                     if undo := undoing_command(operation):
-                        told["undo"] = self._tested(undo, capture, tree, written, top, layers, hidden)
+                        flaw = self._flaw_of(undo, capture, tree, written, top, layers, hidden)
+                        told["undo"] = [f"warning: its own undo is ignored: {flaw}" if flaw else _PROVED]
                     claim(written, capture, folder)
         finally:
             remove_tree(layers)
@@ -162,7 +154,7 @@ class CommandRunner:
         inner = tuple(os.path.relpath(path, operation.within or ".") for path in hidden)
         return self._outcome(operation, replace(command, hidden=inner), limits)
 
-    def _tested(
+    def _flaw_of(
         self,
         undo: Command,
         capture: Capture,
@@ -171,11 +163,11 @@ class CommandRunner:
         top: Entry,
         layers: Path,
         hidden: Sequence[str],
-    ) -> dict[str, Any]:
-        """Run an undo over a copy of what its action wrote, and compare: whether it is exact, or why it is ignored."""
+    ) -> str:
+        """Run an undo over a copy of what its action wrote; why it does not restore all, or the empty text."""
         if undo.secrets or not capture.steps:
             why = "its program has secrets" if undo.secrets else "the action changes nothing here"
-            return {"ignored": f"it cannot be tested, since {why}"}
+            return f"it cannot be tested, since {why}"
         trial = layers / "trial"
         for name in ("upper", "work"):
             (trial / name).mkdir(parents=True)
@@ -183,30 +175,14 @@ class CommandRunner:
         try:
             undo = undo.model_copy(update={"timeout_s": min(undo.timeout_s, _UNDO_TEST_S)})
             if failure := _failure(undo, self._write(undo, tree, trial, hidden), self._limits):
-                return {"ignored": failure.removesuffix("; nothing was done")}
+                return failure.removesuffix("; nothing was done")
             with Scope(trial / "upper") as after:
                 left = captured(after, self._scope, undo.within, top, is_whole=self.method == "copy")
-                found = [step.path for step in left.steps]
-                replaced = [step.path for step in capture.steps if step.do in ("take", "exchange")]
-                if not found and not replaced:
-                    return {"is_exact": True}
-                if self._undo_compared == "names" and not any(
-                    self._has_other_names(s, left, after) for s in left.steps
-                ):
-                    return {"is_exact": False}
         except InputError as error:
-            return {"ignored": str(error)}
-        paths = found or replaced
+            return str(error)
+        paths = [step.path for step in left.steps]
         more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
-        how = "would not be as before" if found else "would be other inodes with the same content"
-        return {"ignored": f"after it {', '.join(map(repr, paths[:5]))}{more} {how}"}
-
-    def _has_other_names(self, step: Step, left: Capture, written: Scope) -> bool:
-        """Whether such a step changes more than the content and the facts of something."""
-        if step.do != "exchange":
-            return step.do != "set_facts"
-        own = tree_digest_of_names(left.brought[step.stash], written)
-        return own != tree_digest_of_names(step.path, self._scope)
+        return f"after it {', '.join(map(repr, paths[:5]))}{more} would not be as before" if paths else ""
 
     def _outcome(self, operation: Command, command: SealedCommand, limits: CommandLimits) -> Outcome:
         if not operation.secrets:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from autoclave.config import Config
-from autoclave.core import AutoclaveError, HostError, InputError
+from autoclave.core import HostError, InputError
 from autoclave.core.files import sync_directory
 from autoclave.runtime.files.accesses import accesses_of, asked_by, key_of
 from autoclave.runtime.files.capture import remove_tree
@@ -36,7 +36,6 @@ from autoclave.runtime.files.steps import (
     require_kept,
     take_steps,
 )
-from autoclave.runtime.files.supplied_undo import SuppliedUndo, named
 from autoclave.runtime.files.tree_digest import (
     Survey,
     is_by_inode,
@@ -61,7 +60,6 @@ class FileManager(Manager):
         stash.mkdir(exist_ok=True)
         self.scope, self.stash, self.commands = scope, stash, commands
         self._planner = Planner(scope, stash, commands)
-        self._supplied = SuppliedUndo(scope, stash, commands)
         self._stashed: dict[tuple[str, str], Survey] = {}  # what was taken just now, by action and place
 
     # --- Planning ---------------------------------------------------------------------------------------------------
@@ -134,12 +132,10 @@ class FileManager(Manager):
                 self.discard(action)
             raise
         taken = [before[step.path].num_bytes for step in steps if step.do in ("take", "exchange")]
-        reversal = self._supplied.recorded(operation, plan.output.get("undo", {}), before)
         return {
             "steps": [step.to_json() for step in steps],
             "before": {path: each.digest for path, each in before.items()},
             "kept_bytes": sum(taken),
-            **({"reversal": reversal} if reversal else {}),
             "asked": [(access.verb, access.resource) for access in self.asks(operation).accesses],
             "guarantee": plan.guarantee,
             "parents": times_around(steps, self.scope),
@@ -252,15 +248,9 @@ class FileManager(Manager):
     def plan_undo(
         self, action: str, receipt: Json, choices: Mapping[str, Choice], default: Choice, undone_with: UndoneWith
     ) -> Json:
-        steps, ignored = steps_from(receipt["steps"]), ""
-        found = self._digests(receipt["after"])
+        steps, found = steps_from(receipt["steps"]), self._digests(receipt["after"])
         kept = self._changed_in_stash(action, receipt)
         changed = {path for path, was in receipt["after"].items() if found[path] != was}
-        if "reversal" in receipt and not changed and not kept:
-            try:
-                return self._supplied.plan(action, receipt, found, undone_with)
-            except AutoclaveError as error:
-                ignored = f"{error}"
         changed |= {path for path in kept if choices.get(path, default) in (Choice.REFUSE, Choice.SKIP)}
         undoing = undo_steps(action, steps, changed, lambda path: choices.get(path, default), self.scope)
         require_kept(action, undoing.steps, self.stash / action)
@@ -275,15 +265,12 @@ class FileManager(Manager):
             "times": times_before(steps, receipt, undone_with, self.scope),
             "around": times_around(steps, self.scope),
             "skipped": undoing.skipped,
-            **({"ignored": ignored} if ignored else {}),
         }
 
     def undo(self, action: str, undoing: Json, *, is_late: bool) -> Json:
         steps = steps_from(undoing["steps"])
         with self._wholly(action, steps, undoing["around"], NotUndone, "it stands as it was done"):
             self._go_on(action, steps, undoing["found"], is_late=is_late)
-            if "is_preferred" in undoing and (wrong := self._supplied.wrong_after(undoing["reversal"])):
-                raise InDoubt(f"after the undo of the action {named(wrong)} would not be as before")
         set_times(undoing["times"], self.scope)
         self._require_same(undoing["wanted"], "was taken back, but is not as it was before")
         return {**undoing, "undone": self._digests({*undoing["found"], *paths_of(steps)})}
@@ -303,7 +290,9 @@ class FileManager(Manager):
 
     def plan_redo(self, action: str, undone: Json) -> Json:
         if changed := self._changed(undone["undone"]):
-            raise InputError(f"action {action}: {named(changed)} changed since it was undone; nothing was done")
+            raise InputError(
+                f"action {action}: {', '.join(map(repr, changed))} changed since it was undone; nothing was done"
+            )
         steps = [
             located(step.inverse(), self.scope, self.stash / action) for step in reversed(steps_from(undone["steps"]))
         ]
@@ -372,7 +361,7 @@ class FileManager(Manager):
 
     def _require_same(self, expected: Mapping[str, str], complaint: str) -> None:
         if changed := self._changed(expected):
-            raise InDoubt(f"path {named(changed)}: {complaint}")
+            raise InDoubt(f"path {', '.join(map(repr, changed))}: {complaint}")
 
     def _fresh_folder(self, action: str) -> Path:
         folder = self.stash / action

@@ -92,7 +92,7 @@ class Run(_Command):
     command: tuple[str, ...] = Field(strict=False, min_length=1)
     """The program and its arguments; `["sh", "-c", "..."]` for a line of shell."""
     undo: tuple[str, ...] = Field(default=(), strict=False)
-    """A command that undoes it. It is used where it restores the tree exactly; else what was replaced is restored."""
+    """A command that undoes it, which is tested when it is planned. What was replaced is restored in any case."""
 
 
 class Python(_Command):

@@ -7,7 +7,7 @@ all that it saw: another tree, another digest.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -107,7 +107,7 @@ class Planner:
         """The plan, for the tree as it is now."""
         before = self.latest = surveys_of(planned.steps, self._scope)
         is_command, output = isinstance(operation, Command), planned.output or {}
-        guarantee = guarantee_of(operation, output)
+        guarantee = guarantee_of(operation)
         plain = [step.to_json() for step in planned.steps]
         return Plan(
             digest=digest_of(operation, planned, before),
@@ -115,7 +115,7 @@ class Planner:
                 *output.get("hidden", ()),
                 *(step.words for step in planned.steps),
                 *output.get("left_out", ()),
-                *_words_on_undo(output),
+                *output.get("undo", ()),
             ),
             request=Request(
                 tuple(
@@ -179,11 +179,3 @@ def steps_from(plain: Sequence[Json]) -> list[Step]:
 def paths_of(steps: Sequence[Step]) -> list[str]:
     """All paths that steps change."""
     return sorted({path for step in steps for path in step.paths})
-
-
-def _words_on_undo(output: Json) -> Iterator[str]:
-    """A line on the undo that came with a command: of its test."""
-    if tested := output.get("undo"):
-        what = "all, inodes included" if tested.get("is_exact") else "names alone"
-        is_used = f"its own undo was tested, and restores {what}"
-        yield f"warning: its own undo is ignored: {tested['ignored']}" if "ignored" in tested else is_used

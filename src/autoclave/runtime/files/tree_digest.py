@@ -1,7 +1,7 @@
 """Digests of trees, by which it is told whether one is as it was. Only looks.
 
-Three depths: all that an undo restores (`survey`); inodes with their times, which change with content, names and facts
-unless a clock is set back (`survey_by_inode`, `survey_inside`); and names and kinds alone.
+Two depths: all that an undo restores (`survey`), and inodes with their times, which change with content, names and
+facts unless a clock is set back (`survey_by_inode`, `survey_inside`).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Survey:
     shared: frozenset[int] = frozenset()
 
 
-def survey(path: str, scope: Scope, *, with_times: bool = False) -> Survey:
-    """Look at a path and all below it. `with_times`: the digest has the times of folders as well.
+def survey(path: str, scope: Scope) -> Survey:
+    """Look at a path and all below it.
 
     Raises:
         InputError: something cannot be read, or changes meanwhile.
@@ -50,7 +50,7 @@ def survey(path: str, scope: Scope, *, with_times: bool = False) -> Survey:
         num_bytes += entry.size
         shared |= {entry.shared} if entry.shared else set()
         entry = without_marks(entry)
-        facts = replace(entry, mtime_ns=0 if entry.kind == "folder" and not with_times else entry.mtime_ns, shared=0)
+        facts = replace(entry, mtime_ns=0 if entry.kind == "folder" else entry.mtime_ns, shared=0)
         digest.update(canonical_json([each.removeprefix(path), facts]) + b"\n")
     if not names:
         return Survey()
@@ -126,17 +126,6 @@ def is_by_inode(digest: str) -> bool:
 def tree_digest(path: str, scope: Scope, like: str = "") -> str:
     """The digest of `survey`, or where `like` is one of `survey_by_inode`, of that."""
     return (survey_by_inode if is_by_inode(like) else survey)(path, scope).digest
-
-
-def tree_digest_with_times(path: str, scope: Scope) -> str:
-    """The digest of `survey`, with the times of folders."""
-    return survey(path, scope, with_times=True).digest
-
-
-def tree_digest_of_names(path: str, scope: Scope) -> str:
-    """A digest of the names and kinds at a path and below it; empty if nothing is there."""
-    found = [[each.removeprefix(path), entry.kind] for each, entry in scope.walk(path)]
-    return hashlib.sha256(canonical_json(found)).hexdigest() if found else ""
 
 
 def without_marks(entry: Entry) -> Entry:

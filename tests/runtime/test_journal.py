@@ -124,8 +124,8 @@ def test_records_are_never_changed_or_removed(journal: Journal, tmp_path: Path, 
 @pytest.mark.parametrize(
     ("statement", "damage"),
     [
-        ("UPDATE records SET body = '{}' WHERE number = 3", Damage.ALTERED),
-        ("UPDATE records SET body = 'not JSON' WHERE number = 3", Damage.ALTERED),
+        ("UPDATE records SET body = '{}' WHERE number = 3", Damage.BROKEN),
+        ("UPDATE records SET body = 'not JSON' WHERE number = 3", Damage.BROKEN),
         ("DELETE FROM records", Damage.TRUNCATED),
     ],
 )

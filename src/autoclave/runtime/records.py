@@ -26,8 +26,7 @@ NO_DIGEST = bytes(32)
 class Record:
     """One thing that happened. `at` is in seconds since 1970; `body` is JSON data.
 
-    `number` counts from 1. It is no part of the digest, which the place in the chain is: so one that was put in does
-    not make all that follow look altered.
+    `number` counts from 1.
     """
 
     number: int
@@ -86,12 +85,8 @@ def _signature(count: int, head: bytes, key: bytes) -> bytes:
 class Damage(StrEnum):
     """What somebody did to a journal."""
 
-    ALTERED = "altered"
-    """A record does not say what it said."""
-    INSERTED = "inserted"
-    """A record was put between two that followed each other."""
-    REMOVED = "removed"
-    """Records between two others are gone."""
+    BROKEN = "broken"
+    """A record does not follow from the one before: one of them was altered, or records were inserted or removed."""
     TRUNCATED = "truncated"
     """The last records are gone."""
     REWRITTEN = "rewritten"
@@ -128,8 +123,7 @@ def audit(
     last_signed = max(signed, default=0)
     if known is not None:
         signed[known[0]] = known[1]
-    most = max(signed, default=0)
-    findings = list(_broken_links(records, most))
+    findings = list(_broken_links(records))
     if not findings:
         others = [
             count
@@ -137,31 +131,18 @@ def audit(
             if 0 < count <= len(records) and signed[count] != records[count - 1].digest
         ]
         findings = [Finding(Damage.REWRITTEN, count) for count in others[:1]]
-    if len(records) < most and not any(each.damage is Damage.REMOVED for each in findings):
-        findings.append(Finding(Damage.TRUNCATED, len(records) + 1))
+        if len(records) < max(signed, default=0):
+            findings.append(Finding(Damage.TRUNCATED, len(records) + 1))
     due = [record.number for record in records[last_signed:] if record.kind in SEALED]
     if len(due) > 1 and not findings:  # after the last one a process may have died
         findings.append(Finding(Damage.UNSIGNED, due[0]))
     return [*forged, *findings]
 
 
-def _broken_links(records: Sequence[Record], most: int) -> Iterator[Finding]:
-    """Where the chain does not hold. There were `most` records once, or more."""
-    before, places = NO_DIGEST, {NO_DIGEST: -1}
-    for place, record in enumerate(records):
-        if not record.is_whole:
-            yield Finding(Damage.ALTERED, record.number)
-        if record.previous != before:
-            after = places.get(record.previous)
-            following = records[place + 1] if place + 1 < len(records) else None
-            if after is not None:
-                yield Finding(Damage.INSERTED, records[after + 1].number)
-            elif following is not None and following.previous == before:
-                yield Finding(Damage.INSERTED, record.number)
-                continue
-            elif place and len(records) >= most and records[place - 1].number == record.number - 1:
-                yield Finding(Damage.ALTERED, records[place - 1].number)
-            else:
-                yield Finding(Damage.REMOVED, record.number)
+def _broken_links(records: Sequence[Record]) -> Iterator[Finding]:
+    """Yield where the chain does not hold."""
+    before = NO_DIGEST
+    for record in records:
+        if not record.is_whole or record.previous != before:
+            yield Finding(Damage.BROKEN, record.number)
         before = record.digest
-        places[before] = place

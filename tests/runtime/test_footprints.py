@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.runtime.footprints import Done, Footprint, GroupLimits, groups, meet
+from autoclave.runtime.footprints import Done, Footprint, groups, meet
 
 KEYS = st.sampled_from(["files", "files/a", "files/a/b", "files/ab", "files/c", "rows/t", "rows/t/1", "rows/t/2"])
 SETS = st.frozensets(KEYS, max_size=3)
@@ -43,7 +43,5 @@ def test_groups_close_at_savepoints_limits_and_what_cannot_be_taken_back():
     plain = [done(number) for number in range(4)]
     assert groups(plain) == [["0", "1", "2", "3"]]
     assert groups(plain, savepoints=[1.5]) == [["0", "1"], ["2", "3"]]
-    assert groups(plain, limits=GroupLimits(actions=3)) == [["0", "1", "2"], ["3"]]
-    assert groups(plain, limits=GroupLimits(seconds=1.0)) == [["0", "1"], ["2", "3"]]
-    assert groups([done(0, num_bytes=9), done(1, num_bytes=2)], limits=GroupLimits(num_bytes=10)) == [["0"], ["1"]]
+    assert [len(group) for group in groups([done(number) for number in range(120)])] == [50, 50, 20]
     assert groups([done(0, closes=True), done(1)]) == [["0"], ["1"]]

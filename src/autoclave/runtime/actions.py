@@ -8,7 +8,7 @@ from typing import Any
 
 from autoclave.config import Config
 from autoclave.core import InputError
-from autoclave.runtime.footprints import Done, Footprint, GroupLimits, groups
+from autoclave.runtime.footprints import Done, Footprint, groups
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import Json, Manager
 from autoclave.runtime.journal import Journal, Standing
@@ -112,20 +112,14 @@ class Actions:
                     heapq.heappush(ahead, each)
         return found[::-1]
 
-    def groups(self, limits: GroupLimits | None = None) -> list[list[str]]:
+    def groups(self) -> list[list[str]]:
         """The actions that stand, in groups that commute within themselves; see `footprints.groups`."""
         savepoints = [record.at for record in self.journal.records_of_kinds("savepoint")]
-        done = [
-            Done(
-                each.action,
-                self.footprint(each.action),
-                each.at,
-                each.kept_bytes or 0,
-                each.proposed["guarantee"] == Guarantee.NONE,
-            )
+        done = (
+            Done(each.action, self.footprint(each.action), each.at, each.proposed["guarantee"] == Guarantee.NONE)
             for each in self.standing_order()
-        ]
-        return groups(done, savepoints, limits)
+        )
+        return groups(done, savepoints)
 
     def undone_with(self, mark: str) -> Iterator[Json]:
         """See `interface.UndoneWith`."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+_MOST_IN_A_GROUP = 50
+
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
@@ -57,45 +59,29 @@ class Done:
     action: str
     footprint: Footprint
     at: float
-    num_bytes: int = 0
     closes: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GroupLimits:
-    """How far a group may grow."""
-
-    actions: int = 50
-    num_bytes: int = 256 << 20
-    seconds: float = 3600.0
-
-
-def groups(
-    done: Sequence[Done], savepoints: Sequence[float] = (), limits: GroupLimits | None = None
-) -> list[list[str]]:
+def groups(done: Iterable[Done], savepoints: Sequence[float] = ()) -> list[list[str]]:
     """Runs of actions that commute with each other, so that within one the order does not matter (GoEX's watermarks).
 
     A group ends before an action that does not commute with one of it, after one that `closes` it (irreversible, or in
-    doubt), at a savepoint (given by its time), and at a limit.
+    doubt), at a savepoint (given by its time), and when it is full.
     """
-    limits = limits or GroupLimits()
-    found: list[list[str]] = []
-    current: list[Done] = []
+    found: list[list[Done]] = []
     for each in done:
-        if current and not _joins(current, each, savepoints, limits):
-            found.append([one.action for one in current])
-            current = []
-        current.append(each)
-    return [*found, [one.action for one in current]] if current else found
+        if found and _joins(found[-1], each, savepoints):
+            found[-1].append(each)
+        else:
+            found.append([each])
+    return [[each.action for each in group] for group in found]
 
 
-def _joins(group: Sequence[Done], new: Done, savepoints: Sequence[float], limits: GroupLimits) -> bool:
+def _joins(group: Sequence[Done], new: Done, savepoints: Sequence[float]) -> bool:
     last = group[-1]
     return (
         not last.closes
-        and len(group) < limits.actions
-        and sum(each.num_bytes for each in group) + new.num_bytes <= limits.num_bytes
-        and new.at - group[0].at <= limits.seconds
+        and len(group) < _MOST_IN_A_GROUP
         and not any(last.at <= each < new.at for each in savepoints)
         and all(each.footprint.commutes_with(new.footprint) for each in group)
     )

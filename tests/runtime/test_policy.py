@@ -16,7 +16,7 @@ from autoclave.runtime import permissions
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import NotPermitted
 from autoclave.runtime.opening import open_session
-from autoclave.runtime.policy import Access, Decision, Grant, Request, Usage, decide, grant_from, violations
+from autoclave.runtime.policy import Access, Decision, Grant, Request, Usage, decide, grant_from, violation
 from autoclave.runtime.policy.decision import usage_of
 from autoclave.runtime.policy.globs import loose, matcher
 from autoclave.runtime.policy.grants import is_secret, lint, seconds_of
@@ -268,7 +268,7 @@ def test_an_attack_is_stopped_whichever_layer_is_missing(
     if disabled == "decision":
         monkeypatch.setattr(permissions, "decide", lambda *_: everything)
     if disabled == "check afterwards":
-        monkeypatch.setattr(permissions, "violations", lambda *_: [])
+        monkeypatch.setattr(permissions, "violation", lambda *_: "")
     if disabled == "operating system":
         from autoclave.runtime.files import scope
 
@@ -418,14 +418,14 @@ def test_what_was_done_beyond_what_was_decided_is_taken_back_and_raises_the_alar
         session.run(proposal.action, proposal.plan.digest)
     assert manifest(root).keys() == before.keys()
     assert [record.body["outside"] for record in session.journal.records_of_kinds("alarm")] == [
-        ["create 'files/elsewhere'"]
+        "create 'files/elsewhere'"
     ]
 
 
 @given(RESOURCES)
 def test_what_is_loose_stays_loose(resource: str):
     assert loose(loose(resource)) == loose(resource)
-    assert violations([allow("**")], [], Request((Access("read", resource),)), {}, NOW)
+    assert violation([allow("**")], [], Request((Access("read", resource),)), {}, NOW)
 
 
 # --- What a task needs -----------------------------------------------------------------------------------------------

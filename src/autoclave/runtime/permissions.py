@@ -19,7 +19,7 @@ from autoclave.runtime.policy.decision import (
     is_granted,
     shown_decision,
     usage_of,
-    violations,
+    violation,
 )
 from autoclave.runtime.policy.grants import Grant, active
 from autoclave.runtime.policy.request import Request
@@ -120,10 +120,10 @@ class Permissions:
             NotPermitted: it is not; that is recorded, and the caller takes it back.
         """
         grants = self.grants()
-        if outside := violations(grants, approval.body["rules"], actual, self._usage(action, grants), approval.at):
-            self._journal.append("alarm", action, {"session": self._name, "outside": outside[:100]})
+        if outside := violation(grants, approval.body["rules"], actual, self._usage(action, grants), approval.at):
+            self._journal.append("alarm", action, {"session": self._name, "outside": outside})
             hint = "what was decided and what was done differ: look at the journal before granting anything more"
-            raise NotPermitted(f"action {action}: did {outside[0]}, which is not permitted", hint)
+            raise NotPermitted(f"action {action}: did {outside}, which is not permitted", hint)
 
     def may_use(self, service: str) -> bool:
         """Whether a service is granted at all. For the way out of cells, which does not rely on a decision."""

@@ -1,6 +1,6 @@
 """What actions may do: default deny, forbid wins, and only a person grants. Pure: no file, no clock."""
 
-from autoclave.runtime.policy.decision import Decision, Usage, decide, violations
+from autoclave.runtime.policy.decision import Decision, Usage, decide, violation
 from autoclave.runtime.policy.grants import Grant, active, grant_from, shown_grant
 from autoclave.runtime.policy.request import Access, Request
 
@@ -14,5 +14,5 @@ __all__ = [
     "decide",
     "grant_from",
     "shown_grant",
-    "violations",
+    "violation",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from autoclave.runtime.guarantee import Guarantee
@@ -98,27 +98,15 @@ def decide(grants: Sequence[Grant], request: Request, usage: Mapping[str, Usage]
     return Decision(True, rules=tuple(charges), charges=charges)
 
 
-def violations(
+def violation(
     grants: Sequence[Grant], rules: Sequence[str], actual: Request, usage: Mapping[str, Usage], now: float
-) -> list[str]:
-    """What really happened although no allowance in `rules` covers it, it is more than they permit, or it is forbidden.
+) -> str:
+    """First thing that happened although it is forbidden, or more than the allowances in `rules` permit; maybe none.
 
     `usage` and `now` are those of the decision.
     """
     valid = [grant for grant in grants if grant.effect == "forbid" or grant.id in rules]
-    if decide(valid, actual, usage, now).is_allowed:
-        return []
-    found: list[str] = []
-    used = {name: Usage(list(each.uses), dict(each.counts)) for name, each in usage.items()}
-    for access in actual.accesses:
-        decision = decide(valid, replace(actual, accesses=(access,)), used, now)
-        if not decision.is_allowed:
-            found.append(decision.reason.removesuffix(_NOT_PERMITTED))
-        for name, counts in decision.charges.items():
-            own = used.setdefault(name, Usage()).counts
-            for counted, number in counts.items():
-                own[counted] = own.get(counted, 0) + number
-    return found
+    return decide(valid, actual, usage, now).reason.removesuffix(_NOT_PERMITTED)
 
 
 def is_granted(grants: Iterable[Grant], verb: str, resource: str, now: float) -> bool:

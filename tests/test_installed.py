@@ -154,7 +154,7 @@ SMOKE = {
     "serve-postgres": "import autoclave.service.store.postgres",
     "serve-ray": "import autoclave.service.store.postgres; from ray import serve",
     "curate": "import datasets, pyarrow, datasketch, ijson, jinja2; import autoclave.compose.curation",
-    "runtime": "import autoclave.runtime.opening, autoclave.runtime.vault, autoclave.runtime.oauth, openai, h11",
+    "runtime": "import autoclave.runtime.opening, autoclave.runtime.vault, autoclave.runtime.oauth, httpx, h11",
     "databases": "import autoclave.runtime.databases.sqlite.engine, apsw, psycopg, pglast, pymysql, redis, sqlglot",
     "wandb": "import wandb",
     "mlflow": "import mlflow",

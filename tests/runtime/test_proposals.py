@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from autoclave.core import EngineFault, HostError, InputError
+from autoclave.core import EngineFault, InputError
 from autoclave.runtime.files.operations import OPERATIONS
 from autoclave.runtime.proposals import (
     Answer,
@@ -96,12 +95,6 @@ def test_a_server_proposes_by_functions_and_is_told(server: ChatServer):
     assert server.bodies[2]["messages"][-1]["content"] == "done"
 
 
-def test_a_library_that_is_missing_is_told_with_the_fix(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(HostError, match=r"need a library. Fix: pip install .*\[runtime\]"):
-        chat_at("http://127.0.0.1:1", "m", "")
-
-
 def test_calls_that_are_none_are_told_to_the_model_and_not_acted_on(server: ChatServer):
     bad = [("nuke", {}), ("write", {}), ("write", {"path": "a", "mode": "x"}), ("delete", {"path": "a", "do": "write"})]
     server.trouble = [calling(*bad)]
@@ -129,7 +122,7 @@ def test_trouble_of_the_server_is_none_of_the_model(server: ChatServer):
         driven(converse(chat_at(server.url, "other", "k"), "t", "", OPERATIONS))
     with pytest.raises(EngineFault):
         driven(converse(chat_at("http://127.0.0.1:1/v1", "m", "k"), "t", "", OPERATIONS))
-    server.trouble = [401, 401, 401]
+    server.trouble = [401]
     with pytest.raises(InputError, match="401"):
         driven(converse(chat_at(server.url, "m", "secret-key"), "t", "", OPERATIONS))
 
@@ -166,9 +159,9 @@ def _says(handler: BaseHTTPRequestHandler, kind: str, content: bytes) -> None:
         (lambda handler: _says(handler, "application/json", b"<html>It works</html>"), "no choice"),
         (lambda handler: _says(handler, "application/json", b"[" * 100_000), "no choice"),
         (lambda handler: _says(handler, "application/json", b'{"choices": [{"message": 7}]}'), "no choice"),
-        (lambda handler: _endless(handler, 0.0), "more than 4194304 bytes"),
-        (lambda handler: _endless(handler, 0.1), "takes over 1 s"),
-        (lambda handler: time.sleep(2), "timed out"),
+        (lambda handler: _endless(handler, 0.0), "larger than 4194304 bytes"),
+        (lambda handler: _endless(handler, 0.1), "within 1.0 s"),
+        (lambda handler: time.sleep(2), "within 1.0 s"),
     ],
     ids=range(7),
 )

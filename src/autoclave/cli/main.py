@@ -20,7 +20,7 @@ EXTRAS: dict[str, str] = {
         ("torch", "transformers", "safetensors", "tensorboard", "jinja2", "tokenizers", "huggingface_hub"), "train"
     ),
     **dict.fromkeys(("fastapi", "starlette", "uvicorn", "httpx", "prometheus_client"), "serve"),
-    **dict.fromkeys(("cryptography", "openai", "h11"), "runtime"),
+    **dict.fromkeys(("cryptography", "h11"), "runtime"),
     **dict.fromkeys(("pyarrow", "datasets", "datasketch", "zstandard", "ijson"), "curate"),
 }
 """Libraries that are not in a plain installation, and their extra."""

@@ -7,18 +7,18 @@ names of the folder's tree, and results; never a grant, nor the hint of a denial
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
+import ssl
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from autoclave.config import Config
-from autoclave.core import EngineFault, HostError, InputError
-from autoclave.core.install import install_command
+from autoclave.core import EngineFault, InputError
 from autoclave.core.json import foreign_json
+from autoclave.runtime.exchange import NoAnswer, Received, exchange
 from autoclave.runtime.interface import CommandFailed, Plan
 from autoclave.runtime.operations import operation_from
 from autoclave.runtime.personal_data import PersonalData
@@ -29,6 +29,8 @@ _MOST_STREAM = 2000
 """
 _MOST_CHANGES = 40
 _MOST_ANSWER = 4 << 20
+_BUSY, _PAUSES_S = (429, 503), (1.0, 5.0)
+"""What a server answers that is asked again, and after how many seconds."""
 _NOT_SENT = ("method", "lacking", "wall_s", "cpu_s", "undo", "left_out", "hidden")
 """What of the output of a plan is recorded, but not sent to a model."""
 _FENCE = re.compile(r"```(\w*)[^\n]*\n(.*?)```", re.DOTALL)
@@ -98,74 +100,47 @@ Chat = Callable[[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]], Answ
 
 
 def chat_at(url: str, model: str, key: str, *, timeout_s: float = 300.0, most_tokens: int = 4096) -> Chat:
-    """A model behind a server that speaks OpenAI's chat.
-
-    Raises:
-        HostError: the library is missing.
+    """Return a model behind a server that speaks OpenAI's chat. A server that is busy is asked again, twice.
 
     Asking raises:
         EngineFault: the server does not answer, or not as it should.
         InputError: it refuses the request.
+        HostError: the library is missing.
     """
-    try:
-        import openai
-    except ImportError:
-        raise HostError(f"models at an endpoint need a library. Fix: {install_command('runtime')}") from None
+    address = f"{url.rstrip('/')}/chat/completions"
+    headers = [(b"content-type", b"application/json"), (b"authorization", f"Bearer {key or 'none'}".encode())]
+    verify = ssl.create_default_context()
 
-    client_class: Any = openai.DefaultHttpxClient
-    httpx: Any = importlib.import_module(client_class.__base__.__module__)  # openai may have one of its own
-    until = 0.0
-
-    class Bounded(httpx.SyncByteStream):
-        """A body up to a size and a time."""
-
-        def __init__(self, stream: Any) -> None:
-            self._stream = stream
-
-        def __iter__(self) -> Iterator[bytes]:
-            total = 0
-            for piece in self._stream:
-                total += len(piece)
-                if total > _MOST_ANSWER or time.monotonic() > until:
-                    raise EngineFault(f"the answer has more than {_MOST_ANSWER} bytes or takes over {timeout_s:g} s")
-                yield piece
-
-        def close(self) -> None:
-            self._stream.close()
-
-    def bound(response: Any) -> None:
-        if response.headers.get("content-encoding", "identity") != "identity":
-            raise EngineFault("the answer is compressed though asked not to be")
-        response.stream = Bounded(response.stream)
-
-    client = openai.OpenAI(
-        base_url=url,
-        api_key=key or "none",
-        timeout=timeout_s,
-        default_headers={"Accept-Encoding": "identity"},
-        http_client=openai.DefaultHttpxClient(event_hooks={"response": [bound]}),
-    )
+    def send(content: bytes) -> Received:
+        try:
+            return exchange(
+                "POST", address, headers, content, verify=verify, within_s=timeout_s, most_bytes=_MOST_ANSWER
+            )
+        except NoAnswer as error:
+            raise EngineFault(f"endpoint {url}: {error}") from None
 
     def ask(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> Answer:
-        nonlocal until
-        until = time.monotonic() + timeout_s
         given: dict[str, Any] = {"model": model, "messages": list(messages), "max_tokens": most_tokens}
-        create: Any = client.chat.completions.create  # typed for literals only
+        content = json.dumps(given | ({"tools": list(tools)} if tools else {})).encode()
+        answer = send(content)
+        for pause_s in _PAUSES_S:
+            if answer.status in _BUSY:
+                time.sleep(pause_s)
+                answer = send(content)
+        if answer.status != 200:
+            kind = InputError if answer.status in (400, 401, 403, 404, 422) else EngineFault
+            said = _without(key, " ".join(answer.body[:500].decode(errors="replace").split()))
+            raise kind(f"endpoint {url}: {answer.status}: {said}")
         try:
-            choice = create(**given, **({"tools": list(tools)} if tools else {})).choices[0]
+            choice = json.loads(answer.body)["choices"][0]
+            message = choice["message"]
             calls = tuple(
-                Call(_plain(call.id), _plain(call.function.name), _plain(call.function.arguments))
-                for call in choice.message.tool_calls or ()
-                if call.type == "function"
+                Call(_plain(call["id"]), _plain(call["function"]["name"]), _plain(call["function"]["arguments"]))
+                for call in message.get("tool_calls") or ()
             )
-        except openai.APIStatusError as error:
-            kind = InputError if error.status_code in (400, 401, 403, 404, 422) else EngineFault
-            raise kind(f"endpoint {url}: {error.status_code}: {_without(key, str(error.message))}") from None
-        except openai.APIError as error:
-            raise EngineFault(f"endpoint {url}: {_without(key, str(error.__cause__ or error))}") from None
-        except (IndexError, AttributeError, TypeError, ValueError, RecursionError):
+            return Answer(_plain(message.get("content") or ""), calls, choice.get("finish_reason") == "length")
+        except (LookupError, AttributeError, TypeError, ValueError, RecursionError):
             raise EngineFault(f"endpoint {url}: the answer has no choice with a message") from None
-        return Answer(_plain(choice.message.content or ""), calls, choice.finish_reason == "length")
 
     return ask
 

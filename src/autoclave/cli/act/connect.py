@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,15 +67,12 @@ def manager(manager: str, settings: tuple[str, ...], root: Path, state: Path | N
     """
     from autoclave.config import parse_override
     from autoclave.core.plugins import find_plugin
-    from autoclave.runtime.connections import load_connections
-    from autoclave.runtime.opening import alone_on
 
     find_plugin("autoclave.managers", manager, "act connect manager")
     given = {each.path: each.value for each in map(parse_override, settings)}
     given |= {"path": str(Path(str(given["path"])).resolve())} if "path" in given else {}
-    with alone_on(root, state) as place:
-        known = {name: dict(each) for name, each in load_connections(place).managers.items()}
-        _change(place, {"managers": {**known, manager: {**known.get(manager, {}), **given}}}, root)
+    with _changing(root, state) as told:
+        told.setdefault("managers", {}).setdefault(manager, {}).update(given)
 
 
 @connect.command()
@@ -94,13 +92,12 @@ def vault(path: Path | None, key: str, root: Path, state: Path | None) -> None:
     Example: autoclave act connect vault --root project
     """
     from autoclave.core.files import existing_file
-    from autoclave.runtime.opening import alone_on
 
     if not (chosen := path or default_vault()).exists():
         raise InputError(f"vault {chosen}: there is none yet. Fix: `autoclave act vault add SERVICE` makes one")
-    place_of_vault = existing_file(chosen, "vault").resolve()
-    with alone_on(root, state) as place:
-        _change(place, {"vault": {"path": str(place_of_vault), "key": key}}, root, opened_vault(place_of_vault, key))
+    place = existing_file(chosen, "vault").resolve()
+    with _changing(root, state, opened_vault(place, key)) as told:
+        told["vault"] = {"path": str(place), "key": key}
 
 
 @connect.command()
@@ -113,11 +110,10 @@ def trust(file: Path, root: Path, state: Path | None) -> None:
     Example: autoclave act connect trust company-ca.pem --root project
     """
     from autoclave.runtime.keys import trusting
-    from autoclave.runtime.opening import alone_on
 
     trusting(file)
-    with alone_on(root, state) as place:
-        _change(place, {"trust": str(file.resolve())}, root)
+    with _changing(root, state) as told:
+        told["trust"] = str(file.resolve())
 
 
 @connect.command()
@@ -132,14 +128,11 @@ def model(settings: tuple[str, ...], root: Path, state: Path | None) -> None:
     \b
     Example: autoclave act connect model endpoint=http://127.0.0.1:8000/v1 name=qwen --root project
     """
-    from autoclave.runtime.connections import ModelPlace, load_connections
-    from autoclave.runtime.opening import alone_on
+    from autoclave.runtime.connections import ModelPlace
 
-    with alone_on(root, state) as place:
-        known = load_connections(place).model
-        given = {**(known.model_dump(mode="json") if known else {}), **_given(settings, ModelPlace)}
-        _require_secret(place, given.get("secret"))
-        _change(place, {"model": given}, root)
+    with _changing(root, state) as told:
+        told["model"] = {**told.get("model", {}), **_given(settings, ModelPlace)}
+        _require_secret(told, told["model"].get("secret"))
 
 
 @connect.command(name="list")
@@ -172,43 +165,33 @@ def remove(names: tuple[str, ...], root: Path, state: Path | None) -> None:
     \b
     Example: autoclave act connect remove shop --root project
     """
-    from autoclave.runtime.connections import load_connections
-    from autoclave.runtime.opening import alone_on
-
-    with alone_on(root, state) as place:
-        found = load_connections(place)
-        single = {each for each in ("vault", "trust", "model") if getattr(found, each)}
-        known = {*found.databases, *found.services, *found.managers, *single}
+    with _changing(root, state, is_removal=True) as told:
+        groups = [told[each] for each in ("databases", "services", "managers") if each in told]
+        single = told.keys() & {"vault", "trust", "model"}
+        known = single.union(*groups)
         if unknown := [each for each in names if each not in known]:
             raise InputError(f"act connect remove {unknown[0]}: is not connected; connected are {sorted(known)}")
-        left: dict[str, Any] = {
-            **{each: "" if each == "trust" else None for each in single.intersection(names)},
-            "databases": {each: kept for each, kept in _plain(found.databases).items() if each not in names},
-            "services": {each: kept for each, kept in _plain(found.services).items() if each not in names},
-            "managers": {each: dict(kept) for each, kept in found.managers.items() if each not in names},
-        }
-        _change(place, left)
+        for name in set(names):
+            for group in (told, *groups) if name in single else groups:
+                group.pop(name, None)
 
 
 def _put(kind: str, key: str, settings: tuple[str, ...], root: Path, state: Path | None) -> None:
-    from autoclave.runtime.connections import connections_from, load_connections
+    from autoclave.runtime.connections import connections_from
     from autoclave.runtime.databases.engine import require_connectable
     from autoclave.runtime.databases.settings import DatabaseConnection
-    from autoclave.runtime.opening import alone_on
     from autoclave.runtime.rest.connection import ServiceConnection
     from autoclave.runtime.rest.loading import load_catalogue
 
     form = DatabaseConnection if kind == "databases" else ServiceConnection
-    with alone_on(root, state) as place:
-        known = _plain(getattr(load_connections(place), kind))
-        given = dict(known.get(key, {}))
+    with _changing(root, state) as told:
+        given = told.setdefault(kind, {}).setdefault(key, {})
         given.update(_given(settings, form))
         if kind == "services" and given.get("catalogue"):
             load_catalogue(str(given["catalogue"]))
         if kind == "databases":
             require_connectable(key, connections_from({kind: {key: given}}, "act connect").databases[key])
-        _require_secret(place, given.get("secret" if kind == "services" else "password_secret"))
-        _change(place, {kind: {**known, key: given}}, root)
+        _require_secret(told, given.get("secret" if kind == "services" else "password_secret"))
 
 
 def _given(settings: Iterable[str], form: type[Config]) -> dict[str, Any]:
@@ -234,38 +217,42 @@ def _given(settings: Iterable[str], form: type[Config]) -> dict[str, Any]:
     return found
 
 
-def _plain(connections: Any) -> dict[str, Any]:
-    return {each: kept.model_dump(mode="json", exclude_defaults=True) for each, kept in connections.items()}
-
-
-def _require_secret(place: Path, name: object) -> None:
+def _require_secret(told: dict[str, Any], name: object) -> None:
     """Look whether the vault that is connected has a secret, or say that there is no vault yet.
 
     Raises:
         InputError: it has none of that name, or cannot be opened.
     """
     from autoclave.core.json import nearest
-    from autoclave.runtime.connections import load_connections
 
-    vault = load_connections(place).vault
     if not name or not isinstance(name, str):
         return
-    if vault is None:
+    if not (vault := told.get("vault")):
         click.echo(f"secret {name}: no vault is connected yet; `act connect vault` connects one", err=True)
         return
-    names = opened_vault(Path(vault.path), vault.key).names()
+    names = opened_vault(Path(vault["path"]), vault.get("key", "file")).names()
     if name not in names:
         fix = nearest(name, names) if names else "it is empty"
-        raise InputError(f"secret {name}: the vault {vault.path} has none; {fix}. Fix: autoclave act vault add {name}")
+        raise InputError(
+            f"secret {name}: the vault {vault['path']} has none; {fix}. Fix: autoclave act vault add {name}"
+        )
 
 
-def _change(place: Path, changed: dict[str, Any], root: Path | None = None, vault: Vault | None = None) -> None:
-    """Keep other connections; with a `root`, none whose files are within it. `vault`: the one that is connected."""
+@contextlib.contextmanager
+def _changing(
+    root: Path, state: Path | None, vault: Vault | None = None, *, is_removal: bool = False
+) -> Generator[dict[str, Any]]:
+    """Yield the connections as plain data, and keep what the block makes of them: none whose files are within `root`.
+
+    `vault`: the one that is connected.
+    """
     from autoclave.runtime.connections import connections_from, load_connections, save_connections
-    from autoclave.runtime.opening import require_files_outside
+    from autoclave.runtime.opening import alone_on, require_files_outside
 
-    told = load_connections(place).model_dump(mode="json", exclude_defaults=True)
-    connections = connections_from({**told, **changed}, "act connect")
-    if root is not None:
-        require_files_outside(root, connections, vault)
-    save_connections(place, connections)
+    with alone_on(root, state) as place:
+        told = load_connections(place).model_dump(mode="json", exclude_defaults=True)
+        yield told
+        connections = connections_from(told, "act connect")
+        if not is_removal:
+            require_files_outside(root, connections, vault)
+        save_connections(place, connections)

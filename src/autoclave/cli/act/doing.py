@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,57 +21,64 @@ if TYPE_CHECKING:
 _BY = "command line"
 
 
-def _with_extras(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say what generated code may use beyond the folder."""
-    told = "Requirements file with hashes: the packages that generated code may import."
-    return click.option("--packages", type=FILE, help=told)(command)
+_PACKAGES = click.option(
+    "--packages", type=FILE, help="Requirements file with hashes: the packages that generated code may import."
+)
+_MODEL = (
+    click.option("--prompt", help="Task for a model, in place of FILE."),
+    click.option("--endpoint", help="Base URL of a server with an OpenAI-compatible chat API, such as .../v1."),
+    click.option("--model", help="Name of the model at the endpoint."),
+    click.option(
+        "--key-variable", default="OPENAI_API_KEY", show_default=True, help="Environment variable with the key."
+    ),
+    click.option("--record", type=FILE, help="Write the proposed operations to this file, for another run."),
+    click.option(
+        "--by",
+        "way",
+        type=click.Choice(("functions", "program")),
+        default="functions",
+        show_default=True,
+        help="Have the model call functions, or write a program.",
+    ),
+    click.option(
+        "--service",
+        "services",
+        multiple=True,
+        help="Service of the vault that the model's program may use; may be given several times.",
+    ),
+    click.option(
+        "--hide-personal-data",
+        is_flag=True,
+        help="Show the model placeholders in place of addresses, phone numbers, cards and accounts.",
+    ),
+    click.option(
+        "--narrow",
+        type=click.Choice(("mentioned", "model")),
+        help="Forbid services that the prompt does not name, or that the model says it does not need.",
+    ),
+)
 
 
 def _by_model(command: Callable[..., Any]) -> Callable[..., Any]:
-    told = "Forbid services that the prompt does not name, or that the model says it does not need."
-    command = click.option("--narrow", type=click.Choice(("mentioned", "model")), help=told)(command)
-    told = "Show the model placeholders in place of addresses, phone numbers, cards and accounts."
-    command = click.option("--hide-personal-data", is_flag=True, help=told)(command)
-    told = "Service of the vault that the model's program may use; may be given several times."
-    command = click.option("--service", "services", multiple=True, help=told)(command)
-    told = "Have the model call functions, or write a program."
-    command = click.option(
-        "--by", "way", type=click.Choice(("functions", "program")), default="functions", show_default=True, help=told
-    )(command)
-    command = click.option("--record", type=FILE, help="Write the proposed operations to this file, for another run.")(
-        command
-    )
-    command = click.option(
-        "--key-variable", default="OPENAI_API_KEY", show_default=True, help="Environment variable with the key."
-    )(command)
-    command = click.option("--model", help="Name of the model at the endpoint.")(command)
-    command = click.option(
-        "--endpoint", help="Base URL of a server with an OpenAI-compatible chat API, such as .../v1."
-    )(command)
-    return click.option("--prompt", help="Task for a model, in place of FILE.")(command)
+    for option in reversed(_MODEL):
+        command = option(command)
+    return command
 
 
-def _session(
-    root: Path,
-    state: Path | None,
-    name: str,
-    *,
-    packages: Path | None,
-) -> AbstractContextManager[Session]:
-    others: dict[str, Any] = {}
-    if packages is not None:
-        from autoclave.core.files import cache_folder
-        from autoclave.runtime.packages import AllowedPackages
+def _session(root: Path, state: Path | None, name: str, packages: Path | None) -> AbstractContextManager[Session]:
+    if packages is None:
+        return acting(root, state, name)
+    from autoclave.core.files import cache_folder
+    from autoclave.runtime.packages import AllowedPackages
 
-        others["packages"] = AllowedPackages(packages, cache_folder() / "packages")
-    return acting(root, state, name, **others)
+    return acting(root, state, name, packages=AllowedPackages(packages, cache_folder() / "packages"))
 
 
 @click.command()
 @click.argument("file", type=FILE)
-@_with_extras
+@_PACKAGES
 @on_folder
-def plan(file: Path, root: Path, state: Path | None, name: str, **extras: Any) -> None:
+def plan(file: Path, packages: Path | None, root: Path, state: Path | None, name: str) -> None:
     """Show what each operation of FILE would do in the current state. Nothing is executed; only denials are recorded.
 
     FILE has an operation per line; `-` is standard input.
@@ -79,7 +86,7 @@ def plan(file: Path, root: Path, state: Path | None, name: str, **extras: Any) -
     \b
     Example: autoclave act plan changes.jsonl --root project
     """
-    with _session(root, state, name, **extras) as session:
+    with _session(root, state, name, packages) as session:
         for where, given in operations(file):
             try:
                 found = session.plan(given)
@@ -95,22 +102,15 @@ def plan(file: Path, root: Path, state: Path | None, name: str, **extras: Any) -
 @click.command()
 @click.argument("file", type=FILE, required=False)
 @_by_model
-@_with_extras
+@_PACKAGES
 @on_folder
-def propose(
-    file: Path | None,
-    root: Path,
-    state: Path | None,
-    name: str,
-    **others: Any,
-) -> None:
+def propose(file: Path | None, packages: Path | None, root: Path, state: Path | None, name: str, **model: Any) -> None:
     """Plan each operation of FILE, or what a model proposes, and record it, for `run ACTION`. Nothing is executed.
 
     \b
     Example: autoclave act propose changes.jsonl --root project
     """
-    model, extras = _parted(others)
-    with _session(root, state, name, **extras) as session:
+    with _session(root, state, name, packages) as session:
         for proposal, given in _proposals(session, file, is_run=False, **model):
             say(f"{proposal.action}  {proposal.plan.digest[:12]}  {proposal.plan.guarantee:<12}  {words(given)}")
 
@@ -118,20 +118,13 @@ def propose(
 @click.command()
 @click.argument("target", required=False)
 @click.option(
-    "--atomic",
-    is_flag=True,
-    help="Undo the earlier operations of the file if one fails or the process dies.",
+    "--atomic", is_flag=True, help="Undo the earlier operations of the file if one fails or the process dies."
 )
 @_by_model
-@_with_extras
+@_PACKAGES
 @on_folder
 def run(
-    target: str | None,
-    atomic: bool,
-    root: Path,
-    state: Path | None,
-    name: str,
-    **others: Any,
+    target: str | None, atomic: bool, packages: Path | None, root: Path, state: Path | None, name: str, **model: Any
 ) -> None:
     """Execute a proposed action, or propose and execute the operations of a file in turn, up to the first that fails.
 
@@ -141,8 +134,7 @@ def run(
     \b
     Example: autoclave act run changes.jsonl --root project
     """
-    model, extras = _parted(others)
-    with _session(root, state, name, **extras) as session:
+    with _session(root, state, name, packages) as session:
         if target and target != "-" and not Path(target).exists():
             if "." in target or "/" in target:
                 raise UsageError(f"{target}: there is no such file")
@@ -162,12 +154,6 @@ def run(
                 for change in proposal.plan.changes:
                     say(f"    {change}")
             say_output(proposal.plan.output)
-
-
-def _parted(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Those about a model, and those about what code may use."""
-    names = ("prompt", "endpoint", "model", "key_variable", "record", "way", "services", "hide_personal_data", "narrow")
-    return ({name: options[name] for name in names}, {n: v for n, v in options.items() if n not in names})
 
 
 def _proposals(

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.runtime.actions import Actions
 from autoclave.runtime.execution import Execution
-from autoclave.runtime.interface import InDoubt, Manager, NotUndone
-from autoclave.runtime.journal import Standing
-from autoclave.runtime.states import UNFINISHED, ActionState
+from autoclave.runtime.interface import Manager, NotRedone, NotUndone
+from autoclave.runtime.states import IN_DOUBT, UNFINISHED, ActionState
 from autoclave.runtime.undoing import Undoing
 
 _S = ActionState
@@ -32,16 +31,23 @@ class Recovery:
     def recover(self) -> Iterator[str]:
         """Settle what is unfinished, and what is in doubt where the resource answers; the ids of the actions."""
         for standing in self._journal.standings(UNFINISHED):
-            action, manager = standing.action, self._actions.manager_of(standing)
-            with contextlib.suppress(InputError, HostError):  # recorded, or checked again with the next command
-                self._finish(standing, manager)
-            yield action
+            try:
+                self._execution.settle(standing.action)
+            except (AutoclaveError, OSError) as error:  # recorded, or checked again with the next command
+                if not isinstance(error, InputError | HostError):
+                    raise
+            except Exception as error:  # noqa: BLE001 - no session could be opened any more
+                # its words may hold what no journal is to hold
+                doubt = _S.UNDO_IN_DOUBT if standing.state is _S.UNDOING else _S.IN_DOUBT
+                told = {"reason": f"{type(error).__name__}, which nobody foresaw"}
+                self._journal.advance(standing.action, doubt, told, seal=True)
+            yield standing.action
         yield from self._settle_doubts()
         for standing in self._journal.standings((_S.COMMITTED,), kept_only=True):
             self._actions.discard(standing.action, self._actions.manager_of(standing))
         yield from self._undoing.recover()
         for action in self._journal.left_open():
-            if self._undoing.is_lapsed(action):
+            if self._execution.is_lapsed(action):
                 yield action
 
     def require_settled(self, manager: Manager) -> None:
@@ -64,19 +70,17 @@ class Recovery:
             InputError: it is not in doubt, or still is.
         """
         standing = self._journal.standing(action)
-        if standing.state not in (_S.IN_DOUBT, _S.UNDO_IN_DOUBT):
+        if standing.state not in IN_DOUBT:
             raise InputError(f"action {action}: is {standing.state}; only an action in doubt is checked again")
-        manager = self._actions.manager_of(standing)
         try:
-            if standing.state is _S.UNDO_IN_DOUBT:
-                undone = manager.undo(action, self._actions.last_record(action, (_S.UNDOING,)).body, is_late=True)
-                self._journal.advance(action, _S.UNDONE, undone, seal=True)
-            else:
-                self._execution.check_again(action, manager)
-        except NotUndone as error:
-            self._journal.advance(action, _S.UNDO_FAILED, {"reason": str(error)}, seal=True)
-        except InDoubt as error:
-            raise InputError(f"action {action}: is still in doubt: {error}") from None
+            self._execution.settle(action)
+        except (NotUndone, NotRedone):
+            return  # it is recorded how it stands
+        except InputError as error:
+            if self._journal.standing(action).state not in IN_DOUBT:
+                raise
+            told = str(error).removeprefix(f"action {action}: ")
+            raise InputError(f"action {action}: is still in doubt: {told}") from None
 
     def _settle_doubts(self) -> Iterator[str]:
         """Check actions in doubt again whose resource answers; the ids of those that are settled.
@@ -84,7 +88,7 @@ class Recovery:
         A resource that is away, or that cannot tell, is left alone for a while.
         """
         began = time.monotonic()
-        for standing in self._journal.standings((_S.IN_DOUBT, _S.UNDO_IN_DOUBT)):
+        for standing in self._journal.standings(IN_DOUBT):
             action, check_began = standing.action, time.monotonic()
             if check_began < self._next_check.get(action, 0.0):
                 continue
@@ -98,20 +102,3 @@ class Recovery:
                     continue
             now = time.monotonic()
             self._next_check[action] = now + _PAUSE_S + 10 * (now - check_began)
-
-    def _finish(self, standing: Standing, manager: Manager) -> None:
-        """Bring an unfinished action to one side. After an unforeseen error it is in doubt, or it would come again."""
-        action = standing.action
-        try:
-            if standing.state is _S.EXECUTING:
-                self._execution.finish(action, manager, standing.body)
-            elif standing.state is _S.UNDOING:
-                self._undoing.finish_undo(action, manager, standing.body, is_late=True)
-            else:
-                self._undoing.finish_redo(action, manager, standing.body, is_late=True)
-        except (AutoclaveError, OSError):
-            raise
-        except Exception as error:  # noqa: BLE001 - no session could be opened any more
-            # its words may hold what no journal is to hold
-            doubt = _S.UNDO_IN_DOUBT if standing.state is _S.UNDOING else _S.IN_DOUBT
-            self._journal.advance(action, doubt, {"reason": f"{type(error).__name__}, which nobody foresaw"}, seal=True)

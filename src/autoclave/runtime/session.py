@@ -34,7 +34,7 @@ from autoclave.runtime.policy.request import Request
 from autoclave.runtime.records import Finding
 from autoclave.runtime.recovery import Recovery
 from autoclave.runtime.retention import Retention
-from autoclave.runtime.states import STANDING, ActionState, require_step
+from autoclave.runtime.states import IN_DOUBT, STANDING, ActionState, require_step
 from autoclave.runtime.undoing import Undoing
 
 _S = ActionState
@@ -68,7 +68,8 @@ class Session(Closing):
     ) -> None:
         self.journal, self.name, self.permissions = journal, name, permissions
         self.actions = Actions(journal, managers)
-        self._execution, self._undoing = Execution(self.actions, permissions), Undoing(self.actions)
+        self._execution = Execution(self.actions, permissions)
+        self._undoing = Undoing(self.actions, self._execution)
         self._recovery = Recovery(self.actions, self._execution, self._undoing)
         self._opened = opened or contextlib.ExitStack()
         self._retention = retention or Retention()
@@ -280,13 +281,14 @@ class Session(Closing):
             NotPermitted: it is not permitted any more.
         """
         self._settle()
-        manager, redoing = self._undoing.plan_redo(action)
+        manager, redoing = self._execution.plan_redo(action)
         guarantee = Guarantee(self.journal.standing(action).proposed["guarantee"])
         accesses = manager.request_of_redo(action, self.actions.receipt(action), redoing).accesses
         request = Request(accesses, guarantee)
         self.permissions.require_allowed(action, request)
         self.permissions.require_budget(action, request)
-        return self._undoing.redo(action, manager, redoing)
+        self._execution.redo(action, manager, redoing)
+        return self.journal.standing(action)
 
     # --- Settling ---------------------------------------------------------------------------------------------------
 
@@ -318,7 +320,7 @@ class Session(Closing):
             InputError: it is not in doubt, or cannot stand so.
         """
         standing = self.journal.standing(action)
-        if standing.state not in (_S.IN_DOUBT, _S.UNDO_IN_DOUBT):
+        if standing.state not in IN_DOUBT:
             raise InputError(f"action {action}: is {standing.state}; what is in doubt is resolved")
         body: dict[str, Any] = {"resolved": reason}
         if state is _S.EXECUTED:

@@ -49,7 +49,7 @@ FOLLOWING: Mapping[ActionState, frozenset[ActionState]] = {
     _S.EXECUTING: frozenset({_S.EXECUTED, _S.FAILED, _S.IN_DOUBT}),
     _S.EXECUTED: frozenset({_S.COMMITTED, _S.UNDOING}),
     _S.FAILED: frozenset(),
-    _S.IN_DOUBT: frozenset({_S.EXECUTED, _S.FAILED, _S.UNDONE}),  # undone: a redo that did nothing
+    _S.IN_DOUBT: frozenset({_S.EXECUTED, _S.REDONE, _S.FAILED, _S.UNDONE}),  # undone: a redo that did nothing
     _S.COMMITTED: frozenset(),
     _S.UNDOING: frozenset({_S.UNDONE, _S.UNDO_FAILED, _S.UNDO_IN_DOUBT}),
     _S.UNDONE: frozenset({_S.REDOING}),
@@ -61,6 +61,8 @@ FOLLOWING: Mapping[ActionState, frozenset[ActionState]] = {
 """What may come after each state."""
 UNFINISHED = frozenset({_S.EXECUTING, _S.UNDOING, _S.REDOING})
 """States in which a process works on it, or died."""
+IN_DOUBT = frozenset({_S.IN_DOUBT, _S.UNDO_IN_DOUBT})
+"""States in which nobody knows how it stands."""
 STANDING = frozenset({_S.EXECUTED, _S.REDONE, _S.UNDO_FAILED})
 """States in which it is done, and may be taken back or committed."""
 

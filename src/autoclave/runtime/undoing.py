@@ -1,4 +1,4 @@
-"""Taking actions back and doing them again, one or several: those all or none, also when a process dies.
+"""Undoing several actions: all or none, also when a process dies; and blocks of actions that are done so.
 
 That several belong together is journalled before the first (`undoing_all`) and after the last (`undone_all`). When one
 of them cannot be taken back, or nobody can tell, that is journalled (`putting_back_all`), and those before it are done
@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.actions import Actions
-from autoclave.runtime.interface import Choice, InDoubt, Json, Manager, NothingLeft, NotRedone, NotUndone
-from autoclave.runtime.journal import Standing
+from autoclave.runtime.execution import Execution
+from autoclave.runtime.interface import Choice, NothingLeft, NotUndone
 from autoclave.runtime.records import Record
 from autoclave.runtime.states import STANDING, ActionState
 
@@ -22,12 +22,11 @@ _S = ActionState
 
 
 class Undoing:
-    """Of actions of all kinds."""
+    """Of actions of all kinds, each by `execution`."""
 
-    def __init__(self, actions: Actions) -> None:
-        self._actions, self._journal = actions, actions.journal
-        self._num_read, self._unfinished = 0, dict[str, Record]()
-        self._begun: dict[str, Json] = {}
+    def __init__(self, actions: Actions, execution: Execution) -> None:
+        self._actions, self._journal, self._execution = actions, actions.journal, execution
+        self._num_read, self._unfinished = 0, dict[str, list[Record]]()
         self._block: Record | None = None
         self._own_block = ""
 
@@ -72,7 +71,7 @@ class Undoing:
             self._journal.append("undoing_all", together, body)
             return self._undo_together(together, names, choices, on_conflict)
         for name in names:
-            self._undo_one(name, choices, on_conflict)
+            self._execution.undo(name, choices, on_conflict)
         return list(names)
 
     def _require_undoable(self, names: Sequence[str], choices: Mapping[str, Choice], on_conflict: Choice) -> None:
@@ -90,16 +89,6 @@ class Undoing:
                         "Fix: say what becomes of it (skip, force, save_aside)"
                     )
 
-    def _undo_one(self, action: str, choices: Mapping[str, Choice], on_conflict: Choice) -> None:
-        manager = self._actions.manager_of_action(action)
-        receipt = self._actions.receipt(action)
-        try:
-            undoing = manager.plan_undo(action, receipt, choices, on_conflict, self._actions.undone_with)
-        except NothingLeft as error:
-            raise NothingLeft(f"action {action}: {error}") from None
-        self._journal.advance(action, _S.UNDOING, undoing)
-        self.finish_undo(action, manager, undoing)
-
     def _undo_together(
         self, together: str, names: Sequence[str], choices: Mapping[str, Choice], on_conflict: Choice
     ) -> list[str]:
@@ -114,7 +103,7 @@ class Undoing:
                 if state is _S.UNDO_IN_DOUBT:
                     raise InputError(f"action {name}: nobody can tell whether it was taken back")
                 if state in STANDING:
-                    self._undo_one(name, choices, on_conflict)
+                    self._execution.undo(name, choices, on_conflict)
             except NothingLeft:
                 left.append(name)
             except (InputError, HostError) as error:
@@ -135,90 +124,11 @@ class Undoing:
         for name in reversed(names):
             if self._journal.standing(name).state is _S.UNDONE:
                 try:
-                    self.redo(name, *self.plan_redo(name))
+                    self._execution.redo(name, *self._execution.plan_redo(name))
                 except (InputError, HostError):
                     left.append(name)
         self._journal.append("undone_all", together, {"left": left})
         return left
-
-    def is_lapsed(self, action: str) -> bool:
-        """Whether an action that was left open does not stand by itself any more; then it is recorded as undone.
-
-        Where the resource does not tell, the action is in doubt; where it does not answer now, it stands until then.
-        """
-        manager, receipt = self._actions.manager_of_action(action), self._actions.receipt(action)
-        undoing = manager.plan_undo(action, receipt, {}, Choice.REFUSE, self._actions.undone_with)
-        try:
-            if not (reason := manager.lapsed(action, receipt)):
-                return False
-        except HostError:
-            return False
-        except (InDoubt, InputError) as error:
-            self._journal.advance(action, _S.UNDOING, {**undoing, "lapsed": str(error)})
-            self._journal.advance(action, _S.UNDO_IN_DOUBT, {"reason": str(error)}, seal=True)
-            return True
-        self._journal.advance(action, _S.UNDOING, {**undoing, "lapsed": reason})
-        with contextlib.suppress(InputError):  # it is recorded how it stands
-            self.finish_undo(action, manager, undoing)
-        return True
-
-    def finish_undo(self, action: str, manager: Manager, undoing: Json, *, is_late: bool = False) -> None:
-        """Take an action back as it is recorded with `undoing`, or go on with that (`is_late`).
-
-        Raises:
-            InputError: it stands, or nobody can tell; that is recorded.
-        """
-        try:
-            undone = manager.undo(action, undoing, is_late=is_late)
-        except NotUndone as error:
-            self._journal.advance(action, _S.UNDO_FAILED, {"reason": str(error)}, seal=True)
-            raise NotUndone(f"action {action}: {error}") from None
-        except (InDoubt, InputError, HostError) as error:
-            self._journal.advance(action, _S.UNDO_IN_DOUBT, {"reason": str(error)}, seal=True)
-            raise InputError(f"action {action}: {error}") from None
-        self._journal.advance(action, _S.UNDONE, undone, seal=True)
-
-    def plan_redo(self, action: str) -> tuple[Manager, Json]:
-        """How what was undone is done again.
-
-        Raises:
-            InputError: it was not undone, or somebody has changed what was there before.
-        """
-        standing = self._journal.standing(action)
-        if standing.state is not _S.UNDONE:
-            raise InputError(f"action {action}: is {standing.state}; what was undone can be redone")
-        if standing.kept_bytes is None or "resolved" in standing.body:
-            raise InputError(f"action {action}: what a redo needs is not kept any more; propose it again")
-        manager = self._actions.manager_of(standing)
-        return manager, manager.plan_redo(action, standing.body)
-
-    def redo(self, action: str, manager: Manager, redoing: Json) -> Standing:
-        """Do again what was undone, as `plan_redo` says.
-
-        Raises:
-            InputError: as `finish_redo`.
-        """
-        self._journal.advance(action, _S.REDOING, redoing)
-        return self.finish_redo(action, manager, redoing)
-
-    def finish_redo(self, action: str, manager: Manager, redoing: Json, *, is_late: bool = False) -> Standing:
-        """Do an action again as it is recorded with `redoing`, or go on with that (`is_late`).
-
-        Raises:
-            NotRedone: nothing was done; that is recorded.
-            InputError: nobody can tell how far it came; that is recorded.
-        """
-        try:
-            receipt = manager.redo(action, self._actions.receipt(action), redoing, is_late=is_late)
-        except NotRedone as error:
-            undone = self._actions.last_record(action, (_S.UNDONE,)).body
-            self._journal.advance(action, _S.UNDONE, {**undone, "reason": str(error)}, seal=True)
-            raise NotRedone(f"action {action}: {error}") from None
-        except (InDoubt, InputError, HostError) as error:
-            self._journal.advance(action, _S.IN_DOUBT, {"reason": str(error)}, seal=True)
-            raise InputError(f"action {action}: {error}") from None
-        self._journal.advance(action, _S.REDONE, receipt, seal=True, kept_bytes=manager.kept_bytes(receipt))
-        return self._journal.standing(action)
 
     def recover(self) -> Iterator[str]:
         """Bring undos of several actions to their end, or all of them back; undo blocks in which a process died."""
@@ -227,22 +137,18 @@ class Undoing:
             self._num_read = record.number
             if record.kind in ("atomic", "atomic_over"):
                 self._block = record if record.kind == "atomic" else None
-                continue
-            if record.kind == "undoing_all":
-                self._begun[record.subject] = record.body
-            self._unfinished[record.subject] = record
-            if record.kind == "undone_all":
+            elif record.kind == "undone_all":
                 self._unfinished.pop(record.subject)
-                self._begun.pop(record.subject, None)
-        for together, record in list(self._unfinished.items()):
-            body = self._begun[together]
-            names = list(body["actions"])
-            if record.kind == "putting_back_all":
+            else:
+                self._unfinished.setdefault(record.subject, []).append(record)
+        for together, (begun, *later) in list(self._unfinished.items()):
+            names = list(begun.body["actions"])
+            if later:
                 self._redo_together(together, names)
             else:
-                choices = {name: Choice(choice) for name, choice in body["choices"].items()}
+                choices = {name: Choice(choice) for name, choice in begun.body["choices"].items()}
                 with contextlib.suppress(InputError):  # it is recorded how they stand
-                    self._undo_together(together, names, choices, Choice(body["on_conflict"]))
+                    self._undo_together(together, names, choices, Choice(begun.body["on_conflict"]))
             yield from names
         if self._block and self._block.subject != self._own_block:
             block, self._block = self._block, None

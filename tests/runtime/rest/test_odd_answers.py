@@ -131,7 +131,7 @@ def test_an_undo_that_is_taken_on_for_later_is_in_doubt_and_quarantines_nothing(
         (False, False, ActionState.UNDO_FAILED),
         (False, True, ActionState.UNDONE),
         (True, False, ActionState.UNDONE),
-        (True, True, ActionState.EXECUTED),
+        (True, True, ActionState.REDONE),
     ],
 )
 def test_what_a_lost_service_left_in_doubt_is_settled_when_it_answers_again(

@@ -31,7 +31,7 @@ from autoclave.runtime.databases.settings import DatabaseConnection
 from autoclave.runtime.interface import Choice
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.opening import open_session
-from autoclave.runtime.policy import Access, Grant, Request, Usage, decide
+from autoclave.runtime.policy import Access, Grant, Request, decide
 from autoclave.runtime.session import Session
 
 _PER_FOLDER = 100
@@ -174,7 +174,7 @@ def policy(rounds: int) -> dict[str, float]:
     ]
     grants.append(Grant(effect="forbid", resources=("files/**/secret*",), verbs=("*",)))
     request = Request(tuple(Access("create", f"files/part{number}/a/b{number}.txt", files=1) for number in range(20)))
-    usage = {grant.id: Usage([0.0], {"files": 3}) for grant in grants}
+    usage = {grant.id: {"uses": 1, "files": 3} for grant in grants}
     assert decide(grants, request, usage, 1.0).is_allowed
     times = [seconds(lambda: decide(grants, request, usage, 1.0)) for _ in range(rounds * 20)]
     return {"policy_ms": statistics.median(times) * 1000}

@@ -6,7 +6,7 @@ The policy itself is in `policy/`, and pure. Here it meets journal and clock.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from autoclave.core import InputError, UsageError
 from autoclave.runtime.guarantee import Guarantee
@@ -134,7 +134,7 @@ class Permissions:
         grants, now = self.grants() if resources else [], time.time()
         return [each for each in resources if not is_granted(grants, "read", each, now)]
 
-    def _usage(self, action: str, grants: Sequence[Grant]) -> Mapping[str, Usage]:
+    def _usage(self, action: str, grants: Sequence[Grant]) -> Usage:
         """What was charged to grants by all other actions: one that is decided again is not charged twice."""
         if not any(each.is_limited for each in grants):
             return {}

@@ -8,6 +8,7 @@ it, and to those that this one narrows; where one is used up, the next is tried.
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,16 +19,11 @@ from autoclave.runtime.policy.request import MALFORMED, Access, Request
 from autoclave.runtime.records import Record
 
 _ORDER = (Guarantee.NONE, Guarantee.COMPENSATING, Guarantee.EQUIVALENT, Guarantee.EXACT)
-_MINUTE_S = 60.0
 _NOT_PERMITTED = " is not permitted"
 
 
-@dataclass(slots=True)
-class Usage:
-    """How much was charged to one allowance: when it was used, and counts by their names."""
-
-    uses: list[float] = field(default_factory=list[float])
-    counts: dict[str, float] = field(default_factory=dict[str, float])
+Usage = Mapping[str, Mapping[str, float]]
+"""How much was charged to each allowance, by its id: how often it was used (`uses`), and counts by their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +40,16 @@ class Decision:
     charges: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
 
 
-def usage_of(records: Iterable[Record]) -> dict[str, Usage]:
+def usage_of(records: Iterable[Record]) -> Usage:
     """What was charged so far, by the records of a journal, of each action the last. What was undone stays charged."""
-    found: dict[str, Usage] = {}
+    found: dict[str, Counter[str]] = {}
     for record in {each.subject: each for each in records if "charges" in each.body}.values():
-        charges: Mapping[str, Mapping[str, float]] = record.body["charges"]
-        for grant, counts in charges.items():
-            usage = found.setdefault(grant, Usage())
-            usage.uses.append(record.at)
-            for name, number in counts.items():
-                usage.counts[name] = usage.counts.get(name, 0) + number
+        for grant, counts in record.body["charges"].items():
+            found.setdefault(grant, Counter()).update({"uses": 1, **counts})
     return found
 
 
-def decide(grants: Sequence[Grant], request: Request, usage: Mapping[str, Usage], now: float) -> Decision:
+def decide(grants: Sequence[Grant], request: Request, usage: Usage, now: float) -> Decision:
     """Whether `request` may be done at `now` (seconds since 1970), given what was charged to each grant."""
     forbids = [grant for grant in grants if grant.effect == "forbid" and not grant.is_over(now)]
     allows = [grant for grant in grants if grant.effect == "allow"]
@@ -98,9 +90,7 @@ def decide(grants: Sequence[Grant], request: Request, usage: Mapping[str, Usage]
     return Decision(True, rules=tuple(charges), charges=charges)
 
 
-def violation(
-    grants: Sequence[Grant], rules: Sequence[str], actual: Request, usage: Mapping[str, Usage], now: float
-) -> str:
+def violation(grants: Sequence[Grant], rules: Sequence[str], actual: Request, usage: Usage, now: float) -> str:
     """First thing that happened although it is forbidden, or more than the allowances in `rules` permit; maybe none.
 
     `usage` and `now` are those of the decision.
@@ -142,8 +132,8 @@ def _problem(
     grant: Grant,
     access: Access,
     request: Request,
-    usage: Mapping[str, Usage],
-    charges: Mapping[str, Mapping[str, float]],
+    usage: Usage,
+    charges: Usage,
     now: float,
 ) -> str:
     """Why an allowance that is about an access does not permit it now; empty if it does."""
@@ -151,16 +141,13 @@ def _problem(
         return f"the time of grant {grant.id} is over"
     if _ORDER.index(request.guarantee) < _ORDER.index(grant.minimum_guarantee):
         return f"grant {grant.id} is for what can be taken back better than {request.guarantee}"
-    used = usage.get(grant.id, Usage())
-    if grant.max_uses is not None and len(used.uses) >= grant.max_uses:
-        return f"grant {grant.id} was used {len(used.uses)} times"
-    recent = sum(at > now - _MINUTE_S for at in used.uses) if grant.max_uses_per_minute is not None else 0
-    if grant.max_uses_per_minute is not None and recent >= grant.max_uses_per_minute:
-        return f"grant {grant.id} was used {recent} times in the last minute"
+    used = usage.get(grant.id, {})
+    if grant.max_uses is not None and used.get("uses", 0) >= grant.max_uses:
+        return f"grant {grant.id} was used {used['uses']} times"
     for name in COUNTED:
         most: float | None = getattr(grant, f"max_{name}")
         if most is not None:
-            total = used.counts.get(name, 0) + charges.get(grant.id, {}).get(name, 0) + getattr(access, name)
+            total = used.get(name, 0) + charges.get(grant.id, {}).get(name, 0) + getattr(access, name)
             if total > most:
                 return f"grant {grant.id} is for {most} {name.replace('_', ' ')}, and this would make {total}"
     return ""

@@ -57,7 +57,6 @@ class Grant(Config):
     expires_at: float | None = None
     """In seconds since 1970."""
     max_uses: int | None = _NonNegative
-    max_uses_per_minute: int | None = _NonNegative
     max_files: int | None = _NonNegative
     """Of all uses together, as the following."""
     max_bytes_written: int | None = _NonNegative
@@ -134,8 +133,7 @@ class Grant(Config):
     @property
     def is_limited(self) -> bool:
         """Whether it depends on what was charged to it."""
-        uses = (self.max_uses, self.max_uses_per_minute)
-        return any(limit is not None for limit in (*uses, *(getattr(self, f"max_{name}") for name in COUNTED)))
+        return any(getattr(self, f"max_{name}") is not None for name in ("uses", *COUNTED))
 
     def is_over(self, now: float) -> bool:
         """Whether its time is over."""
@@ -208,7 +206,7 @@ def active(records: Iterable[Record], session: str) -> list[Grant]:
     grants: dict[str, Grant] = {}
     for record in records:
         if record.kind == "grant":
-            given = {name: value for name, value in record.body.items() if name != "signature"}
+            given = {name: value for name, value in record.body.items() if name != "signature" and value is not None}
             grants[record.subject] = Grant.model_validate(given)
         elif record.kind == "revoke":
             grants.pop(record.subject, None)

@@ -56,20 +56,6 @@ def alone_on(root: Path, state: Path | None = None) -> Generator[Path]:
             yield place
 
 
-def _require_no_history(state: Path) -> None:
-    """Check that a state is not of a version that kept what actions replaced in a Git repository.
-
-    Raises:
-        InputError: it is.
-    """
-    if (history := state / "history.git").exists():
-        raise InputError(
-            f"state {state}: keeps what actions replaced in a Git repository, which only versions before read. Fix: "
-            f"commit or undo its actions with such a version, then remove {history}; `git --git-dir {history} log "
-            "--all -p` shows what it has"
-        )
-
-
 @contextlib.contextmanager
 def _lease_of_folder(root: Path) -> Generator[None]:
     """Have a folder, given by its real path, for the length of the block; no session has one above or below it.
@@ -125,7 +111,6 @@ def open_session(
     with contextlib.ExitStack() as opening:
         scope = opening.enter_context(Scope(root))
         place = _folder_outside(state or default_state(root), scope)
-        _require_no_history(place)
         connections = load_connections(place)
         for path in (*kept_outside, *files_of(connections), *([packages.path] if packages else ())):
             _require_outside(path, scope)

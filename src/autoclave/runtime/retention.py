@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoclave.core import HostError
 from autoclave.runtime.actions import Actions
-from autoclave.runtime.journal import Kept
 
 _DAY_S = 86_400.0
 _NUM_FORGOTTEN = 64
@@ -26,31 +24,18 @@ class Retention:
     """How long what was undone can be redone, what failed is kept, and what was proposed can be run."""
 
     def make_room(self, actions: Actions, action: str = "") -> None:
-        """Forget what is not to be kept, of other actions than `action`.
+        """Forget what is too old, and from the oldest on until the quota holds, of other actions than `action`.
 
         Raises:
             HostError: what stands alone takes more than the quota.
         """
-        journal = actions.journal
-        kept = journal.kept_bytes()
-        number = -1 if kept > self.num_bytes else _NUM_FORGOTTEN
-        for name in due(journal.forgettable(action, number), self, kept, time.time()):
-            actions.discard(name, actions.manager_of_action(name), "retention")
-        if (kept := journal.kept_bytes()) > self.num_bytes:
+        kept, oldest = actions.journal.kept_bytes(), time.time() - self.redo_s
+        for each in actions.journal.forgettable(action, -1 if kept > self.num_bytes else _NUM_FORGOTTEN):
+            if each.at < oldest or (kept > self.num_bytes and each.num_bytes):
+                actions.discard(each.action, actions.manager_of_action(each.action), "retention")
+                kept -= each.num_bytes
+        if kept > self.num_bytes:
             raise HostError(
                 f"{kept} bytes are kept to undo what stands, more than the quota of {self.num_bytes}. "
                 "Fix: commit actions that shall stay, or raise the quota"
             )
-
-
-def due(oldest: Sequence[Kept], retention: Retention, kept_bytes: int, now: float) -> list[str]:
-    """Return the actions to forget: too old ones, and from the oldest on until the quota holds.
-
-    `kept_bytes` is what all actions together keep, `now` in seconds since 1970.
-    """
-    forgotten: list[str] = []
-    for each in oldest:
-        if each.at + retention.redo_s < now or (kept_bytes > retention.num_bytes and each.num_bytes):
-            forgotten.append(each.action)
-            kept_bytes -= each.num_bytes
-    return forgotten

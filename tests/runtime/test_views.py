@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 
 from autoclave.runtime.export import as_json_lines, as_otlp
+from autoclave.runtime.files.reading import tree_text
 from autoclave.runtime.files.scope import Scope
-from autoclave.runtime.files.tree_text import TreeLimits, tree_text
 from autoclave.runtime.session import Session
 from tests.runtime.trees import done
 
@@ -46,8 +46,8 @@ def test_a_tree_is_told_within_limits_and_names_cannot_pass_for_more(tmp_path: P
         (tmp_path / f"z{number}").touch()
     os.mkdir(tmp_path / "bytes\udcff")
     with Scope(tmp_path) as scope:
-        text = tree_text(scope, TreeLimits(depth=3, names_per_folder=6))
-        short = tree_text(scope, TreeLimits(characters=30))
+        text = tree_text(scope, depth=3, names_per_folder=6)
+        short = tree_text(scope, most_characters=30)
     assert text.splitlines() == [
         "a/",
         "  b/",

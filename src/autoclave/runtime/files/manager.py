@@ -9,7 +9,6 @@ process that died left in the middle can be brought to either side.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from autoclave.runtime.files.folder_times import left_with, set_times, times_aro
 from autoclave.runtime.files.making import New, make
 from autoclave.runtime.files.operations import OPERATIONS, Command, ReadOperation
 from autoclave.runtime.files.plans import Planned, Planner, digest_of, keys_of, paths_of, steps_from, surveys_of
+from autoclave.runtime.files.reading import tree_text
 from autoclave.runtime.files.scope import Scope
 from autoclave.runtime.files.steps import (
     Step,
@@ -43,7 +43,6 @@ from autoclave.runtime.files.tree_digest import (
     survey_by_inode,
     tree_digest,
 )
-from autoclave.runtime.files.tree_text import tree_text
 from autoclave.runtime.files.undoing import undo_steps
 from autoclave.runtime.footprints import meet
 from autoclave.runtime.guarantee import Guarantee
@@ -166,7 +165,7 @@ class FileManager(Manager):
         """See `Manager`. Right before and after each step it is looked whether it is about what was planned."""
         steps = steps_from(started["steps"])
         self._stashed.clear()
-        with self._stash_of(action) as descriptor, Scope(self.stash / action) as stash:
+        with Scope(self.stash / action) as stash:
 
             def is_right(step: Step) -> bool:
                 if step.do == "move":
@@ -176,7 +175,7 @@ class FileManager(Manager):
                 found = self._stashed[action, step.stash] = survey_by_inode(step.stash, stash)
                 return found.digest == started["before"][step.path]
 
-            take_steps(pending(steps, self.scope, descriptor, InputError), self.scope, descriptor, is_right)
+            take_steps(pending(steps, self.scope, stash, InputError), self.scope, stash, is_right)
         return self.accept(action, started)
 
     def accept(self, action: str, started: Json) -> Json:
@@ -195,7 +194,7 @@ class FileManager(Manager):
 
     def _reverse(self, action: str, steps: Sequence[Step]) -> bool:
         """Take back those steps that have happened; whether it is certain that nothing of them is left."""
-        with self._stash_of(action) as stash:
+        with Scope(self.stash / action) as stash:
             for step in reversed(steps):
                 is_partly = step.do == "set_facts" and not is_untouched(step, self.scope, stash)
                 if is_partly or has_happened(step, self.scope, stash):
@@ -311,7 +310,7 @@ class FileManager(Manager):
             InputError: one cannot.
         """
         done: set[str] = set()
-        with self._stash_of(action) as stash:
+        with Scope(self.stash / action) as stash:
             for step in steps:
                 if not (meet(step.paths, done) or is_possible(step, self.scope, stash)):
                     raise InputError(
@@ -336,7 +335,7 @@ class FileManager(Manager):
         Raises:
             InDoubt: somebody else has changed what one of them is about.
         """
-        with self._stash_of(action) as stash:
+        with Scope(self.stash / action) as stash:
             if is_late and not any(has_happened(step, self.scope, stash) for step in steps):
                 self._require_same(found, "somebody else has changed it")
             take_steps(pending(steps, self.scope, stash, InDoubt), self.scope, stash)
@@ -368,11 +367,3 @@ class FileManager(Manager):
         self.discard(action)  # of a try before that died
         folder.mkdir()
         return folder
-
-    @contextlib.contextmanager
-    def _stash_of(self, action: str) -> Iterator[int]:
-        descriptor = os.open(self.stash / action, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            yield descriptor
-        finally:
-            os.close(descriptor)

@@ -1,8 +1,9 @@
-"""What is read of a tree on request: a file, the names in a folder, lines that contain a string. Changes nothing."""
+"""What is read of a tree: its names as text, a file, lines that contain a string. Within limits; changes nothing."""
 
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import os
 import re
 import stat
@@ -12,7 +13,6 @@ from typing import Any
 from autoclave.core import InputError
 from autoclave.runtime.files.operations import List, Read, ReadOperation, Search
 from autoclave.runtime.files.scope import Scope
-from autoclave.runtime.files.tree_text import TreeLimits, tree_text
 from autoclave.runtime.policy.grants import has_secret_name, protected_names
 
 _MOST_CHARACTERS = 64 << 10
@@ -32,17 +32,16 @@ def read(operation: ReadOperation, scope: Scope) -> tuple[dict[str, Any], bool]:
     match operation:
         case Read():
             content = scope.content(operation.path)
-            return _lines(operation, content), bool(_PRIVATE_KEY.search(content))
+            return _part_of(operation, content), bool(_PRIVATE_KEY.search(content))
         case List():
             with scope.folder(operation.path):
-                limits = TreeLimits(depth=operation.depth, names_per_folder=500)
-                return {"entries": tree_text(scope, limits, operation.path)}, False
+                return {"entries": tree_text(scope, operation.path, operation.depth, names_per_folder=500)}, False
         case Search():
-            found = list(_matches(operation, scope))
+            found = list(itertools.islice(_matches(operation, scope), _MOST_MATCHES + 1))
             return {"matches": found[:_MOST_MATCHES], "is_whole": len(found) <= _MOST_MATCHES}, False
 
 
-def _lines(operation: Read, content: bytes) -> dict[str, Any]:
+def _part_of(operation: Read, content: bytes) -> dict[str, Any]:
     lines = content.decode(errors="backslashreplace").splitlines(keepends=True)
     first = operation.first_line - 1
     text = "".join(lines[first : first + operation.max_lines])
@@ -51,12 +50,11 @@ def _lines(operation: Read, content: bytes) -> dict[str, Any]:
 
 
 def _matches(operation: Search, scope: Scope) -> Iterator[str]:
-    """One line more than is returned, if there are so many. Files that may hold secrets are left out."""
-    wanted, count = operation.text.encode("utf-8", "surrogateescape"), 0
+    """Yield the lines with the text. Files that may hold secrets are left out."""
+    wanted = operation.text.encode("utf-8", "surrogateescape")
     for path in _files(operation.path, scope):
-        if protected_names(path) or has_secret_name(path):
-            continue
-        if not fnmatch.fnmatchcase(path.rpartition("/")[2], operation.names):
+        is_secret = protected_names(path) or has_secret_name(path)
+        if is_secret or not fnmatch.fnmatchcase(path.rpartition("/")[2], operation.names):
             continue
         try:
             content = scope.content(path)
@@ -67,9 +65,6 @@ def _matches(operation: Search, scope: Scope) -> Iterator[str]:
         for number, line in enumerate(content.splitlines(), start=1):
             if wanted in line:
                 yield f"{path}:{number}: {line.decode(errors='backslashreplace')[:_LONGEST_LINE]}"
-                count += 1
-                if count > _MOST_MATCHES:
-                    return
 
 
 def _files(path: str, scope: Scope) -> Iterator[str]:
@@ -87,3 +82,47 @@ def _files(path: str, scope: Scope) -> Iterator[str]:
         for each in inside:
             if each.is_file(follow_symlinks=False) and each.stat(follow_symlinks=False).st_size <= _MOST_SEARCHED:
                 yield f"{place}/{each.name}" if place else each.name
+
+
+def tree_text(
+    scope: Scope, path: str = "", depth: int = 6, *, names_per_folder: int = 50, most_characters: int = 20_000
+) -> str:
+    """A line for each thing in a folder, indented by its depth, with a line on what is left out. A name cannot pass for
+    another line.
+    """
+    lines: list[str] = []
+    room = most_characters
+    for line in _tree_lines(scope, path, depth, names_per_folder):
+        room -= len(line) + 1
+        if room < 0:
+            lines.append("... the rest is left out")
+            break
+        lines.append(line)
+    return "\n".join(lines) or "(nothing)"
+
+
+def _tree_lines(scope: Scope, path: str, depth: int, most_names: int, indent: str = "") -> Iterator[str]:
+    if not depth:
+        yield f"{indent}..."
+        return
+    try:
+        with scope.folder(path) as folder:
+            found = [(name, os.stat(name, dir_fd=folder, follow_symlinks=False)) for name in sorted(os.listdir(folder))]
+            links = {name: os.readlink(name, dir_fd=folder) for name, about in found if stat.S_ISLNK(about.st_mode)}
+    except (OSError, InputError) as error:
+        yield f"{indent}(cannot be read: {getattr(error, 'strerror', None) or 'not in scope'})"
+        return
+    for name, about in found[:most_names]:
+        if stat.S_ISDIR(about.st_mode):
+            yield f"{indent}{_shown(name)}/"
+            yield from _tree_lines(scope, f"{path}/{name}" if path else name, depth - 1, most_names, f"{indent}  ")
+        elif name in links:
+            yield f"{indent}{_shown(name)} -> {_shown(links[name])}"
+        else:
+            yield f"{indent}{_shown(name)} ({about.st_size} bytes)"
+    if len(found) > most_names:
+        yield f"{indent}... {len(found) - most_names} more"
+
+
+def _shown(name: str) -> str:
+    return name if name.isprintable() and "  " not in name else repr(name)

@@ -77,9 +77,9 @@ class Step:
 
 
 def take_steps(
-    steps: Iterable[Step], scope: Scope, stash: int, is_right: Callable[[Step], bool] = lambda _: True
+    steps: Iterable[Step], scope: Scope, stash: Scope, is_right: Callable[[Step], bool] = lambda _: True
 ) -> None:
-    """Change the tree of `scope` as the steps say; `stash` is a descriptor of the folder that stashed things are in.
+    """Change the tree of `scope` as the steps say; `stash` is the folder that stashed things are in.
 
     After each it is looked at what has moved: if that is something else, or `is_right` says so, somebody else was
     quicker, and it goes back. Durable when this returns.
@@ -100,18 +100,18 @@ def take_steps(
         for parent in sorted(parents):
             with contextlib.suppress(NothingThere), scope.folder(parent) as folder:  # a later step took it away
                 os.fsync(folder)
-        os.fsync(stash)
+        os.fsync(stash.descriptor)
 
 
-def _take(step: Step, scope: Scope, stash: int) -> None:
+def _take(step: Step, scope: Scope, stash: Scope) -> None:
     with scope.parent_of(step.path) as (parent, name):
         match step.do:
             case "take":
-                _rename(parent, name, stash, step.stash, _NOREPLACE, step)
+                _rename(parent, name, stash.descriptor, step.stash, _NOREPLACE, step)
             case "put":
-                _rename(stash, step.stash, parent, name, _NOREPLACE, step)
+                _rename(stash.descriptor, step.stash, parent, name, _NOREPLACE, step)
             case "exchange":
-                _rename(parent, name, stash, step.stash, _EXCHANGE, step)
+                _rename(parent, name, stash.descriptor, step.stash, _EXCHANGE, step)
             case "move":
                 with scope.parent_of(step.to) as (other, new):
                     _rename(parent, name, other, new, _NOREPLACE, step)
@@ -152,9 +152,9 @@ _Places = tuple[int | None, int | None, int | None]
 """The inodes of what is at the path of a step, at `to`, and at its place in the stash; None where nothing is."""
 
 
-def _look(step: Step, scope: Scope, stash: int) -> _Places:
+def _look(step: Step, scope: Scope, stash: Scope) -> _Places:
     at_path, at_to = (_inode_below(path, scope) if path else None for path in (step.path, step.to))
-    return at_path, at_to, _inode(stash, step.stash) if step.stash else None
+    return at_path, at_to, _inode(stash.descriptor, step.stash) if step.stash else None
 
 
 def _inode_below(path: str, scope: Scope) -> int | None:
@@ -176,20 +176,20 @@ def _before(step: Step) -> _Places:
             return step.inode, None, None
 
 
-def _has_arrived(step: Step, scope: Scope, stash: int) -> bool:
+def _has_arrived(step: Step, scope: Scope, stash: Scope) -> bool:
     """Whether what a step took is what it was to take."""
     _, at_to, stashed = _look(step, scope, stash)
     return at_to == step.inode if step.do == "move" else stashed == _before(step.inverse())[2]
 
 
-def has_happened(step: Step, scope: Scope, stash: int) -> bool:
+def has_happened(step: Step, scope: Scope, stash: Scope) -> bool:
     """Whether the tree is as it is after the step, which was begun when a process died."""
     arrival = {"take": 2, "move": 1}.get(step.do, 0)
     is_there = _look(step, scope, stash)[arrival] == step.inode
     return is_there and (step.do != "set_facts" or _has_facts(step.path, step.facts, scope))
 
 
-def is_untouched(step: Step, scope: Scope, stash: int) -> bool:
+def is_untouched(step: Step, scope: Scope, stash: Scope) -> bool:
     """Whether it is certain that a step has not happened, whatever somebody else has done to the tree.
 
     The stash tells: nobody else works there.
@@ -200,12 +200,12 @@ def is_untouched(step: Step, scope: Scope, stash: int) -> bool:
     return found[0] == before[0] if step.do == "move" else found[2] == before[2]
 
 
-def is_possible(step: Step, scope: Scope, stash: int) -> bool:
+def is_possible(step: Step, scope: Scope, stash: Scope) -> bool:
     """Whether the tree is as it was before the step: what it moves is there, and nothing else in its way."""
     return _look(step, scope, stash) == _before(step)
 
 
-def pending(steps: Iterable[Step], scope: Scope, stash: int, failure: type[InputError | InDoubt]) -> Iterator[Step]:
+def pending(steps: Iterable[Step], scope: Scope, stash: Scope, failure: type[InputError | InDoubt]) -> Iterator[Step]:
     """Each step that has not happened, when those before it have.
 
     Raises:

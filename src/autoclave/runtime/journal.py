@@ -23,11 +23,11 @@ from autoclave.core.closing import Closing
 from autoclave.core.sqlite_files import open_database
 from autoclave.runtime.checkpoints import CheckpointFile
 from autoclave.runtime.footprints import with_those_above
-from autoclave.runtime.journal_index import INDEX_SCHEMA, NAMED_STATES, STANDING_STATES, JournalIndex, as_utf8
+from autoclave.runtime.journal_index import INDEX_SCHEMA, NAMED_STATES, STANDING_STATES, rebuild
 from autoclave.runtime.records import NO_DIGEST, Checkpoint, Damage, Finding, Record, audit, signature_of
 from autoclave.runtime.states import ActionState, require_step
 
-_VERSION = 3
+_VERSION = 4
 _SCHEMA = """
 CREATE TABLE records (
     number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, subject TEXT NOT NULL, body TEXT NOT NULL,
@@ -96,11 +96,10 @@ class Journal(Closing):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._checkpoints = CheckpointFile(checkpoints)
             self._connection = open_database(path, "FULL")
-            self._index = JournalIndex(self._connection, self._rows)
             self._make_tables()
             path.chmod(0o600)
             with self._lock, self._transaction():
-                rebuilt = self._index.rebuild()
+                rebuilt = rebuild(self._connection)
             if rebuilt is not None:
                 self.append("index_rebuilt", "journal", {"actions": rebuilt})
         except (OSError, sqlite3.Error) as error:
@@ -267,9 +266,8 @@ class Journal(Closing):
 
         Each with the number of the record with which it came to its state.
         """
-        below = sorted(map(as_utf8, keys))
-        above = sorted({each for key in below for each in with_those_above(key)})
-        return self._rows(_LATER, (after, json.dumps(above), json.dumps(below), after))
+        above = sorted({each for key in keys for each in with_those_above(key)})
+        return self._rows(_LATER, (after, json.dumps(above), json.dumps(sorted(keys)), after))
 
     # --- Inside -----------------------------------------------------------------------------------------------------
 
@@ -278,7 +276,7 @@ class Journal(Closing):
             self._connection.execute("BEGIN IMMEDIATE")
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
             if version == 0:
-                for statement in f"{_SCHEMA}{INDEX_SCHEMA}".strip().split(";\n"):
+                for statement in (*_SCHEMA.strip().split(";\n"), *INDEX_SCHEMA):
                     self._connection.execute(statement)
                 self._connection.execute(f"PRAGMA user_version = {_VERSION}")
                 self._checkpoints.sign(0, NO_DIGEST)  # from here on there is a checkpoint, or somebody removed it
@@ -309,8 +307,8 @@ class Journal(Closing):
                 record = Record.after(head, count + 1, record.at, kind, subject, body)
             values = (record.number, record.at, kind, subject, json.dumps(body), record.previous, record.digest)
             self._connection.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", values)
-            if wanted is not None:
-                self._index.follow(record, body, wanted, kept_bytes)
+            if kept_bytes is not None:
+                self._connection.execute("UPDATE actions SET kept_bytes = ? WHERE action = ?", (kept_bytes, subject))
         return record
 
     @contextlib.contextmanager

@@ -5,11 +5,9 @@ from __future__ import annotations
 import difflib
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from autoclave.core import InputError
-from autoclave.runtime.files.making import New
 from autoclave.runtime.files.scope import Scope, open_file
 from autoclave.runtime.files.steps import Step
 
@@ -17,18 +15,12 @@ _MOST_BYTES = 1 << 20
 _MOST_NAMES = 50
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """What was or will be at a path: a text, words for what is none, or nothing; with its kind and mode."""
-
-    content: bytes | str | None = None
-    mode: int = 0
+_Content = bytes | str | None
+"""What was or will be at a path: content, words for what is none, or nothing."""
 
 
-def difference_of(
-    steps: Sequence[Step], tree: Scope, stash: Scope | None, new: Mapping[str, New], *, is_done: bool
-) -> Iterator[str]:
-    """Lines for each step. What is new is in the stash, or in `new` by its name there; once it is done, in the tree."""
+def difference_of(steps: Sequence[Step], tree: Scope, stash: Scope | None, *, is_done: bool) -> Iterator[str]:
+    """Lines for each step. What is new is in the stash; once it is done, in the tree."""
     for step in steps:
         if step.do == "move":
             yield f"renamed {step.path!r} to {step.to!r}"
@@ -36,21 +28,19 @@ def difference_of(
             for name, value in step.facts.items():
                 yield f"{name} of {step.path!r}: {_fact(step.old_facts[name])} -> {_fact(value)}"
         else:
-            made = new.get(step.stash)
-            stashed = _made(made, tree) if made else _found(stash, step.stash) if stash else _Side()
+            stashed = _found(stash, step.stash) if stash else (None, 0)
             standing = _found(tree, step.path)
-            old, later = (stashed, standing) if is_done else (standing, stashed)
-            old, later = _Side() if step.do == "put" else old, _Side() if step.do == "take" else later
-            yield from _compared(step.path, old.content, later.content)
-            if stat.S_IFMT(old.mode) == stat.S_IFMT(later.mode) and old.mode != later.mode:
-                yield f"mode of {step.path!r}: {stat.S_IMODE(old.mode):o} -> {stat.S_IMODE(later.mode):o}"
+            (old, old_mode), (later, mode) = (stashed, standing) if is_done else (standing, stashed)
+            yield from _compared(step.path, old if step.do != "put" else None, later if step.do != "take" else None)
+            if step.do == "exchange" and stat.S_IFMT(old_mode) == stat.S_IFMT(mode) and old_mode != mode:
+                yield f"mode of {step.path!r}: {stat.S_IMODE(old_mode):o} -> {stat.S_IMODE(mode):o}"
 
 
 def _fact(value: object) -> str:
     return f"{value:o}" if isinstance(value, int) and value <= 0o7777 else f"{value}"
 
 
-def _compared(path: str, old: bytes | str | None, new: bytes | str | None) -> Iterator[str]:
+def _compared(path: str, old: _Content, new: _Content) -> Iterator[str]:
     names = (f"a/{path}" if old is not None else "/dev/null", f"b/{path}" if new is not None else "/dev/null")
     texts = [_text(content) for content in (old, new)]
     if None in texts:
@@ -68,7 +58,7 @@ def _compared(path: str, old: bytes | str | None, new: bytes | str | None) -> It
             yield "\\ no line break at the end"
 
 
-def _text(content: bytes | str | None) -> str | None:
+def _text(content: _Content) -> str | None:
     if content is None:
         return ""
     if isinstance(content, str) or b"\0" in content:
@@ -79,23 +69,14 @@ def _text(content: bytes | str | None) -> str | None:
         return None
 
 
-def _words(content: bytes | str | None) -> str:
+def _words(content: _Content) -> str:
     return content if isinstance(content, str) else f"{len(content or b'')} bytes that are no text"
 
 
-def _made(new: New, tree: Scope) -> _Side:
-    mode = stat.S_IFREG | new.entry.mode
-    if new.copied:
-        return _Side(_found(tree, new.copied).content, mode)
-    if new.below:
-        return _Side(f"a folder with {new.inside[-1]!r}")
-    if new.entry.kind == "file":
-        return _Side(new.content, mode)
-    return _Side(f"a link to {new.entry.target!r}" if new.entry.kind == "link" else "an empty folder")
-
-
-def _found(scope: Scope, path: str) -> _Side:
-    mode, content = 0, None
+def _found(scope: Scope, path: str) -> tuple[_Content, int]:
+    """What is at a path, and its mode."""
+    mode = 0
+    content: _Content = None
     try:
         with scope.parent_of(path) as (parent, name):
             about = os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -112,10 +93,10 @@ def _found(scope: Scope, path: str) -> _Side:
                 with open_file(parent, name) as descriptor:
                     content = os.pread(descriptor, _MOST_BYTES, 0)
     except FileNotFoundError:
-        return _Side()
+        pass
     except (OSError, InputError) as error:
         content = f"something that cannot be read ({error})"
-    return _Side(content, mode)
+    return content, mode
 
 
 def _folder_words(scope: Scope, path: str) -> str:

@@ -20,7 +20,7 @@ from autoclave.runtime.files.capture import remove_tree
 from autoclave.runtime.files.commands import CommandRunner
 from autoclave.runtime.files.difference import difference_of
 from autoclave.runtime.files.folder_times import left_with, set_times, times_around, times_before
-from autoclave.runtime.files.making import New, make
+from autoclave.runtime.files.making import make
 from autoclave.runtime.files.operations import OPERATIONS, Command, ReadOperation
 from autoclave.runtime.files.plans import Planned, Planner, digest_of, keys_of, paths_of, steps_from, surveys_of
 from autoclave.runtime.files.reading import tree_text
@@ -116,7 +116,7 @@ class FileManager(Manager):
     def prepare(self, action: str, operation: Config, plan: Plan) -> Json:
         """See `Manager`. What is new is made ready, durably; then all is compared with the plan once more."""
         try:
-            planned = self._made_ready(action, operation, plan)
+            planned = self._made_ready(action, operation, plan.kept)
             sync_directory(self.stash / action)
             sync_directory(self.stash)
             steps = [located(step, self.scope, self.stash / action) for step in planned.steps]
@@ -147,9 +147,10 @@ class FileManager(Manager):
             if step.do == "set_facts" and (entry := self.scope.entry(step.path)) and entry.shared:
                 raise InputError(f"path {step.path!r}: has several names by now; propose it again")
 
-    def _made_ready(self, action: str, operation: Config, plan: Plan) -> Planned:
+    def _made_ready(self, action: str, operation: Config, kept: Json | None = None) -> Planned:
         if isinstance(operation, Command):
-            return self._planner.of_command_before(action, operation, plan.kept, plan.kept["seen"])
+            assert kept is not None
+            return self._planner.of_command_before(action, operation, kept, kept["seen"])
         planned = self._planner.of_data(operation)
         folder = self._fresh_folder(action)
         try:
@@ -214,15 +215,17 @@ class FileManager(Manager):
 
     def difference(self, action: str, operation: Config, receipt: Json | None, *, is_done: bool) -> list[str]:
         """See `Manager`: the lines of text files that differ, and what else does."""
-        new: dict[str, New] = {}
-        if receipt is not None:
-            steps = steps_from(receipt["steps"])
-        else:
-            planned = self._planner.of_data(operation)
-            steps, new = planned.steps, {each.stash: each for each in planned.new}
         folder = self.stash / action
-        with Scope(folder) if folder.is_dir() else contextlib.nullcontext() as stash:
-            return list(difference_of(steps, self.scope, stash, new, is_done=is_done))
+        if receipt is not None:
+            with Scope(folder) if folder.is_dir() else contextlib.nullcontext() as stash:
+                return list(difference_of(steps_from(receipt["steps"]), self.scope, stash, is_done=is_done))
+        trial = f"{action}.difference"  # what the action itself has is not touched
+        try:
+            planned = self._made_ready(trial, operation)
+            with Scope(self.stash / trial) as stash:
+                return list(difference_of(planned.steps, self.scope, stash, is_done=is_done))
+        finally:
+            self.discard(trial)
 
     # --- Undo and redo ----------------------------------------------------------------------------------------------
 

@@ -34,7 +34,6 @@ _KINDS: dict[int, Kind] = {
 }
 _UNREADABLE = "unreadable, inode "
 _LONGEST = 1 << 16
-_PIECE = 1 << 20
 _WALK = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
 _EMPTY_PATH, _MOUNT_ID = 0x1000, 0x1000  # statx(2)
@@ -146,8 +145,12 @@ class Scope(Closing):
         if found is None or found.kind != "file":
             raise InputError(f"path {path!r}: {f'is a {found.kind}, not a file' if found else 'there is nothing'}")
         try:
-            with self.parent_of(path) as (parent, name), open_file(parent, name) as descriptor:
-                return b"".join(iter(lambda: os.read(descriptor, _PIECE), b""))
+            with (
+                self.parent_of(path) as (parent, name),
+                open_file(parent, name) as descriptor,
+                open(descriptor, "rb", closefd=False) as file,
+            ):
+                return file.read()
         except OSError as error:
             raise InputError(f"path {path!r}: cannot be read ({error.strerror})") from None
 
@@ -332,12 +335,9 @@ def open_file(parent: int, name: str) -> Generator[int]:
 
 
 def digest_of(descriptor: int) -> str:
-    """The sha256 of what a descriptor reads, from the beginning."""
-    digest, place = hashlib.sha256(), 0
-    while piece := os.pread(descriptor, _PIECE, place):
-        digest.update(piece)
-        place += len(piece)
-    return digest.hexdigest()
+    """The sha256 of a file, read from where its descriptor is."""
+    with open(descriptor, "rb", buffering=0, closefd=False) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _attributes(descriptor: int) -> tuple[tuple[str, str], ...]:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from autoclave.core import InputError
 from autoclave.core.json import validated
-from autoclave.runtime.connections import connections_from, save_connections
+from autoclave.runtime.connections import Connections, save_connections
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.session import Session
 from autoclave.runtime.vault import KeyFile, Secret, Vault
@@ -33,7 +33,8 @@ def session_with(folder: Path, url: str, key: Secret, **settings: Any) -> Sessio
     state.mkdir(mode=0o700)
     Vault(vault, KeyFile(folder / "vault.key")).add(key)
     service = {"base_url": url, "secret": key.service, "allows_private": True, **settings}
-    save_connections(state, connections_from({"vault": {"path": f"{vault}"}, "services": {key.service: service}}, url))
+    given = {"vault": {"path": f"{vault}"}, "services": {key.service: service}}
+    save_connections(state, validated(Connections, given, url))
     return open_session(work, state)
 
 

@@ -85,16 +85,7 @@ def load_connections(state: Path) -> Connections:
         given = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: is no YAML ({error})") from None
-    return connections_from(given or {}, f"{path}")
-
-
-def connections_from(given: object, where: str) -> Connections:
-    """Connections out of JSON data.
-
-    Raises:
-        InputError: they are none; the message begins with `where`.
-    """
-    return validated(Connections, given, where)
+    return validated(Connections, given or {}, f"{path}")
 
 
 def save_connections(state: Path, connections: Connections) -> None:

@@ -177,7 +177,8 @@ def remove(names: tuple[str, ...], root: Path, state: Path | None) -> None:
 
 
 def _put(kind: str, key: str, settings: tuple[str, ...], root: Path, state: Path | None) -> None:
-    from autoclave.runtime.connections import connections_from
+    from autoclave.core.json import validated
+    from autoclave.runtime.connections import Connections
     from autoclave.runtime.databases.engine import require_connectable
     from autoclave.runtime.databases.settings import DatabaseConnection
     from autoclave.runtime.rest.connection import ServiceConnection
@@ -190,7 +191,8 @@ def _put(kind: str, key: str, settings: tuple[str, ...], root: Path, state: Path
         if kind == "services" and given.get("catalogue"):
             load_catalogue(str(given["catalogue"]))
         if kind == "databases":
-            require_connectable(key, connections_from({kind: {key: given}}, "act connect").databases[key])
+            connections = validated(Connections, {kind: {key: given}}, "act connect")
+            require_connectable(key, connections.databases[key])
         _require_secret(told, given.get("secret" if kind == "services" else "password_secret"))
 
 
@@ -246,13 +248,14 @@ def _changing(
 
     `vault`: the one that is connected.
     """
-    from autoclave.runtime.connections import connections_from, load_connections, save_connections
+    from autoclave.core.json import validated
+    from autoclave.runtime.connections import Connections, load_connections, save_connections
     from autoclave.runtime.opening import alone_on, require_files_outside
 
     with alone_on(root, state) as place:
         told = load_connections(place).model_dump(mode="json", exclude_defaults=True)
         yield told
-        connections = connections_from(told, "act connect")
+        connections = validated(Connections, told, "act connect")
         if not is_removal:
             require_files_outside(root, connections, vault)
         save_connections(place, connections)

@@ -26,7 +26,7 @@ def doctor(root: Path, state: Path | None) -> None:
     is_whole = True
     for check in examine(root, state):
         mark = "ok     " if check.is_present else "MISSING" if check.is_required else "without"
-        click.echo(f"{mark}  {check.name}: {check.detail or check.why}")
+        click.echo(f"{mark}  {check.name}: {check.detail}")
         if not check.is_present:
             click.echo(f"         fix: {check.fix}")
             is_whole = is_whole and not check.is_required

@@ -377,7 +377,7 @@ def test_what_a_command_left_in_the_stash_when_its_planning_was_killed_is_swept(
         try:
             with open_on(root) as session:
                 runner = session.actions.managers["run"].commands  # pyright: ignore
-                runner._tested = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+                runner._flaw_of = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
                 session.propose(sh("head -c 1000000 /dev/zero > large; mkdir locked; chmod 0 locked", undo=["true"]))
         finally:
             os._exit(1)

@@ -18,7 +18,7 @@ import stat
 import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,6 +29,7 @@ from autoclave.runtime.files.capture import Capture, captured, claim, own_entry,
 from autoclave.runtime.files.making import copy
 from autoclave.runtime.files.operations import Command, Python
 from autoclave.runtime.files.scope import Entry, Scope
+from autoclave.runtime.files.steps import Step
 from autoclave.runtime.files.tree_digest import NOT_COMPARED, survey_inside
 from autoclave.runtime.interface import CommandFailed, Json
 from autoclave.runtime.policy.grants import is_secret
@@ -47,17 +48,6 @@ _PROVED = "its own undo was tested, and restores the tree as the pre-images do"
 CredentialBundles = Callable[[Sequence[str], Path, int, str], "AbstractContextManager[CredentialBundle]"]
 """Gives a command what it needs to use services: their names, a folder for files, the port of the way out, a purpose.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """The steps that do to the tree what a command did; how it ended, as JSON data; and a digest of the tree that it
-    saw, as it was before the command began.
-    """
-
-    capture: Capture
-    told: Json
-    seen: str
 
 
 class CommandRunner:
@@ -80,8 +70,12 @@ class CommandRunner:
         self._scope, self._stash, self._limits = scope, stash, limits or CommandLimits()
         self._install, self._bundle, self._not_readable = install, bundle, not_readable
 
-    def run(self, operation: Command, folder: Path) -> Ran:
+    def run(self, operation: Command, folder: Path) -> tuple[list[Step], Json, str]:
         """Run a command; what it brought into the tree is in `folder` then. An undo that it comes with is tested.
+
+        Returns:
+            The steps that do to the tree what it did; how it ended, as JSON data; and a digest of the tree that it saw,
+            as it was before it began.
 
         Raises:
             CommandFailed: it failed, or met a limit; with what it printed, and what it would have changed.
@@ -97,12 +91,11 @@ class CommandRunner:
                 (layers / name).mkdir(parents=True)
             with self._scope.folder(operation.within) as tree:  # walked without following links
                 self._prepare_upper(tree, layers / "upper")
-                with Scope(layers / "upper") as empty:
-                    top = own_entry(empty)
-                outcome = self._write(operation, tree, layers, hidden)
-                told: dict[str, Any] = {"method": self.method, **_told(outcome), "hidden": _words_on_hidden(hidden)}
                 with Scope(layers / "upper") as written:
-                    capture = captured(written, self._scope, operation.within, top, is_whole=self.method == "copy")
+                    top = own_entry(written)
+                    outcome = self._write(operation, tree, layers, hidden)
+                    capture = self._captured(written, operation, top)
+                    told: dict[str, Any] = {"method": self.method, **_told(outcome), "hidden": _words_on_hidden(hidden)}
                     if failure := _failure(operation, outcome, self._limits):
                         changes = [*told.pop("hidden"), *(step.words for step in capture.steps)]
                         raise CommandFailed(failure, {**told, "changes": changes})
@@ -112,9 +105,10 @@ class CommandRunner:
                     claim(written, capture, folder)
         finally:
             remove_tree(layers)
-        if capture.left_out:
-            told["left_out"] = capture.left_out
-        return Ran(capture, told, seen)
+        return capture.steps, {**told, "left_out": capture.left_out}, seen
+
+    def _captured(self, written: Scope, operation: Command, top: Entry) -> Capture:
+        return captured(written, self._scope, operation.within, top, is_whole=self.method == "copy")
 
     def seen_by(self, operation: Command) -> str:
         """A digest of what a command sees of the tree as it is now, which changes when somebody changes that.
@@ -177,10 +171,9 @@ class CommandRunner:
             if failure := _failure(undo, self._write(undo, tree, trial, hidden), self._limits):
                 return failure.removesuffix("; nothing was done")
             with Scope(trial / "upper") as after:
-                left = captured(after, self._scope, undo.within, top, is_whole=self.method == "copy")
+                paths = [step.path for step in self._captured(after, undo, top).steps]
         except InputError as error:
             return str(error)
-        paths = [step.path for step in left.steps]
         more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
         return f"after it {', '.join(map(repr, paths[:5]))}{more} would not be as before" if paths else ""
 

@@ -69,10 +69,10 @@ class Planner:
             InputError: it failed, or may not be done.
         """
         folder = self._stash / action
-        ran = self._commands.run(operation, folder)
+        steps, told, seen = self._commands.run(operation, folder)
         with Scope(folder) as made:
-            require_no_new_way_out(ran.capture.steps, made, self._scope, operation.within)
-        return Planned(ran.capture.steps, self._surveyed(action), output=ran.told, seen=ran.seen)
+            require_no_new_way_out(steps, made, self._scope, operation.within)
+        return Planned(steps, self._surveyed(action), output=told, seen=seen)
 
     def of_command_before(self, action: str, operation: Command, kept: Json, seen: str = "") -> Planned:
         """What a command did when it was planned (`kept`), and a digest of what it would see now (`seen`, if given).

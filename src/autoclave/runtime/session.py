@@ -26,7 +26,7 @@ from autoclave.core.closing import Closing
 from autoclave.runtime.actions import Actions
 from autoclave.runtime.execution import Execution
 from autoclave.runtime.guarantee import Guarantee
-from autoclave.runtime.interface import Choice, InDoubt, Json, Manager, NotPermitted, Plan
+from autoclave.runtime.interface import Choice, InDoubt, Json, Manager, Plan
 from autoclave.runtime.journal import Journal, Standing
 from autoclave.runtime.permissions import Permissions
 from autoclave.runtime.policy.decision import shown_decision
@@ -90,15 +90,21 @@ class Session(Closing):
         Raises:
             InputError: it is no operation, or cannot be done to the resource as it is.
         """
+        proposal = self._planned(given)
+        self.actions.managers[str(given["do"])].discard(proposal.action)
+        return proposal.plan
+
+    def _planned(self, given: Json) -> Proposal:
         operation, action = self.actions.operation(given), secrets.token_hex(4)
         manager = self.actions.managers[str(given["do"])]
         self.permissions.use(action, manager.asks(operation))
         try:
             plan = manager.plan(action, operation)
             self.permissions.require_allowed(action, plan.request)
-            return plan
-        finally:
+        except BaseException:
             manager.discard(action)
+            raise
+        return Proposal(action, operation, plan)
 
     def propose(self, given: Json, *, by: str = "caller") -> Proposal:
         """Plan an operation, and record it. Nothing is changed.
@@ -107,20 +113,13 @@ class Session(Closing):
             InputError: it is no operation, or cannot be done to the resource as it is.
             NotPermitted: no grant covers it, or one forbids it.
         """
-        operation, action = self.actions.operation(given), secrets.token_hex(4)
         self._retention.make_room(self.actions)
-        manager = self.actions.managers[str(given["do"])]
-        self.permissions.use(action, manager.asks(operation))
-        plan = manager.plan(action, operation)
-        try:
-            self.permissions.require_allowed(action, plan.request)
-        except NotPermitted:
-            manager.discard(action)
-            raise
+        proposal = self._planned(given)
+        plan = proposal.plan
         told = {
             "session": self.name,
             "by": by,
-            "operation": operation.model_dump(mode="json"),
+            "operation": proposal.operation.model_dump(mode="json"),
             "plan": plan.digest,
             "guarantee": plan.guarantee,
             "weight": plan.request.weight,
@@ -128,8 +127,8 @@ class Session(Closing):
         num_bytes = sum(access.bytes_written for access in plan.request.accesses) if plan.kept else 0
         told |= {"kept": plan.kept} if plan.kept else {}
         told |= {"left_open": True} if plan.is_left_open else {}
-        self.journal.advance(action, _S.PROPOSED, told, kept_bytes=num_bytes)
-        return Proposal(action, operation, plan)
+        self.journal.advance(proposal.action, _S.PROPOSED, told, kept_bytes=num_bytes)
+        return proposal
 
     def run(self, action: str, plan_digest: str, *, approved_by: str = "caller") -> Standing:
         """Do what was planned, exactly that. An action with a delay is queued; `run_queued` executes it.
@@ -222,8 +221,8 @@ class Session(Closing):
             InputError: one does not stand, later actions depend on it, or others changed what it left; nothing was
                 undone.
         """
-        self._settle()
         names = set(actions)
+        self._settle()
         for action in actions:
             later = self.dependents_of(action)
             if not dependents and not names.issuperset(later):

@@ -212,7 +212,7 @@ def test_a_journal_that_somebody_changed_is_told(act, tmp_path: Path):
     connection.close()
     told = act("audit", "verify")
     assert told.returncode == 1
-    assert "altered at record 2" in told.stdout.splitlines()
+    assert "broken at record 2" in told.stdout.splitlines()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,10 +19,9 @@ import pytest
 from autoclave.core import InputError
 from autoclave.runtime.footprints import meet
 from autoclave.runtime.interface import Choice, NotUndone
-from autoclave.runtime.opening import open_session
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
-from tests.runtime.trees import build_tree, done, drawn, granted, manifest, open_on, texts
+from tests.runtime.trees import build_tree, done, drawn, manifest, open_on
 
 _MEMORY = Path("/dev/shm")
 
@@ -196,42 +194,3 @@ def same_but_for_links(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     """Others who replace a name of a hard-linked file change how many names the rest has; folders, their times."""
     at = (0, 1, 2, 4, 6, 7, 8)
     return [one[each] for each in at] == [other[each] for each in at]
-
-
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize(
-    ("seeds", "share"),
-    [
-        (range(4), 0.0),
-        (range(1), 0.3),
-        pytest.param(range(4, 504), 0.0, marks=pytest.mark.soak),
-        pytest.param(range(1, 51), 0.3, marks=pytest.mark.soak),
-    ],
-    ids=str,
-)
-def test_what_stands_is_what_a_replay_without_the_rest_makes(place: Path, seeds: range, share: float, request):
-    """`share`: of the acts so many are commands."""
-    if share:
-        request.getfixturevalue("sealing_host")
-    for seed in seeds:
-        draw = random.Random(seed)
-        root, copy = build_tree(place / "s/tree"), place / "s/copy"
-        subprocess.run(["cp", "-a", root, copy], check=True)
-        with open_on(root) as session, granted(open_session(copy, place / "s/state of copy")) as replay:
-            acts: dict[str, dict[str, Any]] = {}
-            for number in range(10 if share else 40):
-                operation = drawn_command(draw, number) if draw.random() < share else drawn(draw, root, number)
-                try:
-                    acts[done(session, **operation)] = operation
-                except InputError:
-                    continue
-                if draw.random() < 0.4 and standing(session):
-                    for undone in session.undo(draw.choice(standing(session)), dependents=True):
-                        del acts[undone]
-            for operation in acts.values():
-                done(replay, **operation)
-            assert texts(root) == texts(copy), seed
-            for action in standing(session)[::-1]:
-                session.undo(action)
-            assert session.audit() == []
-        shutil.rmtree(place / "s")

@@ -6,10 +6,7 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import errno
 import os
-import shutil
 import stat
 import struct
 import subprocess
@@ -18,7 +15,6 @@ import threading
 import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -422,33 +418,6 @@ def test_holes_stay_holes(root: Path):
     assert (root / "holes").stat().st_blocks == blocks == 0
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(1200)
-def test_a_file_of_more_than_4_gib_goes_and_comes_back(root: Path):
-    with (root / "huge").open("wb") as file:
-        file.truncate((4 << 30) + 3)
-        os.pwrite(file.fileno(), b"end", 4 << 30)
-    before = (root / "huge").stat()
-    with open_with(root) as session:
-        action = done(session, do="delete", path="huge")
-        assert not (root / "huge").exists()
-        session.undo(action)
-    after = (root / "huge").stat()
-    assert [getattr(after, f"st_{name}") for name in ("ino", "size", "blocks", "mtime_ns")] == [
-        getattr(before, f"st_{name}") for name in ("ino", "size", "blocks", "mtime_ns")
-    ]
-
-
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize("number", [150, pytest.param(100_000, marks=pytest.mark.soak)])
-def test_many_small_files_go_and_come_back(root: Path, number: int):
-    for each in range(number):
-        place = root / f"many/{each % 100}"
-        place.mkdir(parents=True, exist_ok=True)
-        (place / f"{each}").write_text(f"{each}")
-    there_and_back(root, {"do": "delete", "path": "many", "recursive": True})
-
-
 NAMES = [
     "new\nline",
     "-rf",
@@ -499,70 +468,6 @@ def test_what_others_put_under_a_long_name_is_saved_under_one_that_fits(root: Pa
         assert all(action in path.name for path in saved)
         session.redo(action)
         assert (root / "docs" / name).read_text() == "theirs"
-
-
-# --- Repositories ----------------------------------------------------------------------------------------------------
-
-GIT = "git -c user.name=a -c user.email=a@b -c protocol.file.allow=always -c init.defaultBranch=main"
-REPOSITORY = f"""
-{GIT} init -q --template= .
-printf 'one\\r\\ntwo\\n' > mixed.txt && {GIT} add -A && {GIT} commit -qm one
-echo stashed >> mixed.txt && {GIT} stash -q && {GIT} branch other && {GIT} tag v1
-{GIT} init -q --template= ../upstream
-cd ../upstream && echo u > u && {GIT} add u && {GIT} commit -qm u && cd "$OLDPWD"
-{GIT} submodule --quiet add ../upstream sub 2>/dev/null && {GIT} commit -qm sub
-{GIT} worktree add -q ../worktree other
-{GIT} clone -q --template= --depth 1 "file://$PWD/../upstream" shallow
-printf 'build/\\n' > .gitignore && mkdir build && echo b > build/out.o
-echo staged > staged.txt && {GIT} add staged.txt && echo unstaged >> a.txt && echo new > untracked
-"""
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with one of everything that Git knows, which is copied for each test."""
-    if not shutil.which("git"):
-        pytest.skip("git is not installed")
-    place = tmp_path_factory.mktemp("template")
-    (place / "tree").mkdir()
-    (place / "tree/a.txt").write_text("first\n")
-    shell(REPOSITORY, place / "tree")
-    return place
-
-
-@pytest.fixture
-def repository(template: Path, tmp_path: Path) -> Path:
-    subprocess.run(["cp", "-a", *template.iterdir(), tmp_path], check=True)
-    return tmp_path / "tree"
-
-
-COMMANDS = {
-    "commit": f"{GIT} commit -qam two",
-    "reset": f"{GIT} reset -q --hard HEAD~1",
-    "gc": f"{GIT} reflog expire --expire=now --all; {GIT} gc -q --prune=now",
-    "branches": f"{GIT} branch new; {GIT} checkout -qf -b work; {GIT} branch -qD main; {GIT} tag -d v1",
-    "stash": f"{GIT} stash drop -q; {GIT} stash -q -u",
-    "submodule": f"{GIT} submodule --quiet deinit -f sub; {GIT} rm -qf sub",
-    "status": f"touch a.txt; {GIT} status >/dev/null; {GIT} update-index -q --refresh || true",
-    "removal of all": "rm -rf .git shallow; rm -rf ./*",
-}
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_what_a_command_did_with_git_is_taken_back(repository: Path, name: str):
-    before = manifest(repository)
-    with open_with(repository) as session:
-        action = done(session, **sh(COMMANDS[name]))
-        after = facts_without_times(manifest(repository))
-        session.undo(action)
-        assert manifest(repository) == before
-        session.redo(action)
-        assert facts_without_times(manifest(repository)) == after
-        session.undo(action)
-        assert manifest(repository) == before
-    assert shell(f"{GIT} fsck --no-dangling --no-progress", repository) == ""
-    assert "staged.txt" in shell(f"{GIT} diff --cached --name-only", repository)
-    assert "WIP" in shell(f"{GIT} stash list", repository)
 
 
 # --- Mounts ----------------------------------------------------------------------------------------------------------
@@ -621,33 +526,6 @@ def test_a_folder_that_is_mounted_itself_is_refused_and_one_below_it_is_not(
 # --- What fails ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EACCES])
-def test_what_the_file_system_refuses_in_the_middle_is_put_back(root: Path, monkeypatch, number: int):
-    before = manifest(root)
-    real, calls, failing = steps_module._libc, [0], [1]
-
-    def rename(*args: Any) -> int:
-        calls[0] += 1
-        if calls[0] == failing[0]:
-            ctypes.set_errno(number)
-            return -1
-        return real.renameat2(*args)
-
-    monkeypatch.setattr(steps_module, "_libc", SimpleNamespace(renameat2=rename, syncfs=real.syncfs))
-    with open_with(root) as session:
-        for failing[0] in (1, 2, 3):
-            calls[0] = 0
-            proposal = session.propose(sh("rm b.txt; echo x > new; echo y > a.txt"))
-            with pytest.raises((InputError, HostError), match=os.strerror(number)):
-                session.run(proposal.action, proposal.plan.digest)
-            assert manifest(root) == before
-            assert session.journal.standing(proposal.action).state is S.FAILED
-        failing[0] = 0
-        session.undo(done(session, do="make_folder", path="x/y/z"))
-        assert manifest(root) == before
-        assert session.audit() == []
-
-
 @pytest.mark.root
 def test_a_disk_that_is_really_full_leaves_before_or_after(tmp_path: Path, mounts):
     place = tmp_path / "small"
@@ -671,29 +549,6 @@ def test_a_disk_that_is_really_full_leaves_before_or_after(tmp_path: Path, mount
         session.undo(done(session, do="delete", path="docs", recursive=True))
         assert manifest(root) == before
         assert session.audit() == []
-
-
-@pytest.mark.root
-def test_what_cannot_be_moved_even_by_root_is_named_and_all_is_put_back(root: Path):
-    if subprocess.run(["chattr", "+i", root / "docs/c.txt"], capture_output=True, check=False).returncode:
-        pytest.skip("this file system has no immutable files")
-    try:
-        before = manifest(root)
-        with open_with(root) as session:
-            session.actions.managers["run"].commands.__dict__["method"] = "copy"  # pyright: ignore  an overlay refuses it
-            for operation in (
-                {"do": "write", "path": "docs/c.txt", "content": "x"},
-                {"do": "delete", "path": "docs/c.txt"},
-                {"do": "set_mode", "path": "docs/c.txt", "mode": 0o600},
-                sh("echo x > a.txt; rm -f docs/deep/d.txt; rm docs/c.txt; chmod 700 docs"),
-            ):
-                proposal = session.propose(operation)
-                with pytest.raises(InputError, match="Operation not permitted"):
-                    session.run(proposal.action, proposal.plan.digest)
-                assert manifest(root) == before
-                assert session.journal.standing(proposal.action).state is S.FAILED
-    finally:
-        subprocess.run(["chattr", "-i", root / "docs/c.txt"], check=True)
 
 
 # --- Attacks with links ----------------------------------------------------------------------------------------------

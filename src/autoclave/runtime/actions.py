@@ -29,19 +29,11 @@ class Actions:
         self.operations = {do: model for manager in managers for do, model in manager.operations.items()}
 
     def operation(self, given: Json, where: str = "operation") -> Config:
-        """The operation that JSON data says.
-
-        Raises:
-            InputError: it is none; the message begins with `where`.
-        """
+        """Return the operation that JSON data says; messages begin with `where`."""
         return operation_from(given, self.operations, where)
 
     def manager_of(self, standing: Standing) -> Manager:
-        """The manager of the resource that an action changes.
-
-        Raises:
-            InputError: it was not opened.
-        """
+        """Return the manager of the resource that an action changes. Raises InputError where it was not opened."""
         do = str(standing.proposed["operation"]["do"])
         if do not in self.managers:
             raise InputError(f"action {standing.action}: {do!r} is of a kind that was not opened")
@@ -52,19 +44,11 @@ class Actions:
         return self.manager_of(self.journal.standing(action))
 
     def receipt(self, action: str) -> dict[str, Any]:
-        """What was recorded when it was executed, or done again.
-
-        Raises:
-            InputError: it never was.
-        """
+        """Return what was recorded when it was executed, or done again."""
         return dict(self.last_record(action, (_S.EXECUTED, _S.REDONE)).body)
 
     def last_record(self, action: str, states: Sequence[ActionState]) -> Record:
-        """With which it came to one of these states for the last time.
-
-        Raises:
-            InputError: it never did.
-        """
+        """Return the record of the last time that it came to one of these states. Raises InputError if it never did."""
         found = [record for record in self.journal.records(action) if record.kind in states]
         if not found:
             raise InputError(f"action {action}: was never {', '.join(states)}")
@@ -77,11 +61,7 @@ class Actions:
         return Footprint(*map(frozenset, sets))
 
     def difference(self, action: str) -> list[str]:
-        """Lines that show what an action would change, has changed, or had changed before it was undone.
-
-        Raises:
-            InputError: it is not known any more, since it was committed.
-        """
+        """Lines that show what an action would change, has changed, or had changed before it was undone."""
         standing = self.journal.standing(action)
         if standing.state is _S.COMMITTED:
             raise InputError(f"action {action}: is committed, and what it replaced is not kept any more")

@@ -18,11 +18,7 @@ _KEY_BYTES = 32
 
 
 class CheckpointFile:
-    """Made, with its folder and its key, if it is not there.
-
-    Raises:
-        OSError: it cannot be, or the key is none.
-    """
+    """Made, with its folder and its key, if it is not there. Raises OSError where it cannot be, or the key is none."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -46,11 +42,7 @@ class CheckpointFile:
         return checkpoint
 
     def read(self) -> Iterator[Checkpoint]:
-        """Yield all checkpoints.
-
-        Raises:
-            DataError: a line is none.
-        """
+        """Yield all checkpoints. Raises DataError for a line that is damaged."""
         if not self._path.exists():
             return
         content = self._path.read_bytes()

@@ -142,11 +142,7 @@ class _Deadline(Closing):
 
 
 def _unpacked(pieces: Iterable[bytes], encoding: bytes, most: int) -> bytes:
-    """The body in pieces of an answer. Few bytes can become very many, and a packed body have several members.
-
-    Raises:
-        NoAnswer: it is too large, cut short, or in a form that was not asked for.
-    """
+    """The body in pieces of an answer, at most `most` bytes: few can become very many, in several members."""
     form = encoding.decode("latin-1").strip().lower()
     if form not in ("identity", "", *_PACKED):
         raise NoAnswer(f"the answer is encoded as {form[:40]!r}, which was not asked for", is_sent=True)

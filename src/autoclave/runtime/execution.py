@@ -156,11 +156,7 @@ class Execution:
         self._journal.advance(action, _S.REDONE, receipt, seal=True, kept_bytes=manager.kept_bytes(receipt))
 
     def _record(self, action: str, manager: Manager, started: Json, receipt: Json) -> None:
-        """Record what was done if it is within the approval; else put it back.
-
-        Raises:
-            NotPermitted: it is not.
-        """
+        """Record what was done if it is within the approval; else put it back, and raise NotPermitted."""
         try:
             approval = self._actions.last_record(action, (_S.APPROVED,))
             self._permissions.require_within(action, approval, manager.observed(action, receipt))

@@ -175,11 +175,7 @@ class Journal(Closing):
         yield from map(_record, self._rows(f"SELECT records.* FROM {joined}", (mark,)))
 
     def standing(self, action: str) -> Standing:
-        """Where an action stands.
-
-        Raises:
-            UsageError: there is none of that name.
-        """
+        """Where an action stands. Raises UsageError where there is none of that name."""
         wanted = f"subject = ? AND kind IN ({NAMED_STATES}) ORDER BY number"
         rows = self._rows(f"SELECT number, at, kind, body FROM records WHERE {wanted}", (action,))
         if not rows:
@@ -313,11 +309,7 @@ class Journal(Closing):
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All or nothing, durable at the end.
-
-        Raises:
-            HostError: the disk is full or fails; nothing was written.
-        """
+        """All or nothing, durable at the end. Raises HostError where the disk is full or fails: nothing was written."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -363,11 +355,7 @@ def _is_text(value: Any) -> bool:
 
 
 def read_records(path: Path) -> list[Record]:
-    """Return all records of a journal of any version, also beside a session that writes to it. Nothing is written.
-
-    Raises:
-        InputError: the file is missing or is not a journal.
-    """
+    """Return all records of a journal of any version, also beside a session that writes to it. Nothing is written."""
     try:
         with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             return [_record(row) for row in connection.execute("SELECT * FROM records ORDER BY number")]

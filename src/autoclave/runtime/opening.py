@@ -58,12 +58,10 @@ def alone_on(root: Path, state: Path | None = None) -> Generator[Path]:
 
 @contextlib.contextmanager
 def _lease_of_folder(root: Path) -> Generator[None]:
-    """Have a folder, given by its real path, for the length of the block; no session has one above or below it.
+    """Have a folder, given by its real path, for the length of the block; raise InputError if another session has one
+    above or below it.
 
     The lock is on the folder itself, and a shared one on each folder above it. It ends with the process.
-
-    Raises:
-        InputError: another session has it, or one above or below it.
     """
     with contextlib.ExitStack() as locked:
         for folder in (root, *root.parents):
@@ -224,11 +222,7 @@ def _credential_bundles(keys: Keys, record: Record, may_use: Callable[[str], boo
 
 
 def require_files_outside(root: Path, connections: Connections, vault: Vault | None = None) -> None:
-    """Look that no action on `root` reaches what connections are in; those of the `vault` too, if that is open.
-
-    Raises:
-        InputError: one of the files is inside.
-    """
+    """Raise InputError if actions on `root` reach what connections are in, or the `vault`, if that is open."""
     with Scope(root) as scope:
         for path in (*files_of(connections), *(vault.files if vault else ())):
             _require_outside(path, scope)
@@ -247,11 +241,7 @@ def _only_outside(scope: Scope, open_vault: OpenVault) -> OpenVault:
 
 
 def _require_outside(path: Path, scope: Scope) -> None:
-    """Look that no action reaches a file, nor its name.
-
-    Raises:
-        InputError: it is inside of the scope.
-    """
+    """Raise InputError if an action could reach a file, or its name."""
     for place in (path.resolve(), path.parent.resolve() / path.name):
         if place.is_relative_to(scope.root):
             raise InputError(f"{path}: must be outside of {scope.root}, or commands could read and change it")

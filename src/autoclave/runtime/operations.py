@@ -13,11 +13,7 @@ from autoclave.core.json import first_error, nearest, rule_of, shown
 
 
 def operation_from(given: Mapping[str, Any], known: Mapping[str, type[Config]], where: str) -> Config:
-    """The operation that JSON data says.
-
-    Raises:
-        UsageError: it is none; the message begins with `where`.
-    """
+    """Return the operation that JSON data says; a UsageError begins with `where`."""
     name = given.get("do")
     if not isinstance(name, str) or name not in known:
         raise UsageError(f"{where}: do = {shown(name)}: no such operation; {nearest(str(name), sorted(known))}")

@@ -49,11 +49,7 @@ class Permissions:
         self._journal.seal()
 
     def revoke(self, grant: str) -> None:
-        """Take a grant back, with those that narrow it.
-
-        Raises:
-            InputError: there is none of that name.
-        """
+        """Take a grant back, with those that narrow it."""
         if grant not in [each.id for each in self.grants()]:
             raise UsageError(f"grant {grant}: there is none; `autoclave act grant` without resources lists them")
         self._journal.append("revoke", grant, {}, is_signed=True)
@@ -66,11 +62,7 @@ class Permissions:
         return [*active(ours, self._name), *self._narrowing]
 
     def narrow(self, prohibition: Grant, reason: str) -> None:
-        """Forbid something for as long as this object lives. Unlike `grant`, also for what a model says.
-
-        Raises:
-            InputError: it is no prohibition.
-        """
+        """Forbid something for as long as this object lives. Unlike `grant`, also for what a model says."""
         if prohibition.effect != "forbid":
             raise InputError(f"grant {prohibition.id}: would permit something; a session is narrowed by prohibitions")
         self._journal.append("narrowed", prohibition.id, {"reason": reason, **prohibition.model_dump(mode="json")})
@@ -79,11 +71,7 @@ class Permissions:
     # --- Deciding ---------------------------------------------------------------------------------------------------
 
     def require_allowed(self, action: str, request: Request) -> Decision:
-        """Have the policy decide.
-
-        Raises:
-            NotPermitted: it denies; that is recorded.
-        """
+        """Have the policy decide. Raises NotPermitted where it denies, which is recorded."""
         grants = self.grants()
         decision = decide(grants, request, self._usage(action, grants), time.time())
         if not decision.is_allowed:
@@ -92,33 +80,21 @@ class Permissions:
         return decision
 
     def use(self, action: str, request: Request) -> None:
-        """Have the policy decide of what an action asks for before it can be planned, and charge what cannot be undone.
-
-        Raises:
-            NotPermitted: it denies.
-        """
+        """Decide on what an action asks for before it can be planned, and charge what cannot be undone."""
         decision = self.require_allowed(action, request)
         if request.accesses and request.guarantee is Guarantee.NONE:  # to plan it is to act
             self.require_budget(action, request)
             self._journal.append("used", action, {"session": self._name, **shown_decision(decision)})
 
     def require_budget(self, action: str, request: Request) -> None:
-        """Look whether an action may be added to all others that stand.
-
-        Raises:
-            NotPermitted: together they are more than the budget.
-        """
+        """Raise NotPermitted if an action and all others that stand are more than the budget."""
         if self._journal.risk(other_than=action) + request.weight > self._budget:
             number, heaviest = self._journal.riskiest(other_than=action)
             hint = f"commit or undo some of the {number} actions that stand, such as {heaviest}, or raise the budget"
             raise NotPermitted(f"action {action}: too much stands that nobody has committed", hint)
 
     def require_within(self, action: str, approval: Record, actual: Request) -> None:
-        """Look whether what an action did is within those grants by which it was decided.
-
-        Raises:
-            NotPermitted: it is not; that is recorded, and the caller takes it back.
-        """
+        """Raise NotPermitted if an action did what the grants that it was decided by do not cover; that is recorded."""
         grants = self.grants()
         if outside := violation(grants, approval.body["rules"], actual, self._usage(action, grants), approval.at):
             self._journal.append("alarm", action, {"session": self._name, "outside": outside})

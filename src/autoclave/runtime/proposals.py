@@ -273,11 +273,7 @@ def function_definitions(operations: Mapping[str, type[Config]]) -> list[dict[st
 
 
 def operation_of(call: Call, operations: Mapping[str, type[Config]]) -> dict[str, Any]:
-    """The operation that a call stands for, as data.
-
-    Raises:
-        InputError: there is no such function, or the arguments are not its own.
-    """
+    """Return the operation that a call stands for, as data. Raises InputError where it stands for none."""
     try:
         arguments = foreign_json(call.arguments or "{}", is_exact=True)
     except ValueError as error:
@@ -290,11 +286,7 @@ def operation_of(call: Call, operations: Mapping[str, type[Config]]) -> dict[str
 
 
 def program_in(text: str) -> dict[str, Any]:
-    """The operation that the one fenced program of a text stands for: Python, or a shell script.
-
-    Raises:
-        InputError: there is none, or more than one.
-    """
+    """Return the operation that the one fenced program of a text stands for: Python, or a shell script."""
     found = _FENCE.findall(text)
     if len(found) != 1:
         raise InputError(f"the answer has {len(found)} fenced programs; it must have one")

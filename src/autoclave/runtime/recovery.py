@@ -51,11 +51,7 @@ class Recovery:
                 yield action
 
     def require_settled(self, manager: Manager) -> None:
-        """Check that nothing of a manager is unfinished.
-
-        Raises:
-            HostError: something is, since its resource does not answer.
-        """
+        """Raise HostError if something of a manager is unfinished, since its resource does not answer."""
         for standing in self._journal.standings(UNFINISHED):
             if self._actions.manager_of(standing) is manager:
                 raise HostError(
@@ -64,11 +60,7 @@ class Recovery:
                 )
 
     def check_again(self, action: str) -> None:
-        """Find out how an action in doubt stands, and record it.
-
-        Raises:
-            InputError: it is not in doubt, or still is.
-        """
+        """Find out how an action in doubt stands, and record it. Raises InputError if it still is, or was not."""
         standing = self._journal.standing(action)
         if standing.state not in IN_DOUBT:
             raise InputError(f"action {action}: is {standing.state}; only an action in doubt is checked again")

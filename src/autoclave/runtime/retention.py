@@ -26,8 +26,7 @@ class Retention:
     def make_room(self, actions: Actions, action: str = "") -> None:
         """Forget what is too old, and from the oldest on until the quota holds, of other actions than `action`.
 
-        Raises:
-            HostError: what stands alone takes more than the quota.
+        Raises HostError where what stands alone takes more than the quota.
         """
         kept, oldest = actions.journal.kept_bytes(), time.time() - self.redo_s
         for each in actions.journal.forgettable(action, -1 if kept > self.num_bytes else _NUM_FORGOTTEN):

@@ -179,21 +179,13 @@ class Session(Closing):
         return self._undoing.all_or_none()
 
     def run_queued(self) -> list[Standing]:
-        """Execute the approved actions in the outbox whose delay has passed.
-
-        Raises:
-            InputError, HostError: one of them cannot be done; those after it wait.
-        """
+        """Execute the approved actions in the outbox whose delay has passed, up to the first that fails."""
         queued = [each for each in self.journal.standings((_S.APPROVED,)) if each.body["delay_s"]]
         due = [each for each in queued if _due_at(each) <= time.time()]
         return [self.run(each.action, str(each.proposed["plan"])) for each in due]
 
     def discard(self, action: str, reason: str = "") -> Standing:
-        """Discard an action that was proposed or is queued in the outbox, before anything has happened.
-
-        Raises:
-            InputError: it has begun, or is over.
-        """
+        """Discard an action that was proposed or is queued in the outbox, before anything has happened."""
         standing = self.journal.standing(action)
         if standing.state not in (_S.PROPOSED, _S.APPROVED):
             raise InputError(
@@ -329,11 +321,7 @@ class Session(Closing):
         return self.journal.standing(action)
 
     def check_again(self, action: str) -> Standing:
-        """Try once more to find out how an action stands that is in doubt.
-
-        Raises:
-            InputError: it is not in doubt, or nobody can tell yet.
-        """
+        """Try once more to find out how an action in doubt stands. Raises InputError if nobody can tell yet."""
         self._recovery.check_again(action)
         return self.journal.standing(action)
 
@@ -344,11 +332,7 @@ class Session(Closing):
     # --- Looking ----------------------------------------------------------------------------------------------------
 
     def dependents_of(self, action: str) -> list[str]:
-        """Actions that stand, came later, and depend on this one, directly or by others of them; the last first.
-
-        Raises:
-            InputError: the action does not stand.
-        """
+        """Actions that stand, came later, and depend on this one, directly or by others of them; the last first."""
         standing = self.journal.standing(action)
         if standing.state not in STANDING:
             raise InputError(f"action {action}: is {standing.state}; what stands can be undone")
@@ -359,11 +343,7 @@ class Session(Closing):
         return self.actions.difference(action)
 
     def conflicts_of(self, action: str) -> list[str]:
-        """What somebody else has changed of what an action left.
-
-        Raises:
-            InputError: it does not stand.
-        """
+        """What somebody else has changed of what an action left."""
         names = [*self.dependents_of(action), action]  # the last first
         manager = self.actions.manager_of_action(action)
         return [

@@ -68,11 +68,7 @@ STANDING = frozenset({_S.EXECUTED, _S.REDONE, _S.UNDO_FAILED})
 
 
 def require_step(action: str, state: ActionState | None, wanted: ActionState) -> None:
-    """Check that an action may go from a state (None: there is no such action yet) to the one wanted.
-
-    Raises:
-        InputError: it may not.
-    """
+    """Raise InputError if an action may not go from a state (None: there is no such action yet) to `wanted`."""
     allowed = {ActionState.PROPOSED} if state is None else FOLLOWING[state]
     if wanted not in allowed:
         stands = "does not exist" if state is None else f"is {state}"

@@ -45,11 +45,7 @@ class Undoing:
         self._journal.append("atomic_over", block.subject, {})
 
     def _undo_block(self, block: Record) -> list[str]:
-        """Undo what was done since a block began; the actions. If that is not possible, it is recorded, and they stand.
-
-        Raises:
-            InputError: it is not possible.
-        """
+        """Undo what was done since a block began; the actions. Where that is not possible, it is recorded."""
         names = [each.action for each in self._actions.standing_order() if each.number > block.number][::-1]
         reason = ""
         try:

@@ -220,11 +220,7 @@ def _given(settings: Iterable[str], form: type[Config]) -> dict[str, Any]:
 
 
 def _require_secret(told: dict[str, Any], name: object) -> None:
-    """Look whether the vault that is connected has a secret, or say that there is no vault yet.
-
-    Raises:
-        InputError: it has none of that name, or cannot be opened.
-    """
+    """Raise InputError if the vault that is connected lacks a secret; say if there is no vault yet."""
     from autoclave.core.json import nearest
 
     if not name or not isinstance(name, str):

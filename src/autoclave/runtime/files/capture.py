@@ -84,11 +84,7 @@ def captured(written: Scope, tree: Scope, within: str, top: Entry, *, is_whole: 
 
 
 def claim(written: Scope, capture: Capture, stash: Path) -> None:
-    """Move what was brought in out of the written folder to the stash, without the marks of the overlay; durably.
-
-    Raises:
-        InputError: this user may not, as with a folder that nobody may write to.
-    """
+    """Move what was brought in out of the written folder to the stash, without the marks of the overlay; durably."""
     for name, place in capture.brought.items():
         with written.parent_of(place) as (parent, last):
             _clean(parent, last)

@@ -192,11 +192,7 @@ class CommandRunner:
         return outcome
 
     def _require_one_mount(self, within: str) -> None:
-        """Look that nothing is mounted below the folder: no overlay could be put over it, and a copy would have it all.
-
-        Raises:
-            InputError: something is.
-        """
+        """Raise InputError if something is mounted below: no overlay goes over it, and a copy would have it all."""
         folder = self._scope.root / within
         for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
             place = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), line.split(" ")[4])

@@ -29,11 +29,7 @@ def way_out(path: str, target: str, root: Path) -> str:
 
 
 def require_no_new_way_out(steps: Sequence[Step], stash: Scope, tree: Scope, within: str) -> None:
-    """Check that what a command brings has no link that leads out, but to where one led before.
-
-    Raises:
-        InputError: it has; the message names it.
-    """
+    """Raise InputError if what a command brings has a link that leads out, but for where one led before."""
     found = {
         f"{step.path}{path.removeprefix(step.stash)}": target
         for step in steps
@@ -52,11 +48,7 @@ def require_no_new_way_out(steps: Sequence[Step], stash: Scope, tree: Scope, wit
 
 
 def require_none_led_out(moved: str, to: str, tree: Scope) -> None:
-    """Check that no link that stays within the folder leads out of it once it is moved.
-
-    Raises:
-        InputError: one would; the message names it.
-    """
+    """Raise InputError if a link that stays within the folder would lead out of it once it is moved."""
     for path, target in _links_below(moved, tree):
         new = f"{to}{path.removeprefix(moved)}"
         if way_out(new, target, tree.root) and not way_out(path, target, tree.root):

@@ -307,11 +307,7 @@ class FileManager(Manager):
         }
 
     def _require_possible(self, action: str, steps: Sequence[Step]) -> None:
-        """Look whether each step can be taken, as far as it has nothing to do with those before it.
-
-        Raises:
-            InputError: one cannot.
-        """
+        """Raise InputError if a step cannot be taken, as far as it has nothing to do with those before it."""
         done: set[str] = set()
         with Scope(self.stash / action) as stash:
             for step in steps:
@@ -333,11 +329,7 @@ class FileManager(Manager):
         return {**receipt, "before": receipt["before"] | again, **times}  # inodes in it may have changed meanwhile
 
     def _go_on(self, action: str, steps: Sequence[Step], found: Mapping[str, str], *, is_late: bool) -> None:
-        """Take the steps that have not happened yet.
-
-        Raises:
-            InDoubt: somebody else has changed what one of them is about.
-        """
+        """Take the steps that have not happened yet. Raises InDoubt where somebody else has changed something."""
         with Scope(self.stash / action) as stash:
             if is_late and not any(has_happened(step, self.scope, stash) for step in steps):
                 self._require_same(found, "somebody else has changed it")

@@ -32,11 +32,7 @@ _Planned = tuple[list[Step], list[New]]
 
 
 def steps_of(operation: DataOperation, scope: Scope) -> _Planned:
-    """The steps of an operation, without the inodes of what is new, and what must be made ready for them.
-
-    Raises:
-        InputError: it cannot be done to this tree; the message names the path and why.
-    """
+    """The steps of an operation, without the inodes of what is new, and what must be made ready for them."""
     match operation:
         case Write():
             return _write(operation.path, _bytes_of(operation), operation.mode, scope)
@@ -161,10 +157,6 @@ def _existing(path: str, scope: Scope) -> Entry:
 
 
 def _entry_or_room(path: str, scope: Scope) -> Entry | None:
-    """What is at a path; None if nothing is, but it could be.
-
-    Raises:
-        InputError: the folder that it would be in is not there.
-    """
+    """What is at a path; None if nothing is, but it could be. Raises InputError where its folder is missing."""
     with scope.parent_of(path):
         return scope.entry(path)

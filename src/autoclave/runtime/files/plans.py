@@ -53,21 +53,13 @@ class Planner:
         """What was at the paths of the latest plan."""
 
     def of_data(self, operation: Config) -> Planned:
-        """What an operation that is no command would do.
-
-        Raises:
-            InputError: it cannot be done.
-        """
+        """What an operation that is no command would do."""
         steps, new = steps_of(cast("DataOperation", operation), self._scope)
         brought = {each.stash: Survey("", 1 + len(each.inside), len(each.content), each.inside) for each in new}
         return Planned(steps, brought, new)
 
     def of_command(self, action: str, operation: Command) -> Planned:
-        """What a command did over the tree as it is. What it made is in the folder of the action, empty before.
-
-        Raises:
-            InputError: it failed, or may not be done.
-        """
+        """What a command did over the tree as it is. What it made is in the folder of the action, empty before."""
         folder = self._stash / action
         steps, told, seen = self._commands.run(operation, folder)
         with Scope(folder) as made:
@@ -75,11 +67,7 @@ class Planner:
         return Planned(steps, self._surveyed(action), output=told, seen=seen)
 
     def of_command_before(self, action: str, operation: Command, kept: Json, seen: str = "") -> Planned:
-        """What a command did when it was planned (`kept`), and a digest of what it would see now (`seen`, if given).
-
-        Raises:
-            InputError: what it made is not kept any more.
-        """
+        """What a command did when it was planned (`kept`), and a digest of what it would see now (`seen`, if given)."""
         if not (self._stash / action).is_dir():
             raise InputError(f"action {action}: what its command made is not kept any more; propose it again")
         seen = seen or self._commands.seen_by(operation)

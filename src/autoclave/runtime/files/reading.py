@@ -24,11 +24,7 @@ _PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY|AGE-SECRET-KEY-1|PuTT
 
 
 def read(operation: ReadOperation, scope: Scope) -> tuple[dict[str, Any], bool]:
-    """What an operation reads, as JSON data, and whether a private key is in the file that it reads.
-
-    Raises:
-        InputError: there is nothing at the path, or it cannot be read.
-    """
+    """What an operation reads, as JSON data, and whether a private key is in the file that it reads."""
     match operation:
         case Read():
             content = scope.content(operation.path)

@@ -75,11 +75,7 @@ class NothingThere(InputError):
 
 
 class Scope(Closing):
-    """A folder, by a descriptor that stays its own when it is renamed.
-
-    Raises:
-        InputError: it is no folder, or cannot be read.
-    """
+    """A folder, by a descriptor that stays its own when it is renamed. Raises InputError where it cannot be read."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
@@ -136,11 +132,7 @@ class Scope(Closing):
             return None
 
     def content(self, path: str) -> bytes:
-        """The content of a file.
-
-        Raises:
-            InputError: there is none, or it cannot be read.
-        """
+        """The content of a file. Raises InputError where there is none, or it cannot be read."""
         found = self.entry(path)
         if found is None or found.kind != "file":
             raise InputError(f"path {path!r}: {f'is a {found.kind}, not a file' if found else 'there is nothing'}")
@@ -157,10 +149,7 @@ class Scope(Closing):
     def walk(self, path: str) -> Iterator[tuple[str, Entry]]:
         """What is at a path and below it, folders before what is in them, in an order that depends on names alone.
 
-        With the path "" what is in the scope, without its own folder.
-
-        Raises:
-            InputError: as `entry`.
+        With the path "" what is in the scope, without its own folder. Raises InputError as `entry`.
         """
         if path:
             found = self.entry(path)
@@ -173,11 +162,7 @@ class Scope(Closing):
             yield from self._entries_of(descriptor, place, [each.name for each in inside])
 
     def entries_in(self, path: str) -> list[tuple[str, Entry]]:
-        """The paths and entries of what is in a folder, by name; in the scope's own with the path "".
-
-        Raises:
-            InputError: as `entry`; or it is no folder.
-        """
+        """The paths and entries of what is in a folder, by name; in the scope's own with the path ""."""
         with self.folder(path) as descriptor:
             return list(self._entries_of(descriptor, path, sorted(os.listdir(descriptor))))
 

@@ -206,11 +206,7 @@ def is_possible(step: Step, scope: Scope, stash: Scope) -> bool:
 
 
 def pending(steps: Iterable[Step], scope: Scope, stash: Scope, failure: type[InputError | InDoubt]) -> Iterator[Step]:
-    """Each step that has not happened, when those before it have.
-
-    Raises:
-        InputError, InDoubt: `failure`, where somebody else has changed what it is about.
-    """
+    """Each step that has not happened, when those before it have. Raises `failure` where somebody else was quicker."""
     for step in steps:
         if not has_happened(step, scope, stash):
             if not is_possible(step, scope, stash):
@@ -219,11 +215,7 @@ def pending(steps: Iterable[Step], scope: Scope, stash: Scope, failure: type[Inp
 
 
 def inode_at(path: str, scope: Scope) -> int | None:
-    """Return the inode number of what is at a path; None if nothing is.
-
-    Raises:
-        InputError: the path is none within the scope.
-    """
+    """Return the inode number of what is at a path; None if nothing is."""
     try:
         with scope.parent_of(path) as (parent, name):
             return _inode(parent, name)
@@ -250,11 +242,7 @@ def as_it_is(step: Step, scope: Scope, folder: Path) -> Step:
 
 
 def require_kept(action: str, steps: Iterable[Step], folder: Path) -> None:
-    """Look whether what steps bring out of the stash is there; `folder` is that of their action.
-
-    Raises:
-        InputError: it is not, as after somebody has settled an action that was in doubt.
-    """
+    """Raise InputError if the stash, the folder of an action, lacks what steps bring out of it, as after `resolve`."""
     for step in steps:
         if step.do in ("put", "exchange") and _inode(None, f"{folder / step.stash}") != step.inode:
             raise InputError(f"action {action}: what it replaced at {step.path!r} is not kept, so it stays")
@@ -293,11 +281,7 @@ def _has_facts(path: str, facts: Mapping[str, Any], scope: Scope) -> bool:
 
 
 def facts_at(path: str, names: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
-    """The facts of what is at a path, of those names that `Step.facts` may have.
-
-    Raises:
-        InputError: nothing is there, or it cannot be looked at.
-    """
+    """The facts of what is at a path, of those names that `Step.facts` may have."""
     if (entry := scope.entry(path)) is None:
         raise InputError(f"path {path!r}: there is nothing")
     attributes = dict(entry.attributes)

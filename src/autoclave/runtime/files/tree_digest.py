@@ -39,11 +39,7 @@ class Survey:
 
 
 def survey(path: str, scope: Scope) -> Survey:
-    """Look at a path and all below it.
-
-    Raises:
-        InputError: something cannot be read, or changes meanwhile.
-    """
+    """Look at a path and all below it. Raises InputError for what cannot be read, or changes meanwhile."""
     digest, num_bytes, names, shared = hashlib.sha256(), 0, list[str](), set[int]()
     for each, entry in scope.walk(path):
         names.append(each.removeprefix(f"{path}/"))
@@ -58,12 +54,9 @@ def survey(path: str, scope: Scope) -> Survey:
 
 
 def survey_by_inode(path: str, scope: Scope) -> Survey:
-    """Look at a path and all below it, for what is moved whole into the stash or out of it.
+    """Look at a path and all below it, for what is moved whole into the stash or out of it; raises as `survey`.
 
     The digest is that of `survey` at the path itself; below a folder that of `survey_inside`, which is strict.
-
-    Raises:
-        InputError: as `survey`.
     """
     top = scope.entry(path)
     if top is None or not top.is_open_folder:
@@ -78,11 +71,8 @@ def survey_inside(folder: str, scope: Scope, *, is_strict: bool = False) -> Surv
     """Look at what is below a folder; at all in the scope with the path "". O(what is there), in time.
 
     An entry counts by its inode, whose time tells of every change, so that no file is read. Of files with several names
-    that time is left out: it changes with their other names. `is_strict`: they are read instead, and any change from
-    now on has another time.
-
-    Raises:
-        InputError: `is_strict`, and as `survey`.
+    that time is left out: it changes with their other names. `is_strict`: they are read instead, any change from now on
+    has another time, and it raises as `survey`.
     """
     digest, num_bytes, newest = hashlib.sha256(), 0, 0
     names, shared, unread = list[str](), set[int](), {folder}

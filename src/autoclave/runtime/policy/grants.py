@@ -191,11 +191,7 @@ def grant_from(given: Mapping[str, Any], where: str = "grant") -> Grant:
 
 
 def seconds_of(text: str) -> float:
-    """A time such as `90s`, `30m`, `8h` or `7d`, in seconds.
-
-    Raises:
-        InputError: it is none.
-    """
+    """A time such as `90s`, `30m`, `8h` or `7d`, in seconds."""
     if not (found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)):
         raise InputError(f"time {text!r}: must be a number and a unit, such as 90s, 30m, 8h or 7d")
     return float(found[1]) * _UNITS[found[2]]

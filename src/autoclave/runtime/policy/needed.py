@@ -23,11 +23,7 @@ def mentioned(task: str, services: Sequence[str]) -> set[str]:
 
 
 def as_model_says(ask: Callable[[str], str]) -> Needed:
-    """Those that a model names, asked for a JSON list. `ask` gives its answer to a prompt.
-
-    Raises:
-        InputError: the answer is no such list.
-    """
+    """Those that a model names, asked for a JSON list. `ask` gives its answer to a prompt."""
 
     def needed(task: str, services: Sequence[str]) -> set[str]:
         answer = ask(

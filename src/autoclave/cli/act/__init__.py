@@ -8,8 +8,7 @@ from autoclave.cli.act.audit import audit, export_history
 from autoclave.cli.act.compensations import compensations
 from autoclave.cli.act.connect import connect
 from autoclave.cli.act.doing import plan, propose, run
-from autoclave.cli.act.host import doctor
-from autoclave.cli.act.looking import diff, list_actions, show
+from autoclave.cli.act.looking import diff, doctor, list_actions, show
 from autoclave.cli.act.permission import grant, revoke, stop
 from autoclave.cli.act.settling import commit, discard, flush, redo, resolve, savepoint, undo
 from autoclave.cli.act.vault import vault

@@ -1,12 +1,13 @@
-"""`autoclave act list`, `show` and `diff`."""
+"""`autoclave act list`, `show`, `diff` and `doctor`."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
-from autoclave.cli.act.common import acting, on_folder, recorded, say, say_json, words
+from autoclave.cli.act.common import FOLDER, acting, on_folder, recorded, say, say_json, words
 
 
 @click.command(name="list")
@@ -72,3 +73,24 @@ def diff(action: str, is_undo: bool, root: Path, state: Path | None, name: str) 
             say(f"depends on it: {each}  {words(session.journal.standing(each).proposed['operation'])}")
         for path in session.conflicts_of(action):
             say(f"changed by somebody else: {path!r}")
+
+
+@click.command()
+@click.option("--root", type=FOLDER, default=Path("."), show_default=True, help="Folder for the actions.")
+@click.option("--state", type=FOLDER, help="Folder of the journal.  [default: .autoclave-NAME beside the folder]")
+def doctor(root: Path, state: Path | None) -> None:
+    """Check that this host has what actions on a folder need; exit code 3 if something is missing.
+
+    \b
+    Example: autoclave act doctor --root project
+    """
+    from autoclave.runtime.doctor import examine
+
+    is_whole = True
+    for check in examine(root, state):
+        mark = "ok     " if check.is_present else "MISSING" if check.is_required else "without"
+        click.echo(f"{mark}  {check.name}: {check.detail}")
+        if not check.is_present:
+            click.echo(f"         fix: {check.fix}")
+            is_whole = is_whole and not check.is_required
+    sys.exit(0 if is_whole else 3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from autoclave.core import InputError
@@ -68,42 +68,32 @@ def _units(steps: Sequence[Step]) -> list[Sequence[Step]]:
 
 
 def _take_back(action: str, step: Step, choices: dict[str, Choice], scope: Scope, found: Undoing) -> None:
-    now = {path: inode_at(path, scope) for path in step.paths}
+    """Add the steps that take one back, where somebody else has changed what it left."""
+    here = inode_at(step.path, scope)
+    there = inode_at(step.to, scope) if step.to else None
+    if step.do == "move" and there is None:
+        raise InputError(f"path {step.to!r}: is gone, so it cannot be moved back; skip it")
+    is_in_the_way = step.path in choices if step.do == "move" else step.do != "set_facts"
+    if here is not None and is_in_the_way:
+        if choices.get(step.path) is Choice.SAVE_ASIDE:
+            found.steps.append(Step("move", step.path, to=_free_name(step.path, f".kept-{action}", scope), inode=here))
+        else:
+            found.steps.append(Step("take", step.path, f"theirs{len(found.steps)}", inode=here))
     match step.do:
         case "put":
-            found.steps += _cleared(action, step.path, now, choices, scope, found)
+            pass
         case "take":
-            found.steps += [*_cleared(action, step.path, now, choices, scope, found), step.inverse()]
+            found.steps.append(step.inverse())
         case "exchange":
-            cleared = _cleared(action, step.path, now, choices, scope, found)
-            found.steps += [*cleared, Step("put", step.path, step.stash, inode=step.old_inode)]
+            found.steps.append(Step("put", step.path, step.stash, inode=step.old_inode))
         case "move":
-            inode = now[step.to]
-            if inode is None:
-                raise InputError(f"path {step.to!r}: is gone, so it cannot be moved back; skip it")
-            if step.path in choices:
-                found.steps += _cleared(action, step.path, now, choices, scope, found)
-            found.steps.append(replace(step.inverse(), inode=inode))
             found.edited += step.paths
+            found.steps.append(replace(step.inverse(), inode=there or 0))
         case "set_facts":
-            inode = now[step.path]
             found.edited.append(step.path)
-            if inode is not None:
+            if here is not None:
                 now_facts = facts_at(step.path, step.facts, scope)
-                found.steps.append(replace(step.inverse(), inode=inode, old_facts=now_facts))
-
-
-def _cleared(
-    action: str, path: str, now: dict[str, int | None], choices: dict[str, Choice], scope: Scope, found: Undoing
-) -> Iterator[Step]:
-    """The step that makes room at a path."""
-    inode = now[path]
-    if inode is None:
-        return
-    if choices.get(path) is Choice.SAVE_ASIDE:
-        yield Step("move", path, to=_free_name(path, f".kept-{action}", scope), inode=inode)
-    else:
-        yield Step("take", path, f"theirs{len(found.steps)}", inode=inode)
+                found.steps.append(replace(step.inverse(), inode=here, old_facts=now_facts))
 
 
 def _free_name(path: str, ending: str, scope: Scope) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from examples.acting.local_servers import command_of
 from tests.evaluation.chat_server import ChatServer
 from tests.runtime.rest.chat import Chat, chat_running
 from tests.runtime.rest.servers import PYTHON, installed, radicale_running
@@ -197,40 +196,3 @@ def test_a_model_at_an_endpoint_invites_in_a_calendar_of_a_server_that_runs(tmp_
         assert lines[-2] == "the calendar is as it was: True"
         assert calendar.ask("GET", "")[0] == 404  # it was the example's own, and is gone
         assert password not in json.dumps(server.bodies) + "".join(lines)
-
-
-# --- What is not there -----------------------------------------------------------------------------------------------
-
-
-def test_a_server_is_taken_from_the_path_where_no_python_is_named(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("PATH", str(PYTHON.parent))
-    assert command_of("radicale") == installed("radicale")
-    assert command_of("radicale", "python") == [str(PYTHON), "-m", "radicale"]
-
-
-NOWHERE = "http://127.0.0.1:1"
-
-
-@pytest.mark.parametrize(
-    ("words", "environment", "told"),
-    [
-        ("send_message.py", {}, "error: synapse is not installed. Fix: pip install matrix-synapse; or name a Python"),
-        (
-            f"send_message.py --url {NOWHERE}",
-            {"MATRIX_TOKEN": "long enough 1"},
-            f"error: {NOWHERE}/_matrix/client/v3/createRoom: does not answer ([Errno 111] Connection refused)",
-        ),
-        ("invite_to_lunch.py", {}, "error: radicale is not installed. Fix: pip install radicale; or name a Python"),
-        (
-            f"invite_to_lunch.py --url {NOWHERE} --user us",
-            {"CALDAV_PASSWORD": "long enough 1"},
-            f"error: {NOWHERE}/us/autoclave-example/: does not answer ([Errno 111] Connection refused)",
-        ),
-    ],
-)
-def test_what_is_missing_is_told_in_a_line(words: str, environment: dict[str, str], told: str):
-    result = ended(*words.split(), PATH="/nonexistent", **environment)
-    assert result.returncode == 1
-    assert result.stderr.startswith(told)
-    assert result.stderr.count("\n") == 1
-    assert "long enough 1" not in result.stdout + result.stderr

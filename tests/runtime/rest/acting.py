@@ -6,6 +6,7 @@ import base64
 import contextlib
 import http.client
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,13 @@ def manager_of(session: Session) -> RestManager:
     manager = session.actions.managers["request"]
     assert isinstance(manager, RestManager)
     return manager
+
+
+def before_each(session: Session, call: str, act: Callable[[], object]) -> None:
+    """From now on, do something right before each call of the manager with this name."""
+    manager = manager_of(session)
+    original = getattr(manager, call)
+    setattr(manager, call, lambda *given, **others: (act(), original(*given, **others))[1])
 
 
 def asked(operation: str, service: str = "kinto", **arguments: Any) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def test_a_connected_model_is_asked_for_a_compensation_that_nobody_knows(
             "proposes no compensating request",
         ),
         (calling(("something_else", {})), "proposes no compensating request"),
-        (calling(("take_back", {"arguments": {}})), "no operation"),
+        (calling(("take_back", {"arguments": {}})), "request: operation: "),
     ],
     ids=["no answer", "no key", "words", "another function", "no operation"],
 )

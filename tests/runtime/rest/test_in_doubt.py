@@ -13,7 +13,7 @@ import pytest
 from autoclave.core import HostError, InputError
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
-from tests.runtime.rest.acting import Reader, asked, connection, done, manager_of, opened, secret
+from tests.runtime.rest.acting import Reader, asked, before_each, connection, done, opened, secret
 from tests.runtime.rest.catalogues import without_keys, written
 from tests.runtime.rest.faulty_proxy import FAULTS, Fault, FaultyProxy
 from tests.runtime.rest.odd_service import CATALOGUE, OddService
@@ -118,14 +118,8 @@ def test_what_arrives_after_the_client_was_cut_off_is_done_once(shaky: Session, 
 def test_what_was_lost_long_ago_is_not_sent_again_but_looked_up(
     shaky: Session, reader: Reader, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch, later_s: int
 ):
-    manager, now = manager_of(shaky), time.time()
-    find_out = manager.find_out
-
-    def later(*given: Any) -> Any:
-        monkeypatch.setattr(time, "time", lambda: now + later_s)
-        return find_out(*given)
-
-    manager.find_out = later
+    now = time.time()
+    before_each(shaky, "find_out", lambda: monkeypatch.setattr(time, "time", lambda: now + later_s))
     proxy.faults("cut_before")
     begun = time.monotonic()
     given = asked("create_record", bucket=reader.bucket, collection="notes", body={"data": {"n": 1}})
@@ -154,13 +148,7 @@ def test_without_a_connection_nothing_was_sent_and_it_has_failed(shaky: Session,
     proposal = shaky.propose(asked("delete_record", bucket=reader.bucket, collection="notes", id="one"))
     reader.put("one", title="first")
     proposal = shaky.propose(asked("delete_record", bucket=reader.bucket, collection="notes", id="one"))
-    execute = manager_of(shaky).execute
-
-    def unreachable(*given: Any) -> Any:
-        proxy.close()
-        return execute(*given)
-
-    manager_of(shaky).execute = unreachable
+    before_each(shaky, "execute", proxy.close)
     with pytest.raises(HostError, match="nothing was sent"):
         shaky.run(proposal.action, proposal.plan.digest)
     assert shaky.journal.standing(proposal.action).state is S.FAILED

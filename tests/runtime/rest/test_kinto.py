@@ -17,7 +17,7 @@ from autoclave.runtime.rest.compensations import ProofStatus
 from autoclave.runtime.rest.undoing import Compensator
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
-from tests.runtime.rest.acting import Reader, asked, connection, done, manager_of, opened, secret
+from tests.runtime.rest.acting import Reader, asked, before_each, connection, done, manager_of, opened, secret
 from tests.runtime.rest.faulty_proxy import FaultyProxy
 
 S = ActionState
@@ -191,9 +191,7 @@ def test_what_is_in_a_collection_is_counted_again_before_it_is_deleted(
     with opened(tmp_path, services) as session:
         action = done(session, "put_collection", bucket=reader.bucket, collection="drafts")
         if not is_killed:
-            manager = manager_of(session)
-            undo = manager.undo
-            manager.undo = lambda *given, **others: (drafts.put("theirs", n=1), undo(*given, **others))[1]
+            before_each(session, "undo", lambda: drafts.put("theirs", n=1))
             with pytest.raises(NotUndone, match="there are 1 things in it"):
                 session.undo(action)
     if is_killed:

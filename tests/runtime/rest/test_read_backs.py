@@ -15,7 +15,7 @@ from autoclave.runtime.rest.service import Service
 from autoclave.runtime.rest.wire import Wire
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
-from tests.runtime.rest.acting import asked, connection, done, manager_of, secret
+from tests.runtime.rest.acting import asked, before_each, connection, done, secret
 from tests.runtime.rest.odd_service import OddService, opened_on
 
 S = ActionState
@@ -58,15 +58,9 @@ def test_what_the_catalogue_says_means_absence_does(odd: Session):
 # --- Late read-backs -------------------------------------------------------------------------------------------------
 
 
-def with_late_read_backs(session: Session, service: OddService, name: str) -> None:
+def with_late_read_backs(session: Session, service: OddService, call: str) -> None:
     """From now on, the first read-backs within a call of the manager show what there was before."""
-    call = getattr(manager_of(session), name)
-
-    def then(*given: Any, **others: Any) -> Any:
-        service.num_late = 2
-        return call(*given, **others)
-
-    setattr(manager_of(session), name, then)
+    before_each(session, call, lambda: setattr(service, "num_late", 2))
 
 
 @pytest.mark.parametrize("call", ["conflicts", "plan_undo", "undo"])

@@ -28,7 +28,7 @@ from autoclave.runtime.states import ActionState
 from autoclave.runtime.vault import Secret
 from autoclave.runtime.vault.traces import found_in
 from tests.runtime.rest import odd_service
-from tests.runtime.rest.acting import METHODS, asked, done, manager_of, secret
+from tests.runtime.rest.acting import METHODS, asked, before_each, done, manager_of, secret
 from tests.runtime.rest.odd_service import CATALOGUE, OddService
 
 S = ActionState
@@ -154,44 +154,11 @@ def test_who_is_refused_and_then_gone_has_done_nothing(service: OddService, tmp_
 
     with opened_on(service, tmp_path, refresh=gone) as session:
         proposal = session.propose(asked("put", "odd", id="x", body={"cost": 0}))
-        manager = manager_of(session)
-        execute = manager.execute
-
-        def revoked(*given: Any) -> Any:
-            service.tokens, kept = {"another"}, service.tokens
-            try:
-                return execute(*given)
-            finally:
-                service.tokens = kept
-
-        manager.execute = revoked
+        before_each(session, "execute", lambda: setattr(service, "tokens", {"another"}))
         with pytest.raises(InputError, match="its key is not valid"):
             session.run(proposal.action, proposal.plan.digest)
         assert session.journal.standing(proposal.action).state is S.FAILED
     assert service.items == {}
-
-
-def test_what_comes_to_show_late_is_waited_for(odd: Session, service: OddService):
-    put(odd, "x", n=1)
-    service.num_late = 0
-    action = put(odd, "y", n=1)
-    manager = manager_of(odd)
-    execute, undo = manager.execute, manager.undo
-
-    def late(call: Any) -> Any:
-        def then(*given: Any, **others: Any) -> Any:
-            service.num_late = 3
-            return call(*given, **others)
-
-        return then
-
-    manager.execute = late(execute)
-    other = put(odd, "z", n=2)
-    assert odd.conflicts_of(other) == []
-    service.num_late = 0
-    odd.undo(action)
-    assert sorted(service.items) == ["x", "z"]
-    manager.undo = undo
 
 
 # --- Places ----------------------------------------------------------------------------------------------------------
@@ -323,14 +290,7 @@ def test_what_is_looked_at_by_a_call_is_taken_back_and_told_apart(odd: Session, 
 
 def test_without_conditions_a_change_before_an_undo_is_sent_is_found_by_looking(odd: Session, service: OddService):
     action = put(odd, "x", n=1)
-    manager = manager_of(odd)
-    undo = manager.undo
-
-    def after_somebody_else(*given: Any, **others: Any) -> Any:
-        service.items["x"] = {"n": "theirs"}
-        return undo(*given, **others)
-
-    manager.undo = after_somebody_else
+    before_each(odd, "undo", lambda: service.items.update(x={"n": "theirs"}))
     with pytest.raises(NotUndone, match="somebody else has changed it meanwhile"):
         odd.undo(action)
     assert service.items == {"x": {"n": "theirs"}}

@@ -20,7 +20,6 @@ from autoclave.runtime.rest.forms import digest_of
 from autoclave.runtime.rest.notes import age_s
 
 _KIND = "compensation"
-_ORDER = (Guarantee.EXACT, Guarantee.EQUIVALENT, Guarantee.COMPENSATING, Guarantee.NONE)
 
 
 class ProofStatus(StrEnum):
@@ -96,7 +95,7 @@ class Compensation:
 
 def worst(grades: Sequence[Guarantee]) -> Guarantee:
     """The least that several undos promise together."""
-    return max(grades, key=_ORDER.index, default=Guarantee.EXACT)
+    return max(grades, key=list(Guarantee).index)
 
 
 class Compensations:

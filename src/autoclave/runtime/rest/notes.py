@@ -41,11 +41,11 @@ class Notes:
         Raises:
             HostError: the disk is full or fails; then it is not to be sent.
         """
-        self._write(action, f"sent-{request}.json", json.dumps(time.time()))
+        self._write(action, f"sent-{request}", json.dumps(time.time()))
 
     def sent_at(self, action: str, request: str) -> float | None:
         """When a request was sent, in seconds since 1970; None: it was not, for sure."""
-        return self._read(action, f"sent-{request}.json")
+        return self._read(action, f"sent-{request}")
 
     def note_answer(self, action: str, request: str, answer: Answer) -> None:
         """What a request was answered; durable when this returns."""

@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from pydantic import ValidationError
-
 from autoclave.core import HostError, InputError
-from autoclave.core.json import first_error, rule_of
+from autoclave.core.json import validated
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import InDoubt, NotUndone
 from autoclave.runtime.rest.calls import free_call
@@ -120,10 +118,8 @@ class Compensator:
             if not spec.is_reading
         }
         given = self._asked(part, operations)
-        try:
-            undo = Undo(operation=str(given["operation"]), arguments=dict(given.get("arguments", {})))
-        except (ValidationError, KeyError, TypeError, ValueError) as error:
-            raise _unusable(service, error if isinstance(error, ValidationError) else "no operation") from None
+        proposed = {"operation": given.get("operation"), "arguments": given.get("arguments", {})}
+        undo = validated(Undo, proposed, _proposal_of(service))
         compensation = self._known(service, part, undo)
         if compensation.status is ProofStatus.QUARANTINED:
             raise InputError(f"service {service.name}: {undo.operation} was proposed again, and is known to be wrong")
@@ -135,11 +131,8 @@ class Compensator:
         It may be about what the request named, or, after a POST, about what is below that.
         """
         given = self._asked(part, None)
-        try:
-            filled_in = {name: evaluated(given.get(name), part.context) for name in ("method", "path", "body")}
-            ask = Ask.model_validate({"do": "request", "service": service.name, **filled_in})
-        except ValidationError as error:
-            raise _unusable(service, error) from None
+        filled_in = {name: evaluated(given.get(name), part.context) for name in ("method", "path", "body")}
+        ask = validated(Ask, {"do": "request", "service": service.name, **filled_in}, _proposal_of(service))
         call = free_call(ask.method, ask.path, ask.body, ask.content_type, service.catalogue)
         own, other = service.key(part.call.target), service.key(call.target)
         if not (other.startswith(f"{own}/") if part.call.method == "POST" else other == own):
@@ -318,13 +311,12 @@ def _fits(service: Service, part: Part, undo: Undo) -> bool:
     return undo.when == "any" or (undo.when == "existed") == part.existed
 
 
-def _unusable(service: Service, why: ValidationError | str) -> InputError:
-    told = why if isinstance(why, str) else rule_of(first_error(why)["msg"])
-    return InputError(f"service {service.name}: the proposed compensating request cannot be used: {told}")
+def _proposal_of(service: Service) -> str:
+    return f"service {service.name}: the proposed compensating request"
 
 
 def _about_another(service: Service, key: str) -> InputError:
-    return InputError(f"service {service.name}: the proposed compensating request targets {key}, not this resource")
+    return InputError(f"{_proposal_of(service)} targets {key}, not this resource")
 
 
 def _can_be_written(undo: Undo, part: Part) -> bool:

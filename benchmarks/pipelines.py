@@ -23,18 +23,10 @@ from statistics import median
 from harness import argument_parser, finish, print_environment, sized
 from sleeping_run import Plan, open_devices, run_schedule
 from workbook import Scale
-from workloads import CODE, MATHEMATICS, generate, ideal, read_profile
+from workloads import CODE, MATHEMATICS, Ideal, generate, ideal, on_each_split, read_profile
 
 from autoclave.core.timeline import Role, clipped, seconds, union
-from autoclave.planning import (
-    Assignment,
-    Candidate,
-    Profile,
-    ScheduleName,
-    ScheduleRun,
-    every_split,
-    simulate_each,
-)
+from autoclave.planning import Profile, ScheduleName, ScheduleRun
 from autoclave.training.schedules import asynchronous, minibatch_pipeline, one_off_pipeline, synchronous
 
 STALENESS = 2
@@ -80,7 +72,7 @@ def _options() -> argparse.Namespace:
 class Result:
     """A schedule, its ideal run, and the measured ones."""
 
-    expected: Candidate
+    expected: Ideal
     runs: Sequence[ScheduleRun]
 
     @property
@@ -101,12 +93,8 @@ def measure(profile: Profile, scale: Scale, rounds: int, devices: Sequence) -> R
     """Every schedule on `profile`, by its name."""
     longer = _continued(profile, 2 * STALENESS)
     expected = dict(ideal(profile))
-    candidates = simulate_each(
-        longer, every_split(profile.devices)[1:], staleness=(STALENESS,), assignment=Assignment.WHEN_FREE
-    )
-    expected[ScheduleName.ASYNCHRONOUS] = min(
-        (each for each in candidates if each.schedule is ScheduleName.ASYNCHRONOUS), key=lambda each: each.run.steady_s
-    )
+    asynchronous_runs = on_each_split(longer, ScheduleName.ASYNCHRONOUS, max_staleness=STALENESS)
+    expected[ScheduleName.ASYNCHRONOUS] = min(asynchronous_runs, key=lambda each: each.run.steady_s)
     runs: dict[ScheduleName, list[ScheduleRun]] = {name: [] for name in expected}
     for _ in range(rounds):
         for name, candidate in expected.items():
@@ -121,7 +109,7 @@ def _continued(profile: Profile, more: int) -> Profile:
     return replace(profile, iterations=profile.of_at_least(count).iterations[:count])
 
 
-def _plan(candidate: Candidate, profile: Profile) -> Plan:
+def _plan(candidate: Ideal, profile: Profile) -> Plan:
     is_mixed = candidate.schedule is ScheduleName.ASYNCHRONOUS
     schedules = {
         ScheduleName.SYNCHRONOUS: synchronous,

@@ -29,17 +29,7 @@ from autoclave.core import DataError
 from autoclave.core.files import existing_file
 from autoclave.core.json import from_plain, parse_object
 from autoclave.core.rollout import IntArray
-from autoclave.planning import (
-    Assignment,
-    Candidate,
-    Profile,
-    ScheduleName,
-    Split,
-    Work,
-    every_split,
-    simulate,
-    simulate_each,
-)
+from autoclave.planning import Profile, ScheduleName, ScheduleRun, Split, Work, every_split, simulate
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +125,38 @@ def read_profile(path: Path) -> Profile:
     return profile
 
 
-def ideal(profile: Profile, assignment: Assignment = Assignment.ROUND_ROBIN) -> Mapping[ScheduleName, Candidate]:
+@dataclass(frozen=True, slots=True)
+class Ideal:
+    """The simulated run of a schedule on a split."""
+
+    schedule: ScheduleName
+    split: Split
+    run: ScheduleRun
+
+    @property
+    def name(self) -> str:
+        """Such as `one_off_pipeline 3:5`."""
+        return f"{self.schedule} {self.split}"
+
+
+def ideal(profile: Profile) -> Mapping[ScheduleName, Ideal]:
     """The fastest split of each schedule but the asynchronous one, on the profile's devices; whole runs compared.
 
     The synchronous one takes turns on all devices and starts rewards after sampling, as the baselines of the paper do.
     """
     shared = Split.time_sharing(profile.devices)
-    baseline = simulate(profile, ScheduleName.SYNCHRONOUS, shared, assignment=assignment, rewards_after_sampling=True)
-    best = {ScheduleName.SYNCHRONOUS: Candidate(ScheduleName.SYNCHRONOUS, shared, 0, baseline)}
-    for candidate in simulate_each(profile, every_split(profile.devices)[1:], staleness=(), assignment=assignment):
-        schedule = candidate.schedule
-        if schedule is ScheduleName.SYNCHRONOUS:
-            continue
-        if schedule not in best or candidate.run.whole_s < best[schedule].run.whole_s:
-            best[schedule] = candidate
-    return best
+    baseline = simulate(profile, ScheduleName.SYNCHRONOUS, shared, rewards_after_sampling=True)
+    pipelines = (
+        min(on_each_split(profile, schedule), key=lambda each: each.run.whole_s)
+        for schedule in (ScheduleName.MINIBATCH_PIPELINE, ScheduleName.ONE_OFF_PIPELINE)
+    )
+    best = (Ideal(ScheduleName.SYNCHRONOUS, shared, baseline), *pipelines)
+    return {each.schedule: each for each in best}
+
+
+def on_each_split(profile: Profile, schedule: ScheduleName, *, max_staleness: int = 1) -> list[Ideal]:
+    """A schedule on each way to divide the profile's devices."""
+    return [
+        Ideal(schedule, split, simulate(profile, schedule, split, max_staleness=max_staleness))
+        for split in every_split(profile.devices)[1:]
+    ]

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from autoclave.cli.main import cli
 from autoclave.config import TrainConfig, dump, load, parse_override
 from autoclave.core.timeline import Role, Span, StepTimeline
-from autoclave.planning.plan_file import read_plan
+from autoclave.planning.schedule_plan import read_plan
 from autoclave.runs.timeline import read_steps, write_timeline
 
 DEMO = str(Path(__file__).parents[2] / "recipes" / "demo.yaml")
@@ -102,7 +102,7 @@ def test_without_a_recipe_the_settings_are_those_of_the_run(timed: Path):
     ended = CliRunner().invoke(cli, ["plan", "--from", str(timed), "--json"], catch_exceptions=False)
     found = json.loads(ended.output)
     assert found["work"]["problems_per_step"] == 8
-    assert [(each["schedule"], each["is_shared"]) for each in found["candidates"]] == [("synchronous", True)]
+    assert [(each["schedule"], each["split"]["is_shared"]) for each in found["candidates"]] == [("synchronous", True)]
     assert found == json.loads((timed / "plan.json").read_text())
 
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from autoclave.core import ConfigError
 from autoclave.core.timeline import Role, Span
 from autoclave.planning import (
-    Assignment,
     Profile,
     ScheduleName,
     ScheduleRun,
@@ -102,31 +101,15 @@ def test_requests_beyond_the_slots_wait():
     assert times(run, Role.SAMPLER) == [(0, 3), (3, 9)]
 
 
-@pytest.mark.parametrize(
-    ("assignment", "expected"),
-    [
-        (Assignment.ROUND_ROBIN, [[0, 2, 4], [1, 3]]),
-        (Assignment.BY_GROUP, [[0, 1, 4], [2, 3]]),
-        (Assignment.WHEN_FREE, [[0, 2, 4], [1, 3]]),
-    ],
-)
-def test_requests_are_dealt(assignment: Assignment, expected: list[list[int]]):
+@pytest.mark.parametrize(("keeps_groups", "expected"), [(False, [[0, 2, 4], [1, 3]]), (True, [[0, 1, 4], [2, 3]])])
+def test_requests_are_assigned_in_turn(keeps_groups: bool, expected: list[list[int]]):
     lengths = [(0, 3), (0, 1), (1, 9), (1, 2), (2, 5)]
     profile = tiny(slots=8, iterations=(tuple(Work(group, tokens, 0.0) for group, tokens in lengths),))
-    run = simulate(profile, SYNCHRONOUS, Split(2, 1), assignment=assignment)
+    run = simulate(profile, SYNCHRONOUS, Split(2, 1), keeps_groups=keeps_groups)
     on_device = defaultdict(list)
     for span in run.of(Role.SAMPLER):
-        on_device[span.lane].append(span.attributes["request"])
-    assert [sorted(on_device[device]) for device in ("0", "1")] == [sorted(requests) for requests in expected]
-
-
-def test_a_request_without_a_slot_waits_for_the_first_one_that_is_free_on_any_device():
-    works = tuple(Work(0, tokens, 0.0) for tokens in (9, 1, 5, 1))
-    profile = tiny(slots=1, iterations=(works,))
-    turns = simulate(profile, SYNCHRONOUS, Split(2, 1))  # 9 and 5 on one, 1 and 1 on the other
-    waits = simulate(profile, SYNCHRONOUS, Split(2, 1), assignment=Assignment.WHEN_FREE)
-    assert max(times(turns, Role.SAMPLER))[1] == 14 * 1.5
-    assert times(waits, Role.SAMPLER) == [(0, 1.5), (1.5, 9), (9, 10.5), (0, 13.5)]
+        on_device[span.lane].append(int(span.name))
+    assert [sorted(on_device[device]) for device in ("0", "1")] == expected
 
 
 @pytest.mark.parametrize("schedule", [MINIBATCH, ONE_OFF, ASYNCHRONOUS])
@@ -148,19 +131,23 @@ def overlapping(spans: list[Span]) -> bool:
     return any(second[0] < first[1] - 1e-9 for first, second in pairwise(ordered))
 
 
-@given(profiles(), ways(), st.sampled_from(Assignment))
-def test_all_work_is_done_once_and_by_one_at_a_time(profile: Profile, way, assignment):
+@given(profiles(), ways(), st.booleans())
+def test_all_work_is_done_once_and_by_one_at_a_time(profile: Profile, way, keeps_groups):
     schedule, split, staleness = way
-    run = simulate(profile, schedule, split, max_staleness=staleness, assignment=assignment)
+    run = simulate(profile, schedule, split, max_staleness=staleness, keeps_groups=keeps_groups)
     wanted = Counter((i, r) for i, works in enumerate(profile.iterations) for r in range(len(works)))
     assert Counter(place(span) for span in run.of(Role.SAMPLER)) == wanted
     assert Counter(place(span) for span in run.of(Role.JUDGE)) == wanted
     places = defaultdict(list)
     for span in run.spans:
         role = Role.TRAINER if span.role is Role.PUBLISH else span.role
-        places[role, int(span.lane or 0), span.attributes.get("slot", 0)].append(span)
-    assert not any(overlapping(spans) for spans in places.values())
-    assert all(lane < split.samplers and slot < profile.slots for role, lane, slot in places if role is Role.SAMPLER)
+        places[role, int(span.lane or 0)].append(span)
+    for (role, lane), spans in places.items():
+        if role is Role.SAMPLER:
+            assert lane < split.samplers
+            assert all(sum(one.start <= other.start < one.end for one in spans) <= profile.slots for other in spans)
+        else:
+            assert not overlapping(spans)
     if split.is_shared:
         busy = [(span.start, span.end) for span in run.of(Role.TRAINER)]
         assert all(
@@ -168,10 +155,10 @@ def test_all_work_is_done_once_and_by_one_at_a_time(profile: Profile, way, assig
         )
 
 
-@given(profiles(), ways(), st.sampled_from(Assignment))
-def test_time_is_what_the_work_takes(profile: Profile, way, assignment):
+@given(profiles(), ways(), st.booleans())
+def test_time_is_what_the_work_takes(profile: Profile, way, keeps_groups):
     schedule, split, staleness = way
-    run = simulate(profile, schedule, split, max_staleness=staleness, assignment=assignment)
+    run = simulate(profile, schedule, split, max_staleness=staleness, keeps_groups=keeps_groups)
     for device in range(split.samplers):
         spans = [span for span in run.of(Role.SAMPLER) if span.lane == str(device)]
         done = [0.0] * len(spans)
@@ -212,10 +199,10 @@ def test_nothing_happens_before_what_it_needs(profile: Profile, way):
             assert min(span.start for span in run.of(Role.SAMPLER, iteration)) >= before - 1e-9
 
 
-@given(profiles(), ways(), st.sampled_from(Assignment))
-def test_no_run_is_shorter_than_the_work_of_any_role(profile: Profile, way, assignment):
+@given(profiles(), ways(), st.booleans())
+def test_no_run_is_shorter_than_the_work_of_any_role(profile: Profile, way, keeps_groups):
     schedule, split, staleness = way
-    run = simulate(profile, schedule, split, max_staleness=staleness, assignment=assignment)
+    run = simulate(profile, schedule, split, max_staleness=staleness, keeps_groups=keeps_groups)
     works = [work for iteration in profile.iterations for work in iteration]
     tokens, count = sum(work.tokens for work in works), len(profile.iterations)
     least = max(

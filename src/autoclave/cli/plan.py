@@ -100,7 +100,7 @@ def _plan_schedule(
 ) -> None:
     from autoclave.compose.plan_from_runs import describe_schedule_plan, plan_from
     from autoclave.core.json import to_plain
-    from autoclave.planning.plan_file import write_plan
+    from autoclave.planning.schedule_plan import write_plan
 
     def say(line: str) -> None:
         click.echo(line, err=True)
@@ -113,10 +113,10 @@ def _plan_schedule(
         timed = calibration_runs(config, iterations=iterations, say=say)
     settings = config.model_dump(mode="json")
     with timed as folders:
-        found, advice = plan_from(settings, folders, devices=devices)
+        found = plan_from(settings, folders, devices=devices)
     path = write_plan(found, out or (runs[0] if runs else Path("runs") / config.name))
     click.echo(
         json.dumps(to_plain(found), indent=2)
         if as_json
-        else "\n".join([*describe_schedule_plan(found, advice, settings), f"written to {path}"])
+        else "\n".join([*describe_schedule_plan(found, settings), f"written to {path}"])
     )

@@ -1,4 +1,4 @@
-"""From the folders of runs that were timed to the advice for another one."""
+"""From the folders of runs that were timed to the plan of another one."""
 
 from __future__ import annotations
 
@@ -18,10 +18,19 @@ from autoclave.config import (
     TrainConfig,
 )
 from autoclave.core import InputError
-from autoclave.planning.calibration import Calibration, Place, calibrate
-from autoclave.planning.collected import Assignment
-from autoclave.planning.plan_file import Predicted, SchedulePlan, make_plan, split_of
-from autoclave.planning.recommend import STALENESS, Advice, advise, describe, every_split, simulate_each
+from autoclave.planning.calibration import Calibration, calibrate
+from autoclave.planning.schedule_plan import (
+    PLAN_FORMAT,
+    STALENESS,
+    Candidate,
+    SchedulePlan,
+    candidate_lines,
+    every_split,
+    recommend,
+    simulate_each,
+    split_of,
+    work_of,
+)
 from autoclave.planning.simulation import ScheduleName
 from autoclave.runs.reader import read_run
 from autoclave.runs.timeline import read_steps, timeline_steps
@@ -39,33 +48,16 @@ def calibration_of(run_folder: Path) -> Calibration:
     if not steps:
         raise InputError(f"{run_folder}: has no timeline of an iteration; it is recorded by `autoclave train`")
     engine = config["sampler"]["engine"]
-    place = Place(
-        split=split_of(config),
+    return calibrate(
+        read_steps(run_folder, steps),
+        split_of(config),
         slots=engine.get("batch_size") or engine["concurrency"],
         judge_slots=config["judge"]["workers"] or len(os.sched_getaffinity(0)),
         group_size=config["group_size"],
     )
-    return calibrate(read_steps(run_folder, steps), place)
 
 
-def slowdown_between(alone: Calibration, together: Calibration) -> float:
-    """Slowdown of sampling and training while both go on; the mean of the two, and 1 at least."""
-    running = max(together.sampling.tokens_per_s)
-    token = token_ms(together, running) / token_ms(alone, running)
-    training = together.rates.train_ms_per_token / (alone.rates.train_ms_per_token or 1.0)
-    return max(1.0, (token + training) / 2)
-
-
-def token_ms(calibration: Calibration, running: float) -> float:
-    """Milliseconds of a token with so many requests running; a start is divided over the tokens of its request."""
-    token, start = calibration.sampling.token, calibration.sampling.start_tokens
-    sampled = calibration.observed.tokens.mean()
-    return token.token_ms * (1 + token.batch_slope * running) * float(sampled / (sampled - round(start)))
-
-
-def plan_from(
-    config: Mapping[str, Any], run_folders: Sequence[Path], *, devices: int | None = None
-) -> tuple[SchedulePlan, Advice]:
+def plan_from(config: Mapping[str, Any], run_folders: Sequence[Path], *, devices: int | None = None) -> SchedulePlan:
     """The plan of a run with the settings `config`, by rates of runs of the same recipe.
 
     A schedule is simulated with the rates of the run that had it, since these depend on it: an engine whose requests
@@ -88,7 +80,7 @@ def plan_from(
     overlapping = [each for name, each in timed if name is not ScheduleName.SYNCHRONOUS]
     slowdown = 1.0
     if ScheduleName.SYNCHRONOUS in found and overlapping:
-        slowdown = sum(slowdown_between(base, each) for each in overlapping) / len(overlapping)
+        slowdown = sum(base.slowdown(each) for each in overlapping) / len(overlapping)
     own = split_of(config)
     splits = dict.fromkeys([own, *every_split(devices or own.samplers + (0 if own.is_shared else own.trainers))])
     bound = config["schedule"].get("max_staleness") or STALENESS[0]
@@ -97,18 +89,27 @@ def plan_from(
         for name in ScheduleName
         for candidate in simulate_each(
             found.get(name, base).profile(config["minibatches"]),
+            name,
             splits,
             staleness=sorted({*STALENESS, bound}),
             overlap_slowdown=1.0 if name in found else slowdown,
-            assignment=Assignment.BY_GROUP,
-            schedules=[name],
         )
     ]
-    advice = advise(candidates)
-    return make_plan(config, base, slowdown, advice), advice
+    candidates.sort(key=lambda candidate: candidate.seconds)
+    return SchedulePlan(
+        format=PLAN_FORMAT,
+        work=work_of(config),
+        rates=base.rates,
+        tokens_per_s=sorted(base.sampling.tokens_per_s.items()),
+        start_tokens=base.sampling.start_tokens,
+        overlap_slowdown=slowdown,
+        calibrated_s=base.iteration_s,
+        candidates=candidates,
+        chosen=recommend(candidates),
+    )
 
 
-def describe_schedule_plan(plan: SchedulePlan, advice: Advice, config: Mapping[str, Any]) -> Iterator[str]:
+def describe_schedule_plan(plan: SchedulePlan, config: Mapping[str, Any]) -> Iterator[str]:
     """Lines with the measurements, the candidates as a table, and the recommendation."""
     rates = plan.rates
     yield f"tokens/s of one sampler process, by requests running on it; a start takes {plan.start_tokens:.1f} tokens"
@@ -118,7 +119,7 @@ def describe_schedule_plan(plan: SchedulePlan, advice: Advice, config: Mapping[s
         f"{rates.judge_slots} judge slots; {plan.overlap_slowdown:.2f} times as slow while both work"
     )
     yield ""
-    yield describe(advice)
+    yield from candidate_lines(plan)
     yield ""
     own = plan.of(config)
     if own and own != plan.chosen:
@@ -127,20 +128,20 @@ def describe_schedule_plan(plan: SchedulePlan, advice: Advice, config: Mapping[s
     yield f"  {settings_for(plan.chosen, config)}"
 
 
-def settings_for(chosen: Predicted, config: Mapping[str, Any]) -> str:
+def settings_for(chosen: Candidate, config: Mapping[str, Any]) -> str:
     """Settings that run as recommended, on top of `config`, as they stand on a command line."""
     words = [f"schedule.name={chosen.schedule}"]
     if chosen.schedule is ScheduleName.ASYNCHRONOUS:
         words.append(f"schedule.max_staleness={chosen.max_staleness}")
-    own = split_of(config)
-    if (own.samplers, own.trainers, own.is_shared) == (chosen.samplers, chosen.trainers, chosen.is_shared):
+    split = chosen.split
+    if split == split_of(config):
         return " ".join(words)
     learner, home = (config["workers"][name] for name in ("actor", "sampler"))
-    if chosen.is_shared:
-        return " ".join([*words, f"workers.sampler={learner}", f"pools.{learner}.processes={chosen.trainers}"])
+    if split.is_shared:
+        return " ".join([*words, f"workers.sampler={learner}", f"pools.{learner}.processes={split.trainers}"])
     apart = "samplers" if home == learner else home
     words.append(f"workers.sampler={apart}")
-    for name, count in ((learner, chosen.trainers), (apart, chosen.samplers)):
+    for name, count in ((learner, split.trainers), (apart, split.samplers)):
         executor = config["pools"].get(name, {}).get("executor", "inline")
         words.append(f"pools.{name}.executor={'spawn' if executor == 'inline' else executor}")
         words.append(f"pools.{name}.processes={count}")

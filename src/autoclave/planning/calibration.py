@@ -1,12 +1,9 @@
 """Rates from the timeline of a run: token times by requests running, rewards, learning, publishes, lengths.
 
-    calibration = calibrate(read_steps(run, steps), Place(devices..., ...))
-    profile     = calibration.profile(minibatches=4)
-
 Pure arithmetic on spans; nothing here runs anything.
 
     token time   see `sampling_times`
-    reward       its span, less the time for which all slots of the judge were taken by rewards asked for before
+    reward       its span, less the time for which all slots of the judge were taken by rewards requested before
     learning     seconds of updates over response tokens, times the trainer's devices
 """
 
@@ -22,46 +19,89 @@ from statistics import fmean
 import numpy as np
 
 from autoclave.core import InputError
+from autoclave.core.rollout import IntArray
 from autoclave.core.timeline import Role, Span, StepTimeline
-from autoclave.planning.measured import Observed, Profile, Rates, TokenTime, fit_token_time, measured_profile
+from autoclave.planning.profile import Profile, Work
 from autoclave.planning.simulation import Split
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Setting in which a run was timed."""
+class Rates:
+    """Measurements of a calibration; the times are those of `Profile`, of one device."""
 
-    split: Split
+    token_ms: float
+    batch_slope: float
     slots: int
-    """Requests that a sampler device runs at once."""
     judge_slots: int
-    group_size: int
+    train_ms_per_token: float
+    sync_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Measurements of a calibration."""
+    """Measurements from the timeline of a run."""
 
-    place: Place
+    split: Split
     sampling: SamplingTimes
     rates: Rates
-    observed: Observed
-    """A request has as many tokens more as its start takes."""
+    tokens: IntArray
+    """(groups, samples) of each response; a request has as many tokens more as its start takes."""
+    reward_s: np.ndarray
+    """(groups, samples) seconds of its reward."""
     groups: int
     """Of an iteration, on average."""
     iteration_s: float
-    """Seconds of an iteration of the run that was timed, on average."""
+    """Seconds of an iteration, on average."""
 
-    def profile(self, minibatches: int) -> Profile:
-        """The work of iterations like those seen."""
-        devices = self.place.split.samplers + (0 if self.place.split.is_shared else self.place.split.trainers)
-        return measured_profile(
-            self.rates, self.observed, devices=devices, groups=self.groups, minibatches=min(minibatches, self.groups)
+    def profile(self, minibatches: int, *, iterations: int = 8) -> Profile:
+        """The work of iterations like those seen: groups drawn with replacement, each with all its samples."""
+        rng, rates = np.random.default_rng(0), self.rates
+
+        def drawn() -> tuple[Work, ...]:
+            return tuple(
+                Work(group, int(tokens), float(seconds))
+                for group, chosen in enumerate(rng.integers(len(self.tokens), size=self.groups))
+                for tokens, seconds in zip(self.tokens[chosen], self.reward_s[chosen], strict=True)
+            )
+
+        return Profile(
+            profile="measured",
+            devices=self.split.samplers + (0 if self.split.is_shared else self.split.trainers),
+            slots=rates.slots,
+            token_ms=rates.token_ms,
+            batch_slope=rates.batch_slope,
+            judge_slots=rates.judge_slots,
+            train_ms_per_token=rates.train_ms_per_token,
+            mini_batches=min(minibatches, self.groups),
+            sync_s=rates.sync_s,
+            iterations=tuple(drawn() for _ in range(iterations)),
         )
 
+    def token_ms_beside(self, running: float) -> float:
+        """Milliseconds of a token with so many requests running; a start is divided over the tokens of its request."""
+        sampled = float(self.tokens.mean())
+        at_work = self.rates.token_ms * (1 + self.rates.batch_slope * running)
+        return at_work * sampled / (sampled - round(self.sampling.start_tokens))
 
-def calibrate(timelines: Iterable[StepTimeline], place: Place) -> Calibration:
+    def slowdown(self, together: Calibration) -> float:
+        """Factor by which sampling and training take longer in `together`, where both go on at once; 1 at least."""
+        running = max(together.sampling.tokens_per_s)
+        token = together.token_ms_beside(running) / self.token_ms_beside(running)
+        training = together.rates.train_ms_per_token / (self.rates.train_ms_per_token or 1.0)
+        return max(1.0, (token + training) / 2)
+
+
+def calibrate(
+    timelines: Iterable[StepTimeline], split: Split, *, slots: int, judge_slots: int, group_size: int
+) -> Calibration:
     """Rates from the steps of a run. The first one is left out where there are others: libraries warm up in it.
+
+    Args:
+        timelines: of the steps.
+        split: of the run.
+        slots: requests that a sampler device runs at once.
+        judge_slots: of the judge.
+        group_size: requests of a group.
 
     Raises:
         InputError: no step has requests of whole groups and an update.
@@ -71,9 +111,9 @@ def calibrate(timelines: Iterable[StepTimeline], place: Place) -> Calibration:
     found = all_steps[1:] or all_steps
     judged = sorted((span for spans in all_steps for span in spans[Role.JUDGE]), key=lambda span: span.start)
     rewards: defaultdict[tuple[int, str], list[float]] = defaultdict(list)
-    for span, seconds in zip(judged, reward_seconds(judged, place.judge_slots), strict=True):
+    for span, seconds in zip(judged, reward_seconds(judged, judge_slots), strict=True):
         rewards[span.step, span.name].append(seconds)
-    groups = [group for spans in found for group in whole_groups(spans[Role.SAMPLER], rewards, place.group_size)]
+    groups = [group for spans in found for group in whole_groups(spans[Role.SAMPLER], rewards, group_size)]
     if not groups or not any(spans[Role.TRAINER] for spans in found):
         raise InputError(
             "calibration: no step has requests of whole groups and an update; run more iterations of the recipe first"
@@ -82,20 +122,18 @@ def calibrate(timelines: Iterable[StepTimeline], place: Place) -> Calibration:
     sampling = sampling_times([span for spans in found for span in spans[Role.SAMPLER]], warm_up)
     start = round(sampling.start_tokens)
     return Calibration(
-        place=place,
-        sampling=sampling,
-        rates=Rates(
-            token_ms=sampling.token.token_ms,
-            batch_slope=sampling.token.batch_slope,
-            slots=place.slots,
-            judge_slots=place.judge_slots,
-            train_ms_per_token=train_ms(found, place.split.trainers, start),
+        split,
+        sampling,
+        Rates(
+            token_ms=sampling.token_ms,
+            batch_slope=sampling.batch_slope,
+            slots=slots,
+            judge_slots=judge_slots,
+            train_ms_per_token=train_ms(found, split.trainers, start),
             sync_s=fmean([_seconds(span) for spans in found for span in spans[Role.PUBLISH]] or [0.0]),
         ),
-        observed=Observed(
-            np.array([[num_tokens(request) + start for request, _ in group] for group in groups], dtype=np.int64),
-            np.array([[reward for _, reward in group] for group in groups]),
-        ),
+        tokens=np.array([[num_tokens(request) + start for request, _ in group] for group in groups], dtype=np.int64),
+        reward_s=np.array([[reward for _, reward in group] for group in groups]),
         groups=max(1, round(len(groups) / len(found))),
         iteration_s=fmean(timeline.end - timeline.start for timeline in steps[1:] or steps),
     )
@@ -174,7 +212,9 @@ MOST_START = 0.8
 class SamplingTimes:
     """Time that sampling takes on one device."""
 
-    token: TokenTime
+    token_ms: float
+    batch_slope: float
+    """A token takes token_ms (1 + batch_slope n) with n requests running."""
     start_tokens: float
     """The start of a request, in tokens."""
     tokens_per_s: Mapping[float, float]
@@ -185,7 +225,7 @@ def sampling_times(requests: Sequence[Span], others: Sequence[Span] = ()) -> Sam
     """The times that `requests` show; `others` ran beside them, and are not measured themselves.
 
     Raises:
-        ConfigError: no request has tokens and took any time.
+        InputError: no request has tokens and took any time.
     """
     lanes: defaultdict[str, tuple[list[Span], list[Span]]] = defaultdict(lambda: ([], []))
     for number, spans in enumerate((requests, others)):
@@ -194,7 +234,7 @@ def sampling_times(requests: Sequence[Span], others: Sequence[Span] = ()) -> Sam
                 lanes[span.lane][number].append(span)
     parts = [_Lane(own, beside) for own, beside in lanes.values() if own]
     if not parts:
-        return SamplingTimes(fit_token_time({}), 0.0, {})
+        raise InputError("calibration: no request has tokens and took any time; run more iterations of the recipe")
     seconds = np.concatenate([lane.ends - lane.starts for lane in parts])
     tokens = np.concatenate([lane.tokens for lane in parts])
     start, base, growth = 0.0, 1.0, 0.0
@@ -203,9 +243,7 @@ def sampling_times(requests: Sequence[Span], others: Sequence[Span] = ()) -> Sam
         beside = np.concatenate([lane.running_beside(base, growth) for lane in parts])
         start, base, growth = fit_times(seconds, tokens, beside)
     start /= float(((base + growth * beside) * tokens).sum() / tokens.sum())
-    rates = _binned(beside, seconds, tokens + start)
-    errors = [abs((base + growth * running) * rate / running - 1) for running, rate in rates.items()]
-    return SamplingTimes(TokenTime(1e3 * base, growth / base, max(errors)), start, rates)
+    return SamplingTimes(1e3 * base, growth / base, start, _binned(beside, seconds, tokens + start))
 
 
 def fit_times(seconds: np.ndarray, tokens: np.ndarray, beside: np.ndarray) -> tuple[float, float, float]:

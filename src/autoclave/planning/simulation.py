@@ -1,24 +1,27 @@
-"""Simulation of a schedule's events on given devices: the least time that an ideal run takes.
+"""Simulation of a schedule on given devices: the least time that an ideal run takes.
 
 The schedules are those of `training/schedules.py`, with nothing lost between two stages: rewards start when a response
 is done, the next iteration is sampled as soon as its weights are there and the sampler is free (also while rewards of
-the last are outstanding), and a publish takes the trainer's time but not the sampler's. Nothing here measures anything.
+the last are outstanding), and a publish takes the trainer's time but not the sampler's.
+
+An iteration begins when the weights that it needs are published, which depends on earlier iterations alone. So
+iterations are computed one after the other: requests on their devices, rewards in the order of the responses, updates,
+publish. Only the asynchronous schedule begins later ones before the responses of an earlier one are done.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from heapq import heappop, heappush
 from itertools import pairwise
+from operator import attrgetter
 
 from autoclave.core import ConfigError
-from autoclave.core.timeline import Span
-from autoclave.planning.collected import Assignment, Collected
-from autoclave.planning.devices import Job, Judge, SamplerDevice, Trainer
-from autoclave.planning.events import Clock, Process, Signal, start
-from autoclave.planning.measured import Profile
+from autoclave.core.timeline import Role, Span
+from autoclave.planning.profile import Profile, Work
 from autoclave.planning.schedule_run import ScheduleRun
 
 
@@ -58,35 +61,55 @@ def simulate(
     split: Split,
     *,
     max_staleness: int = 1,
-    assignment: Assignment = Assignment.ROUND_ROBIN,
+    keeps_groups: bool = False,
     rewards_after_sampling: bool = False,
 ) -> ScheduleRun:
     """Run the iterations of `profile` once.
 
     Args:
-        profile: the work and the speed of devices; its number of devices is not looked at.
+        profile: the work and the speed of devices.
         schedule: the schedule.
         split: the devices.
         max_staleness: of `asynchronous`: by how many updates the weights that sample may be behind.
-        assignment: which sampler device gets which request; each iteration begins with the first device.
+        keeps_groups: groups are assigned to sampler devices in turn, as by the pool of a run, not single requests.
         rewards_after_sampling: of `synchronous`: rewards start when all of an iteration is sampled.
 
     Raises:
         ConfigError: the split has no device for a role, or shares devices that the schedule uses at the same time.
     """
     _check(schedule, split, max_staleness)
-    run = _Run(profile, split, assignment)
-    processes: Mapping[ScheduleName, Callable[[], Process]] = {
-        ScheduleName.SYNCHRONOUS: lambda: _synchronous(run, rewards_after_sampling=rewards_after_sampling),
-        ScheduleName.MINIBATCH_PIPELINE: lambda: _minibatch_pipeline(run),
-        ScheduleName.ONE_OFF_PIPELINE: lambda: _ahead(run, 1, waits_for_last=True),
-        ScheduleName.ASYNCHRONOUS: lambda: _ahead(run, max_staleness, waits_for_last=False),
-    }
-    ended = start(processes[schedule]())
-    run.clock.run()
-    assert ended.is_set, "a schedule waits for what nobody does"
-    ahead = max_staleness if schedule is ScheduleName.ASYNCHRONOUS else 0
-    return ScheduleRun(split.samplers, tuple(run.spans), tuple(run.ends), ahead)
+    mixes = schedule is ScheduleName.ASYNCHRONOUS
+    ahead = max_staleness if mixes else int(schedule is ScheduleName.ONE_OFF_PIPELINE)
+    parts = profile.mini_batches if schedule is ScheduleName.MINIBATCH_PIPELINE else 1
+    samplers = [_SamplerDevice(lane, profile) for lane in range(split.samplers)]
+    judge = _Judge(profile.judge_slots)
+    trained: list[Span] = []
+    published: list[float] = []
+    sampled_at, num_begun = 0.0, 0
+    for iteration in range(len(profile.iterations)):
+        while num_begun <= min(iteration + (ahead if mixes else 0), len(profile.iterations) - 1):
+            start = published[num_begun - 1 - ahead] if num_begun > ahead else 0.0
+            start = start if mixes else max(start, sampled_at)  # weights change only while samplers are idle
+            _request(samplers, start, num_begun, profile.iterations[num_begun], keeps_groups=keeps_groups)
+            num_begun += 1
+        sampled_at = max(sampler.finish(iteration) for sampler in samplers)
+        responses = sorted((s for sampler in samplers for s in sampler.take(sampled_at)), key=attrgetter("end"))
+        for response in responses:
+            work = profile.iterations[response.step - 1][int(response.name)]
+            judge.add(response, work, sampled_at if rewards_after_sampling else response.end)
+        complete = judge.complete(iteration)
+        bounds = [round(len(complete) * part / parts) for part in range(parts + 1)]
+        for first, stop in pairwise(bounds):
+            if first < stop:
+                free_at = trained[-1].end if trained else 0.0
+                tokens = sum(tokens for _, tokens in complete[first:stop])
+                work_s = profile.train_s(tokens, split.trainers)
+                trained.append(_span(Role.TRAINER, max(free_at, complete[stop - 1][0]), work_s, iteration))
+        trained.append(_span(Role.PUBLISH, trained[-1].end, profile.sync_s, iteration))
+        published.append(trained[-1].end)
+    spans = [*(span for sampler in samplers for span in sampler.spans), *judge.spans, *trained]
+    spans.sort(key=attrgetter("end"))
+    return ScheduleRun(split.samplers, tuple(spans), tuple(published), ahead if mixes else 0)
 
 
 def _check(schedule: ScheduleName, split: Split, max_staleness: int) -> None:
@@ -102,88 +125,103 @@ def _check(schedule: ScheduleName, split: Split, max_staleness: int) -> None:
         )
 
 
-class _Run:
-    """Devices that the processes of a schedule share."""
-
-    def __init__(self, profile: Profile, split: Split, assignment: Assignment) -> None:
-        self.profile = profile
-        self.clock = Clock()
-        self.spans: list[Span] = []
-        self.ends: list[float] = []
-        self.trainer = Trainer(split.trainers, profile, self.clock, self.spans)
-        self._queue: deque[Job] = deque()
-        devices = range(split.samplers)
-        self._samplers = [SamplerDevice(n, profile, self.clock, self.spans, self._queue) for n in devices]
-        self._judge = Judge(profile.judge_slots, self.clock, self.spans)
-        self._assignment = assignment
-
-    @property
-    def iterations(self) -> range:
-        return range(len(self.profile.iterations))
-
-    def collect(self, iteration: int, *, judges_at_once: bool = True) -> Collected:
-        return Collected(
-            iteration,
-            self.profile.iterations[iteration],
-            self._samplers,
-            self._queue,
-            self._judge,
-            assignment=self._assignment,
-            judges_at_once=judges_at_once,
-        )
-
-    def publish(self, iteration: int) -> Process:
-        yield self.trainer.publish(iteration)
-        self.ends.append(self.clock.now)
+def _span(role: Role, start: float, seconds: float, iteration: int) -> Span:
+    return Span(role, str(role), start, start + seconds, iteration + 1)
 
 
-def _synchronous(run: _Run, *, rewards_after_sampling: bool) -> Process:
-    for iteration in run.iterations:
-        collected = run.collect(iteration, judges_at_once=not rewards_after_sampling)
-        yield collected.sampled
-        if rewards_after_sampling:
-            collected.judge_all()
-        yield collected.judged
-        yield run.trainer.learn(iteration, collected.tokens(0, collected.num_groups))
-        yield from run.publish(iteration)
+def _request(
+    samplers: Sequence[_SamplerDevice], start: float, iteration: int, works: Sequence[Work], *, keeps_groups: bool
+) -> None:
+    """Assign the requests of an iteration to devices in turn, one by one or by groups."""
+    turns = {group: turn for turn, group in enumerate(dict.fromkeys(work.group for work in works))}
+    for sampler in samplers:
+        sampler.advance(start)
+    for number, work in enumerate(works):
+        samplers[(turns[work.group] if keeps_groups else number) % len(samplers)].add(iteration, number, work.tokens)
+    for sampler in samplers:
+        sampler.fill()
 
 
-def _minibatch_pipeline(run: _Run) -> Process:
-    parts = run.profile.mini_batches
-    for iteration in run.iterations:
-        collected = run.collect(iteration)
-        bounds = [round(collected.num_groups * part / parts) for part in range(parts + 1)]
-        for first, stop in pairwise(bounds):
-            if first < stop:
-                yield collected.complete(stop)
-                yield run.trainer.learn(iteration, collected.tokens(first, stop))
-        yield from run.publish(iteration)
+class _SamplerDevice:
+    """Runs up to `slots` requests at once; the others wait in order.
 
-
-def _ahead(run: _Run, max_staleness: int, *, waits_for_last: bool) -> Process:
-    """Iteration i is sampled by weights that have learnt from iteration i - 1 - max_staleness, or from a later one.
-
-    `waits_for_last`: weights change only while samplers are idle; otherwise the next iteration fills the slots that
-    the last responses of this one leave.
+    All that run have the same speed, so one number, the tokens that a request would have had by now if it had run from
+    the start, says how far each is: a request that starts at p with n tokens ends at p + n. Between two events the
+    speed does not change.
     """
-    published = [Signal() for _ in run.iterations]
-    begun = [Signal() for _ in run.iterations]
-    collections: list[Collected] = []
 
-    def sample() -> Process:
-        for iteration in run.iterations:
-            if iteration > max_staleness:
-                yield published[iteration - 1 - max_staleness]
-            collections.append(run.collect(iteration))
-            begun[iteration].set()
-            if waits_for_last:
-                yield collections[iteration].sampled
+    def __init__(self, lane: int, profile: Profile) -> None:
+        self.spans: list[Span] = []
+        self._lane, self._profile = str(lane), profile
+        self._waiting: deque[tuple[int, int, int]] = deque()  # iteration, request, tokens
+        self._running: list[tuple[float, int, int, float]] = []  # end in tokens, iteration, request, start in s
+        self._left: Counter[int] = Counter()
+        self._tokens = self._now = 0.0
+        self._num_taken = 0
 
-    start(sample())
-    for iteration in run.iterations:
-        yield begun[iteration]
-        collected = collections[iteration]
-        yield collected.judged
-        yield run.trainer.learn(iteration, collected.tokens(0, collected.num_groups))
-        yield from run.publish(iteration)
-        published[iteration].set()
+    def add(self, iteration: int, request: int, tokens: int) -> None:
+        """Queue a request; `fill` comes next."""
+        self._waiting.append((iteration, request, tokens))
+        self._left[iteration] += 1
+
+    def fill(self) -> None:
+        """Start the requests that there are slots for."""
+        while self._waiting and len(self._running) < self._profile.slots:
+            iteration, request, tokens = self._waiting.popleft()
+            heappush(self._running, (self._tokens + tokens, iteration, request, self._now))
+
+    def finish(self, iteration: int) -> float:
+        """Go on until all requests of an iteration are done; returns when its last one was."""
+        while self._left[iteration]:
+            self._end_next()
+        return max((span.end for span in self.spans if span.step == iteration + 1), default=0.0)
+
+    def advance(self, until: float) -> None:
+        """Go on until a moment."""
+        while self._running and self._next_end() <= until:
+            self._end_next()
+        if self._running and until > self._now:
+            self._tokens += (until - self._now) / self._profile.token_s(len(self._running))
+        self._now = max(self._now, until)
+
+    def take(self, until: float) -> list[Span]:
+        """The requests that were done since the last call, up to a moment."""
+        self.advance(until)
+        taken, self._num_taken = self.spans[self._num_taken :], len(self.spans)
+        return taken
+
+    def _next_end(self) -> float:
+        left = max(0.0, self._running[0][0] - self._tokens)
+        return self._now + left * self._profile.token_s(len(self._running))
+
+    def _end_next(self) -> None:
+        self._now, self._tokens = self._next_end(), self._running[0][0]  # exactly: equal lengths end at one moment
+        while self._running and self._running[0][0] <= self._tokens:
+            _, iteration, request, start = heappop(self._running)
+            self.spans.append(Span(Role.SAMPLER, str(request), start, self._now, iteration + 1, self._lane))
+            self._left[iteration] -= 1
+        self.fill()
+
+
+class _Judge:
+    """Slots that take rewards first come, first served."""
+
+    def __init__(self, slots: int) -> None:
+        self.spans: list[Span] = []
+        self._free_at = [(0.0, slot) for slot in range(slots)]
+        self._groups: defaultdict[int, dict[int, tuple[float, int]]] = defaultdict(dict)
+
+    def add(self, response: Span, work: Work, asked_at: float) -> None:
+        """Compute the reward of a response as soon as it is its turn."""
+        free_at, slot = heappop(self._free_at)
+        start = max(asked_at, free_at)
+        end = start + work.reward_s
+        heappush(self._free_at, (end, slot))
+        self.spans.append(Span(Role.JUDGE, response.name, start, end, response.step, str(slot)))
+        groups = self._groups[response.step - 1]
+        complete_at, tokens = groups.get(work.group, (0.0, 0))
+        groups[work.group] = max(complete_at, end), tokens + work.tokens
+
+    def complete(self, iteration: int) -> list[tuple[float, int]]:
+        """The groups of an iteration in order of completion: when each was complete, and its tokens."""
+        return sorted(self._groups[iteration].values(), key=lambda group: group[0])

@@ -11,11 +11,12 @@ import pytest
 import yaml
 
 from autoclave.config import TrainConfig
-from autoclave.planning import Rates, ScheduleName
-from autoclave.planning.plan_file import (
+from autoclave.planning import ScheduleName, Split
+from autoclave.planning.calibration import Rates
+from autoclave.planning.schedule_plan import (
     PLAN_FORMAT,
     PLAN_NAME,
-    Predicted,
+    Candidate,
     SchedulePlan,
     work_of,
     write_plan,
@@ -24,8 +25,8 @@ from autoclave.report.run_report import write_report
 from autoclave.report.run_report.page import plan_section
 from autoclave.runs.reader import read_run
 
-SYNCHRONOUS = Predicted(ScheduleName.SYNCHRONOUS, 1, 1, True, 0, 3.0)
-ONE_OFF = Predicted(ScheduleName.ONE_OFF_PIPELINE, 1, 1, False, 1, 2.0)
+SYNCHRONOUS = Candidate(ScheduleName.SYNCHRONOUS, Split.time_sharing(1), 0, 3.0, {})
+ONE_OFF = Candidate(ScheduleName.ONE_OFF_PIPELINE, Split(1, 1), 1, 2.0, {})
 SETTINGS = TrainConfig().model_dump(mode="json")
 PLAN = SchedulePlan(
     PLAN_FORMAT,

@@ -11,7 +11,7 @@ from statistics import fmean
 
 from autoclave.core.errors import DataError
 from autoclave.core.files import write_atomically
-from autoclave.planning.plan_file import SchedulePlan, read_plan
+from autoclave.planning.schedule_plan import SchedulePlan, read_plan
 from autoclave.report import text
 from autoclave.report.html import render_page
 from autoclave.report.run_report import tables

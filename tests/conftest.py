@@ -62,7 +62,6 @@ LONG_FILES = (
     "benchmarks/test_every_benchmark.py",
     "cli/test_curate_real_sets.py",
     "runtime/test_kinds_together.py",
-    "service/test_sandbox_fusion_judge.py",
     "workers/test_sharding.py",
     "runtime/test_examples.py",
     "judge/test_process_judge.py",

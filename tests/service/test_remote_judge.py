@@ -19,7 +19,7 @@ from autoclave.core.problem import StoredTests
 from autoclave.judge import JudgeJob
 from autoclave.judge.conformance import JudgeConformance, check_closing
 from autoclave.service import server_link
-from autoclave.service.client import AsyncRemoteJudge, RemoteJudge
+from autoclave.service.client import RemoteJudge
 from autoclave.service.server_link import ServerLink
 from autoclave.service.tokens import Scope
 
@@ -258,16 +258,6 @@ def test_settings_choose_the_servers(server: LiveServer):
     with build_judge(judge_config, SandboxConfig()) as judge:
         assert isinstance(judge, RemoteJudge)
         assert all_accepted([judge.submit(job) for job in jobs(4, "settings")])
-
-
-def test_the_asynchronous_judge_works_in_one_loop(server: LiveServer):
-    async def judged() -> list[Verdict]:
-        async with AsyncRemoteJudge(RemoteJudgeConfig(urls=(server.url,))) as judge:
-            return await asyncio.gather(*(judge.judge(job) for job in jobs(6, "async")))
-
-    assert [(verdict.id, verdict.is_accepted) for verdict in asyncio.run(judged())] == [
-        (str(i), True) for i in range(6)
-    ]
 
 
 def test_a_fault_names_the_server_once(server: LiveServer):

@@ -17,10 +17,6 @@ def build_judge(judge: JudgeConfig, sandbox: SandboxConfig) -> Judge:
         HostError: no server answers.
         ConfigError: a server does not take the token.
     """
-    if judge.backend == "remote" and judge.remote.protocol == "sandbox_fusion":
-        from autoclave.service.sandbox_fusion_judge import SandboxFusionJudge
-
-        return SandboxFusionJudge(judge.remote, judge, minimum_level=sandbox.minimum_level)
     if judge.backend == "remote":
         from autoclave.service.client import RemoteJudge  # needs the extra `serve`
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -17,12 +17,6 @@ class RemoteJudgeConfig(Config):
 
     urls: tuple[str, ...] = ()
     """Addresses of the servers, such as http://host:8750. Programs go where slots are free."""
-    protocol: Literal["autoclave", "sandbox_fusion"] = "autoclave"
-    """Protocol of the servers. `autoclave`: that of `autoclave serve`. `sandbox_fusion`: SandboxFusion servers, for
-    problems with standard input, one request per test; how they isolate is not known, so that needs
-    sandbox.minimum_level=open."""
-    requests_at_a_time: Positive = 32
-    """Most programs that are judged at a time, with protocol=sandbox_fusion."""
     token_variable: str = ""
     """Environment variable that holds the token for the servers; empty: none, or that of `token_file`."""
     token_file: str = ""
@@ -48,9 +42,5 @@ class RemoteJudgeConfig(Config):
                 yield f"urls: {url!r} must begin with http:// or https://"
             if self.urls.count(url) > 1:
                 yield f"urls: {url!r} is given twice; give it once"
-        ignored = ("requests_at_a_time",) if self.protocol == "autoclave" else ("programs_per_request", "priority")
-        for name in ignored:
-            if getattr(self, name) != type(self).model_fields[name].default:
-                yield f"{name} is ignored with protocol={self.protocol}: remove it"
         if self.token_variable and self.token_file:
             yield "token_variable and token_file: both are set; set the one that holds the token"

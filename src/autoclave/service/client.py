@@ -1,4 +1,4 @@
-"""`RemoteJudge`: a judge on servers (`autoclave serve`), and its asynchronous form `AsyncRemoteJudge`.
+"""`RemoteJudge`: a judge on servers (`autoclave serve`).
 
 One thread with an event loop makes all requests. A problem is uploaded once to each server that does not have it,
 programs are sent in batches (`balancer.py`), and verdicts come back as streams.
@@ -13,8 +13,7 @@ import weakref
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any
 
 from autoclave.config import LEVELS, Level, RemoteJudgeConfig
 from autoclave.core import (
@@ -37,17 +36,17 @@ from autoclave.service.balancer import Balancer, Pending
 from autoclave.service.loop_thread import LoopThread
 from autoclave.service.server_link import Need, Rejected, ServerLink, Unavailable, UnknownProblem, pause_s
 
-T = TypeVar("T")
 
-
-class AsyncRemoteJudge:
-    """A judge on servers, for the tasks of one event loop. Open it with `async with`."""
+class RemoteJudge(Closing):
+    """A `Judge` on other machines. Safe to use from several threads."""
 
     def __init__(self, config: RemoteJudgeConfig, *, minimum_level: Level = "sealed") -> None:
-        """Prepare the clients; no request is made.
+        """Find the servers.
 
         Raises:
-            ConfigError: no server is configured, or the configured token is missing.
+            HostError: no server responds, also after `retries`.
+            ConfigError: no server is configured, one does not accept the token, or the configured token is missing.
+            IsolationError: the isolation level of a server is below the minimum.
         """
         if not config.urls:
             raise ConfigError(
@@ -61,15 +60,83 @@ class AsyncRemoteJudge:
         self._accepted: set[tuple[str, str]] = set()
         self._traceable: set[tuple[str, str, int]] = set()
         self._run: asyncio.Task[None] | None = None
+        self._thread = LoopThread("remote-judge", "the judge is closed")
+        try:
+            self._thread.wait(self._open())
+        except BaseException:
+            self.close()
+            raise
 
-    async def open(self) -> None:
-        """Find at least one server.
+    @property
+    def level(self) -> Level:
+        """Lowest isolation level of the servers that have responded."""
+        found = {link.info.level for link in self._links if link.info}
+        levels: list[Level] = [level for level in LEVELS if level in found]
+        return levels[0] if levels else "open"
+
+    def check(self, problem: Problem) -> None:
+        """Check a problem on one server, as `Judge.check`, and upload it; raises `JudgeFault` if none responds."""
+        self._thread.require_open()
+        need = Need(self._digests.of(problem), problem)
+        if need.key not in self._accepted:
+            self._thread.wait(self._call_any(lambda link: link.ensure([need])))
+            self._accepted.add(need.key)
+
+    def submit(self, job: JudgeJob) -> Future[Verdict]:
+        self._thread.require_open()
+        need = self._need_of(job)
+        future: Future[Verdict] = Future()
+        try:
+            self.check(job.problem)
+        except JudgeFault as error:
+            fault = Fault("server", str(error))
+            future.set_result(Verdict.none(fault, problem_id=job.problem.id, id=job.id))
+            return future
+        pending = Pending(job, need, future, self._thread.time() + self._config.deadline_s)
+        self._thread.soon(lambda: self._queue(pending))
+        return future
+
+    def state(self) -> str:
+        """Describe the pending and the judged programs in words."""
+        waiting = f"{self._balancer.num_pending} programs pending, {self._balancer.num_judged} judged"
+        down = [link.url for link in self._links if link.failures or link.is_excluded]
+        return waiting + (f"; no response from {', '.join(down)}" if down else "")
+
+    def trace(self, job: JudgeJob, index: int) -> Future[Trace]:
+        self._thread.require_open()
+        need = self._need_of(job)
+        key = (*need.key, index)
+        try:
+            if key not in self._traceable:
+                self._thread.wait(self._request_trace(job, need, index, check_only=True))
+                self._traceable.add(key)
+        except JudgeFault as error:
+            future: Future[Trace] = Future()
+            future.set_exception(error)
+            return future
+        return self._thread.start(self._trace(job, need, index))
+
+    def close(self) -> None:
+        self._thread.close(self._close_links, first=self._stop)
+
+    def _need_of(self, job: JudgeJob) -> Need:
+        """Return the problem of a job with its digest.
 
         Raises:
-            HostError: no server responds, also after `retries`.
-            ConfigError: a server does not accept the token.
-            IsolationError: the isolation level of a server is below the minimum.
+            InputError: the program has another language, or the choice of tests is not valid.
         """
+        if job.program.language != job.problem.language:
+            raise InputError(
+                f"problem {job.problem.id!r}: program.language = {job.program.language!r}: "
+                f"must be {job.problem.language!r}, the language of the problem"
+            )
+        chosen_tests(job, (0,))
+        return Need(self._digests.of(job.problem), job.problem)
+
+    # --- In the loop of the thread ---------------------------------------------------------------------------------
+
+    async def _open(self) -> None:
+        """Find at least one server."""
         reasons: list[str] = []
         for attempt in range(self._config.retries + 1):
             found = await asyncio.gather(*(link.refresh() for link in self._links), return_exceptions=True)
@@ -87,41 +154,7 @@ class AsyncRemoteJudge:
             raise HostError(f"no judge server responds: {', '.join(reasons)}. Fix: start one with `autoclave serve`")
         self._run = asyncio.ensure_future(self._balancer.run())
 
-    @property
-    def level(self) -> Level:
-        """Lowest isolation level of the servers that have responded."""
-        found = {link.info.level for link in self._links if link.info}
-        levels: list[Level] = [level for level in LEVELS if level in found]
-        return levels[0] if levels else "open"
-
-    def need_of(self, job: JudgeJob) -> Need:
-        """Return the problem of a job with its digest.
-
-        Raises:
-            InputError: the program has another language, or the choice of tests is not valid.
-        """
-        require_language(job)
-        chosen_tests(job, (0,))
-        return Need(self._digests.of(job.problem), job.problem)
-
-    def is_accepted(self, need: Need) -> bool:
-        """Return whether a server has accepted the problem before."""
-        return need.key in self._accepted
-
-    async def check(self, problem: Problem) -> None:
-        """Check a problem on one server, as `Judge.check`, and upload it if needed.
-
-        Raises:
-            InputError: it cannot be judged there.
-            HostError: something is missing on the server's machine.
-            JudgeFault: no server responds.
-        """
-        need = Need(self._digests.of(problem), problem)
-        if not self.is_accepted(need):
-            await self._call_any(lambda link: link.ensure([need]))
-            self._accepted.add(need.key)
-
-    def queue(self, pending: Pending) -> None:
+    def _queue(self, pending: Pending) -> None:
         """Queue a job; when its future is cancelled, so is the job."""
         loop = asyncio.get_running_loop()
 
@@ -132,43 +165,8 @@ class AsyncRemoteJudge:
         pending.future.add_done_callback(note)
         self._balancer.add(pending)
 
-    async def judge(self, job: JudgeJob) -> Verdict:
-        """Return the verdict of a job; after repeated faults, one with `fault` set.
-
-        Raises:
-            InputError: the problem cannot be judged.
-            HostError: something is missing on the server's machine.
-        """
-        need = self.need_of(job)
-        try:
-            await self.check(job.problem)
-        except JudgeFault as error:
-            return no_verdict(job, error)
-        future: Future[Verdict] = Future()
-        self.queue(Pending(job, need, future, asyncio.get_running_loop().time() + self._config.deadline_s))
-        return await asyncio.wrap_future(future)
-
-    async def require_trace(self, job: JudgeJob, index: int) -> None:
-        """Check that a program can be traced on a test.
-
-        Raises:
-            InputError: it cannot be traced.
-            JudgeFault: no server responds.
-        """
-        need = self.need_of(job)
-        key = (*need.key, index)
-        if key not in self._traceable:
-            await self._request_trace(job, need, index, check_only=True)
-            self._traceable.add(key)
-
-    async def trace(self, job: JudgeJob, index: int) -> Trace:
-        """Return a trace, as `Judge.trace`.
-
-        Raises:
-            InputError: it cannot be traced.
-            JudgeFault: no server made one.
-        """
-        plain = await self._request_trace(job, self.need_of(job), index, check_only=False)
+    async def _trace(self, job: JudgeJob, need: Need, index: int) -> Trace:
+        plain = await self._request_trace(job, need, index, check_only=False)
         try:
             found = from_plain(Trace, plain, "trace")
         except DataError as error:
@@ -222,110 +220,15 @@ class AsyncRemoteJudge:
                 await asyncio.sleep(min(other.available_at for other in links) - loop.time())
         raise JudgeFault(f"no judge server responds: {reason}")
 
-    def state(self) -> str:
-        """Describe the pending and the judged programs in words."""
-        waiting = f"{self._balancer.num_pending} programs pending, {self._balancer.num_judged} judged"
-        down = [link.url for link in self._links if link.failures or link.is_excluded]
-        return waiting + (f"; no response from {', '.join(down)}" if down else "")
-
-    async def stop(self) -> None:
+    async def _stop(self) -> None:
         """Cancel all jobs, here and at the servers."""
         if self._run is not None:
             self._run.cancel()
             await asyncio.gather(self._run, return_exceptions=True)
         await self._balancer.close()
 
-    async def close(self) -> None:
-        """Stop, and close all connections."""
-        await self.stop()
+    async def _close_links(self) -> None:
         await asyncio.gather(*(link.close() for link in self._links))
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.open()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-
-class RemoteJudge(Closing):
-    """A `Judge` on other machines. Safe to use from several threads."""
-
-    def __init__(self, config: RemoteJudgeConfig, *, minimum_level: Level = "sealed") -> None:
-        """Find the servers.
-
-        Raises:
-            HostError: no server responds.
-            ConfigError: a server does not accept the token, or the configured token is missing.
-            IsolationError: the isolation level of a server is below the minimum.
-        """
-        self._config = config
-        self._inner = AsyncRemoteJudge(config, minimum_level=minimum_level)
-        self._thread = LoopThread("remote-judge", "the judge is closed")
-        try:
-            self._thread.wait(self._inner.open())
-        except BaseException:
-            self.close()
-            raise
-
-    @property
-    def level(self) -> Level:
-        return self._inner.level
-
-    def check(self, problem: Problem) -> None:
-        """Check a problem, as `Judge.check`; raises `JudgeFault` if no server responds."""
-        self._thread.require_open()
-        self._thread.wait(self._inner.check(problem))
-
-    def submit(self, job: JudgeJob) -> Future[Verdict]:
-        self._thread.require_open()
-        need = self._inner.need_of(job)
-        future: Future[Verdict] = Future()
-        if not self._inner.is_accepted(need):
-            try:
-                self._thread.wait(self._inner.check(job.problem))
-            except JudgeFault as error:
-                future.set_result(no_verdict(job, error))
-                return future
-        pending = Pending(job, need, future, self._thread.time() + self._config.deadline_s)
-        self._thread.soon(lambda: self._inner.queue(pending))
-        return future
-
-    def state(self) -> str:
-        return self._inner.state()
-
-    def trace(self, job: JudgeJob, index: int) -> Future[Trace]:
-        self._thread.require_open()
-        try:
-            self._thread.wait(self._inner.require_trace(job, index))
-        except JudgeFault as error:
-            future: Future[Trace] = Future()
-            future.set_exception(error)
-            return future
-        return self._thread.start(self._inner.trace(job, index))
-
-    def close(self) -> None:
-        self._thread.close(self._inner.close, first=self._inner.stop)
-
-
-def no_verdict(job: JudgeJob, error: JudgeFault) -> Verdict:
-    """Return the verdict for a job that no server took."""
-    return Verdict.none(Fault("server", str(error)), problem_id=job.problem.id, id=job.id)
-
-
-def require_language(job: JudgeJob) -> None:
-    """Raise InputError if the program has another language than the problem."""
-    if job.program.language != job.problem.language:
-        raise InputError(
-            f"problem {job.problem.id!r}: program.language = {job.program.language!r}: "
-            f"must be {job.problem.language!r}, the language of the problem"
-        )
 
 
 class _Digests:

@@ -259,7 +259,7 @@ def _mathematics(number: int, offset: int, config: TrainConfig) -> Problem:
 def _program(number: int, offset: int, config: TrainConfig) -> Problem:
     """Its second solution is wrong. Inputs differ in length, so that a choice among the longest is one."""
     values = [10 ** (index % 4) + index + offset for index in range(_NUM_TESTS)]
-    if number % 2 and config.judge.remote.protocol == "autoclave":
+    if number % 2:
         statement = f"Write add(a) that returns a plus {number}."
         form = "def add(a):\n    b = a + {}\n    return b"
         tests = CallTests("call", "add", [CallCase([value], value + number) for value in values])

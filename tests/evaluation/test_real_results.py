@@ -10,17 +10,15 @@ from statistics import median
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from autoclave.cli.main import cli
 from autoclave.compose.benchmark import definition_of, evaluate_benchmark
-from autoclave.compose.parity import parity
 from autoclave.config import BenchmarkConfig, Override, load
-from autoclave.core import IncompleteError, InputError
+from autoclave.core import AnswerTests, Problem
 from autoclave.evaluation.benchmark_result import BenchmarkResult
-from autoclave.evaluation.codeforces import expected_rank, rank_of, rating_of_rank
+from autoclave.evaluation.codeforces import expected_rank, percentile, rank_of, rating_of_rank
 from autoclave.evaluation.exchange import recorded_result
-from autoclave.evaluation.standings import read_contests, read_problem_ids
+from autoclave.evaluation.standings import read_contests, read_histogram, read_problem_ids
+from autoclave.evaluation.submissions import rule_of
 from tests.real_problems import DATA, NEEDS_DATA, records
 
 pytestmark = [NEEDS_DATA, pytest.mark.timeout(300)]
@@ -36,26 +34,19 @@ def regraded(name: str, data: str, responses: Path | str, **settings: Any) -> Be
 
 
 def test_published_figures_are_reproduced():
-    figures, missing = parity(Path(DATA))
-    assert missing == []
-    assert [figure for figure in figures if not figure.is_equal] == []
-    assert len(figures) == 13
-
-
-def test_different_figures_and_missing_files_are_reported(tmp_path):
-    rows = records("lcb_eval_all_o1mini")[:2]
-    rows[1]["code_list"][0] += "#"
-    (tmp_path / "lcb_eval_all_o1mini.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    ended = CliRunner().invoke(cli, ["evaluate", "parity", str(tmp_path)])
-    assert isinstance(ended.exception, IncompleteError)
-    assert str(ended.exception) == "1 of 2 figures differ from the published ones"
-    assert [line.split()[-1] for line in ended.stdout.splitlines()] == ["equal", "NO", "yes"]
-    assert f"missing: {tmp_path / 'codeforces_ratings_2024'}.*" in ended.stderr
-
-
-def test_a_folder_without_matching_files_is_an_error(tmp_path):
-    with pytest.raises(InputError, match=r"no file to compare with\. Fix: .*humaneval_example_samples"):
-        parity(tmp_path)
+    rows, rule = records("lcb_eval_all_o1mini"), rule_of("lcb", ())
+    nothing = Problem("", AnswerTests("answer", "1", "value"))
+    pairs = [pair for row in rows for pair in zip(row["output_list"], row["code_list"], strict=True)]
+    assert all((rule(nothing, output) or "") == code for output, code in pairs)
+    cruxeval = recorded_result(Path(DATA) / "passk_cruxeval_codellama7b_input.jsonl.gz", "CRUXEval-I", "codellama-7b")
+    found = {k: 100 * cruxeval.to_metrics()[k] for k in ("pass@1", "pass@5")}
+    assert found == pytest.approx({"pass@1": 35.94999999999998, "pass@5": 44.991071428571416}, abs=1e-9)
+    samples = f"{DATA}/humaneval_example_samples.jsonl.gz"  # one sleeps as long as the 3 s of the benchmark allow
+    example = regraded("humaneval", "humaneval_example_problem.jsonl.gz", samples, time_limit_s=1)
+    assert example.to_metrics()["pass@1"] == pytest.approx(0.4999999999999999)
+    histogram = read_histogram(Path(DATA) / "codeforces_ratings_2024.json.gz")
+    published = {1936: 95.3, 1791: 92.7, 1658: 88.5, 1991: 96.1, 1918: 94.9, 1948: 95.4}  # CodeElo
+    assert {rating: round(percentile(rating, histogram), 1) for rating in published} == published
 
 
 def test_tables_of_recorded_grades_are_those_of_the_file():

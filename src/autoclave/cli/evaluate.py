@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -162,32 +161,6 @@ def import_result(file: Path, out: Path, name: str, model_name: str, as_json: bo
     result = recorded_result(file, name or file.name, model_name or file.name)
     write_result(result, out)
     _show(result, out, as_json)
-
-
-@evaluate.command()
-@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def parity(folder: Path, as_json: bool) -> None:
-    """Measure published results again, on the copies of their files in FOLDER (docs/how-to/evaluation.md names them).
-
-    The exit code is 1 if one differs. Files that are missing are named and left out.
-
-    \b
-    Example: autoclave evaluate parity published
-    """
-    from autoclave.compose.parity import parity as measured
-
-    figures, missing = measured(folder)
-    if as_json:
-        click.echo(json.dumps([{**asdict(figure), "is_equal": figure.is_equal} for figure in figures]))
-    else:
-        click.echo(f"{'':<66}{'published':>12}{'ours':>12}  equal")
-        for each in figures:
-            click.echo(f"{each.name:<66}{each.published:>12.6g}{each.ours:>12.6g}  {'yes' if each.is_equal else 'NO'}")
-    for name in missing:
-        click.echo(f"missing: {folder / name}.*", err=True)
-    if differing := sum(not figure.is_equal for figure in figures):
-        raise IncompleteError(f"{differing} of {len(figures)} figures differ from the published ones")
 
 
 @evaluate.command()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
 import time
 from collections.abc import Callable
@@ -15,7 +14,6 @@ from hypothesis import given, settings
 
 from autoclave.core import InputError
 from autoclave.service.store import Bounds, Event, EventKind, JobSpec, KeyReused, QueueFull, Store
-from autoclave.service.store.migrations import MIGRATIONS, SQLITE, steps
 from autoclave.service.store.records import body_of, problem_of
 from autoclave.service.store.sqlite import SqliteStore
 from autoclave.service.tokens import Scope, create_token, identity_of, is_authentic, seconds_of
@@ -118,54 +116,14 @@ def test_a_batch_is_kept_from_the_end_of_its_last_job(store: Store):
     assert store.job("1").verdict == "{}"
 
 
-def test_each_version_of_the_schema_is_migrated(tmp_path: Path):
-    for version in range(len(MIGRATIONS) + 1):
-        path = tmp_path / f"{version}.sqlite"
-        with contextlib.closing(sqlite3.connect(path)) as old:
-            for number, statements in steps(SQLITE, 0):
-                if number <= version:
-                    for statement in statements:
-                        old.execute(statement)
-            old.execute(f"PRAGMA user_version = {version}")
-            old.commit()
-        with contextlib.closing(SqliteStore(path)) as opened:
-            opened.put_problems([problem()])
-            assert opened._value("PRAGMA user_version") == len(MIGRATIONS)
-
-
-def test_a_store_of_a_later_version_or_another_file_is_refused(tmp_path: Path):
-    with contextlib.closing(sqlite3.connect(tmp_path / "later")) as later:
-        later.execute("PRAGMA user_version = 999")
+def test_a_store_of_another_version_or_another_file_is_refused(tmp_path: Path):
+    for name, version in (("later", 999), ("older", 1)):
+        with contextlib.closing(sqlite3.connect(tmp_path / name)) as database:
+            database.execute(f"PRAGMA user_version = {version}")
     (tmp_path / "text").write_text("this is no database\n" * 1000)
-    for name, words in (("later", "newer program"), ("text", "another file")):
+    for name, words in (("later", "newer program"), ("older", "upload the problems again"), ("text", "another file")):
         with pytest.raises(InputError, match=words):
             SqliteStore(tmp_path / name)
-
-
-def test_a_file_of_the_first_version_keeps_what_it_had(tmp_path: Path):
-    path = tmp_path / "store.sqlite"
-    with contextlib.closing(sqlite3.connect(path)) as old:
-        for statement in next(steps(SQLITE, 0))[1]:
-            old.execute(statement)
-        old.execute("INSERT INTO batches VALUES ('b', 'c', 'k', 'print', 7, 1.0, 9e9, 0.5)")
-        job = "INSERT INTO jobs (id, batch, place, digest, label, source, options, state, sequence) VALUES "
-        options = json.dumps({"language": "python"})
-        for place, (state, sequence) in enumerate([("done", 41), ("running", None), ("accepted", None)]):
-            row = (str(place), "b", place, "0" * 64, f"label {place}", b"print()", options, state, sequence)
-            old.execute(f"{job} (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        old.execute("PRAGMA user_version = 1")
-        old.commit()
-    with contextlib.closing(SqliteStore(path)) as store:
-        store.join()
-        assert [adopted.id for adopted in store.adopt(60.0)] == ["b"]
-        assert [state.label for state in store.jobs_of("b")] == ["label 0", "label 1", "label 2"]
-        claimed = store.claim(9, 0.0)
-        assert [(job.id, job.client, job.spec.label) for job in claimed] == [
-            ("1", "c", "label 1"),
-            ("2", "c", "label 2"),
-        ]
-        store.finish([("1", "{}")])
-        assert [state.id for state in store.ended("b", 41)] == ["1"]
 
 
 def test_a_file_is_readable_by_its_user_alone(tmp_path: Path):

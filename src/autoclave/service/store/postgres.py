@@ -1,6 +1,6 @@
 """Store in a PostgreSQL database, for several nodes.
 
-Advisory locks serialize migration of the schema and acceptance of jobs, so that bounds and turns hold over all nodes.
+Advisory locks serialize creation of the tables and acceptance of jobs, so that bounds and turns hold over all nodes.
 Jobs are claimed without waiting (`SKIP LOCKED`). A commit sends its events by NOTIFY to all nodes, this one included.
 
 While the database is unavailable, all methods raise `StoreUnavailable`, at once where the connection is refused.
@@ -23,8 +23,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
 from autoclave.core import HostError, InputError
-from autoclave.service.store.migrations import MIGRATIONS, POSTGRES, steps
 from autoclave.service.store.records import Event, EventKind, StoreUnavailable
+from autoclave.service.store.schema import POSTGRES, VERSION, refusal, statements
 from autoclave.service.store.sql import Store
 
 _SCHEMA_LOCK, _QUEUE_LOCK = 7_018_312_001, 7_018_312_002
@@ -40,10 +40,11 @@ class PostgresStore(Store):
     FREE = "FOR UPDATE SKIP LOCKED"
 
     def __init__(self, url: str) -> None:
-        """Connect, and migrate the schema. `url` is an address for libpq: postgresql://...
+        """Connect, and create the tables of an empty database. `url` is an address for libpq: postgresql://...
 
         Raises:
-            InputError: the address is not valid, the database holds something else, or is of a later version.
+            InputError: the address is not valid, the database holds something else, or has another version of
+                the tables.
             HostError: the database does not respond, or refuses the connection.
         """
         self.node = secrets.token_urlsafe(12)
@@ -66,19 +67,16 @@ class PostgresStore(Store):
             undone.pop_all()
 
     def _prepare(self) -> None:
-        with self._changing():  # another node may migrate it too
+        with self._changing():  # another node may create the tables too
             self._run("SELECT pg_advisory_xact_lock(?)", _SCHEMA_LOCK)
             self._run("CREATE TABLE IF NOT EXISTS autoclave_schema (version BIGINT NOT NULL)")
             version = self._value("SELECT coalesce(max(version), 0) FROM autoclave_schema")
-            if version > len(MIGRATIONS):
-                raise InputError(
-                    f"store: the database has version {version} of the schema, and this program knows "
-                    f"{len(MIGRATIONS)}. Fix: use the newer program, or another database"
-                )
-            for number, statements in steps(POSTGRES, version):
-                for statement in statements:
+            if version not in (0, VERSION):
+                raise InputError(f"store: the database {refusal(version)}")
+            if version == 0:
+                for statement in statements(POSTGRES):
                     self._run(statement)
-                self._run("INSERT INTO autoclave_schema (version) VALUES (?)", number)
+                self._run("INSERT INTO autoclave_schema (version) VALUES (?)", VERSION)
 
     def join(self) -> None:
         pass  # `adopt` finds dead nodes

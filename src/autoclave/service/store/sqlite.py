@@ -17,8 +17,8 @@ from typing import Any
 
 from autoclave.core import InputError
 from autoclave.core.sqlite_files import open_database
-from autoclave.service.store.migrations import MIGRATIONS, SQLITE, steps
 from autoclave.service.store.records import Event
+from autoclave.service.store.schema import SQLITE, VERSION, refusal, statements
 from autoclave.service.store.sql import Store
 
 
@@ -29,10 +29,10 @@ class SqliteStore(Store):
     LOCKED = FREE = ""  # a transaction that writes has the whole file
 
     def __init__(self, path: Path) -> None:
-        """Open the file, or create it readable by this user alone, and migrate its schema.
+        """Open the file, or create it readable by this user alone.
 
         Raises:
-            InputError: it cannot be opened, is not a store, or is of a later version.
+            InputError: it cannot be opened, is not a store, or has another version of the tables.
         """
         self.node = secrets.token_urlsafe(12)
         self._lock = threading.RLock()
@@ -47,17 +47,13 @@ class SqliteStore(Store):
 
     def _prepare(self, path: Path) -> None:
         self._database.execute("PRAGMA foreign_keys = ON")
-        with self._changing():  # another process may migrate it too
+        with self._changing():  # another process may create the tables too
             version = self._value("PRAGMA user_version")
-            if version > len(MIGRATIONS):
-                raise InputError(
-                    f"store {path}: has version {version} of the schema, and this program knows {len(MIGRATIONS)}. "
-                    "Fix: use the newer program, or another file"
-                )
-            for number, statements in steps(SQLITE, version):
-                for statement in statements:
-                    self._database.execute(statement)
-                self._database.execute(f"PRAGMA user_version = {number}")
+            if version not in (0, VERSION):
+                raise InputError(f"store {path}: {refusal(version)}")
+            for statement in statements(SQLITE) if version == 0 else ():
+                self._database.execute(statement)
+            self._database.execute(f"PRAGMA user_version = {VERSION}")
 
     def join(self) -> None:
         """Forget former nodes: one server has the file."""

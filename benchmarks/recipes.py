@@ -18,8 +18,8 @@ from pathlib import Path
 
 from autoclave.config import TrainConfig, load, parse_override
 from autoclave.planning.accounting import RunPlan, plan_for
-from autoclave.planning.accounting.fitting import USABLE_SHARE
-from autoclave.planning.accounting.speed import GPUS, Gpu, rates_on
+from autoclave.planning.accounting.fitting import USABLE_SHARE, rates_on
+from autoclave.planning.accounting.speed import GPUS, Gpu
 
 ROOT = Path(__file__).parents[1]
 RECIPES, PAGE = ROOT / "recipes", ROOT / "docs" / "how-to" / "recipes.md"

@@ -29,9 +29,8 @@ from autoclave.planning.accounting import (
     shape_of,
     smallest_change,
 )
-from autoclave.planning.accounting.fitting import USABLE_SHARE
+from autoclave.planning.accounting.fitting import ASSUMED_MFU, USABLE_SHARE
 from autoclave.planning.accounting.plan import Phase
-from autoclave.planning.accounting.speed import ASSUMED_MFU
 
 GPU = next(gpu for gpu in GPUS if gpu.name == "A100 80 GB")
 LENGTHS = Lengths(1000, 1000)

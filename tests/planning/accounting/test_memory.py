@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from autoclave.config import LoraConfig
 from autoclave.models import with_adapter
 from autoclave.planning.accounting import ModelShape, read_shape
-from autoclave.planning.accounting.adapters import adapter_activation_bytes, adapter_parameters
+from autoclave.planning.accounting.holding import adapter_activation_bytes, adapter_parameters
 from autoclave.planning.accounting.memory import (
     activation_bytes,
     adam_bytes,

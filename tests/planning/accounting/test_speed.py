@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from autoclave.config import ModelConfig, TinyModelConfig
 from autoclave.planning.accounting import GPUS, SequenceLengths, Throughput, peak_flops, read_shape, shape_of
-from autoclave.planning.accounting.flops import forward_flops
+from autoclave.planning.accounting.speed import forward_flops
 
 from .models import models
 

@@ -3,21 +3,20 @@
 Arithmetic on settings and on a model's `config.json`. Imports `core` and `config`; no torch, nothing else of ours.
 """
 
-from autoclave.planning.accounting.fitting import fits, smallest_change
-from autoclave.planning.accounting.limits import check_memory, excess, require_within_limits
+from autoclave.planning.accounting.fitting import (
+    Rates,
+    check_memory,
+    excess,
+    fits,
+    rates_on,
+    require_within_limits,
+    smallest_change,
+)
+from autoclave.planning.accounting.memory import size_text
 from autoclave.planning.accounting.plan import Lengths, PoolPlan, RunPlan, on_device, plan_for, plan_run
 from autoclave.planning.accounting.shape import ModelShape, read_shape, shape_of
-from autoclave.planning.accounting.speed import (
-    GPUS,
-    NOTHING,
-    Gpu,
-    Rates,
-    SequenceLengths,
-    Throughput,
-    peak_flops,
-    rates_on,
-)
-from autoclave.planning.accounting.text import describe_plan, size_text
+from autoclave.planning.accounting.speed import GPUS, NOTHING, Gpu, SequenceLengths, Throughput, peak_flops
+from autoclave.planning.accounting.text import describe_plan
 
 __all__ = [
     "GPUS",

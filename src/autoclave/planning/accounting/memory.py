@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from autoclave.planning.accounting.shape import ModelShape
 
+GIB, MIB = 1 << 30, 1 << 20
 FLOAT32, FLOAT64 = 4, 8
 ADAM_MOMENTS = 2
 """Running means of gradient and squared gradient, in the number format of the weights."""
@@ -132,3 +133,10 @@ def reduced_bytes(shape: ModelShape, width: int) -> int:
     """Whole gradients that FSDP2 has in a backward pass before they are summed over ranks, which is done in float32."""
     units = shape.outer_parameters, shape.layer_parameters
     return sum(units) * width + max(units) * FLOAT32
+
+
+def size_text(number: int) -> str:
+    """Bytes with a unit."""
+    if not number:
+        return "-"
+    return f"{number / GIB:.2f} GiB" if number >= GIB / 10 else f"{number / MIB:.2f} MiB"

@@ -15,7 +15,6 @@ import numpy as np
 
 from autoclave.config import TrainConfig
 from autoclave.core import InputError
-from autoclave.planning.accounting.flops import critic_flops, forward_flops, learning_flops
 from autoclave.planning.accounting.heads import REWARD_MODEL, Heads, held_by_heads, learning_of_critic, phases_of_heads
 from autoclave.planning.accounting.holding import (
     WIDTHS,
@@ -33,10 +32,10 @@ from autoclave.planning.accounting.memory import (
     logits_backward_bytes,
     logits_bytes,
 )
-from autoclave.planning.accounting.publishing import publishing_of
 from autoclave.planning.accounting.sampling import (
     Requests,
     devices_of_sampler,
+    publishing_of,
     requests_of_evaluation,
     requests_of_step,
     rows_side_by_side,
@@ -44,6 +43,7 @@ from autoclave.planning.accounting.sampling import (
     share_of_device,
 )
 from autoclave.planning.accounting.shape import ModelShape, shape_of
+from autoclave.planning.accounting.speed import critic_flops, forward_flops, learning_flops
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 `vllm` has a cache of pages of a size that is set, whatever the rows are; what does not fit waits. Engines behind HTTP
 hold all on devices of their own. Every other engine keeps whole rows for as many responses as it samples side by side.
+
+Weights are published by the routes of docs/concepts/weights.md; a sampler holds a part of them.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from autoclave.config import (
 )
 from autoclave.core import AutoclaveError
 from autoclave.core.files import read_jsonl
-from autoclave.planning.accounting.holding import WIDTHS
+from autoclave.planning.accounting.holding import WIDTHS, Holding, learning_of
 from autoclave.planning.accounting.memory import (
     decoding_bytes,
     draw_bytes,
@@ -126,3 +128,60 @@ def _of_whole_rows(config: TrainConfig, shape: ModelShape, requests: Requests) -
         {"KV cache": cache, "logits": draw_bytes(shape, rows, width)},
     )
     return max(moments, key=lambda parts: sum(parts.values()))
+
+
+# --- Published weights ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """Bytes of one process, on its device."""
+
+    of_trainer: int
+    """The memory that it writes to."""
+    of_sampler: int
+    """Weights that it samples with. Where it maps what is written on another pool, both versions that are there count;
+    memory that a pool maps twice counts once."""
+    in_passing_of_trainer: int
+    """On top, while weights are written."""
+    in_passing_of_sampler: int
+    """On top, while weights are taken over."""
+
+
+def publishing_of(config: TrainConfig, shape: ModelShape, holding: Holding) -> Publishing:
+    """By the routes of docs/concepts/weights.md; `holding` is the actor's."""
+    whole = shape.parameters * WIDTHS[config.sampling_dtype]
+    is_adapter, engine = config.publishes_adapter, config.sampler.engine.name
+    merged = shape.largest_tensor * holding.width if config.trainer.lora and not is_adapter else 0
+    # An engine that computes with what is published needs nothing besides; one that has no place for adapters is given
+    # the sums of these and frozen weights, which are kept.
+    is_elsewhere = isinstance(config.sampler.engine, RemoteEngineSettings)
+    own = 0 if is_elsewhere else math.ceil(whole / devices_of_sampler(config))
+    sums = own if is_adapter and engine not in ("transformers", "vllm") else 0
+    kept = own + sums if is_adapter else 0 if engine == "transformers" else own
+    if _is_alias(config, holding):
+        return Publishing(0, kept, 0, 0)
+    published = learning_of(config, shape).adapter if is_adapter else whole
+    homes = config.workers.places()
+    is_together = homes["sampler"] == homes["actor"]
+    if config.model.device == "cpu":
+        mapped = 0 if is_together or _is_one_process(config) else 2 * published
+        return Publishing(math.ceil(2 * published / holding.parts), kept + mapped, merged, sums)
+    gathered = shape.largest_tensor * holding.width if holding.is_gathered else 0
+    in_passing = max(merged, gathered)
+    if not is_together:
+        return Publishing(published, kept + 2 * published, in_passing, sums)
+    if config.pools[homes["actor"]].processes == 1:
+        return Publishing(2 * published, kept, in_passing, sums)
+    return Publishing(0, kept or whole, in_passing, sums or shape.largest_tensor * WIDTHS[config.sampling_dtype])
+
+
+def _is_one_process(config: TrainConfig) -> bool:
+    homes = config.workers.places()
+    return all(config.pools[homes[group]].executor == "inline" for group in ("actor", "sampler"))
+
+
+def _is_alias(config: TrainConfig, holding: Holding) -> bool:
+    """Return whether samplers compute with the tensors of the trainer themselves."""
+    is_plain = not config.trainer.lora and not config.publish.dtype and not holding.is_gathered
+    return _is_one_process(config) and is_plain and config.schedule.is_time_shared

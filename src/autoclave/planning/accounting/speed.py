@@ -1,4 +1,16 @@
-"""Speed of a run: tokens per second, and the share of the device's peak that is model arithmetic (MFU)."""
+"""Speed of a run: floating-point operations, tokens per second, and the share of the device's peak that they are (MFU).
+
+Operations are what the mathematics needs, whatever a run computes twice:
+
+    forward of a sequence of n tokens = 2 n (matrices of all layers) + 4 layers n^2 (width of the queries)
+                                        + 2 (tokens with logits) (output embedding)
+    backward = 2 x forward; forward alone where adapters learn and the weights do not
+
+A multiply-add is two operations. Attention is counted in full, as in the source, although half of it is masked.
+
+Source: Chowdhery et al., PaLM, arXiv:2204.02311, appendix B (6 N + 12 L H Q T per token of a training step); N is here
+what a token is multiplied with: no input embedding, and the output embedding where logits are made alone.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from autoclave.core.rollout import IntArray
-from autoclave.planning.accounting.flops import critic_flops, learning_flops
-from autoclave.planning.accounting.plan import RunPlan
 from autoclave.planning.accounting.shape import ModelShape
 
 
@@ -56,6 +66,35 @@ def peak_flops(device_name: str, dtype: str) -> float | None:
     return next(rates, None) if dtype == "bfloat16" else None
 
 
+def forward_flops(shape: ModelShape, lengths: IntArray, num_logits: IntArray) -> float:
+    """Operations of one forward pass over sequences.
+
+    Args:
+        shape: of the model.
+        lengths: (B,) int64, tokens of each sequence.
+        num_logits: (B,) int64, how many of them have logits: the response tokens.
+    """
+    tokens, squares = float(lengths.sum()), float(np.square(lengths.astype(np.float64)).sum())
+    matrices = 2 * tokens * shape.layers * shape.layer_matrices
+    attention = 4 * squares * shape.layers * shape.query_width
+    return matrices + attention + 2 * float(num_logits.sum()) * shape.embedding
+
+
+def critic_flops(shape: ModelShape, lengths: IntArray, *, weights_learn: bool = True) -> float:
+    """Operations of a critic of `shape`: its values, and learning from the same sequences once."""
+    return (4 if weights_learn else 3) * forward_flops(shape, lengths, np.zeros_like(lengths))
+
+
+def learning_flops(
+    shape: ModelShape, lengths: IntArray, num_logits: IntArray, *, scoring_passes: float, weights_learn: bool = True
+) -> float:
+    """Operations of learning from sequences once: forward and backward, and forward alone for each scoring.
+
+    Without `weights_learn` adapters do, whose own operations are not counted: they are few.
+    """
+    return ((3 if weights_learn else 2) + scoring_passes) * forward_flops(shape, lengths, num_logits)
+
+
 @dataclass(frozen=True, slots=True)
 class SequenceLengths:
     """Tokens of the rollouts that were computed with: `whole` (B,) with prompt, `response` (B,) without."""
@@ -101,40 +140,3 @@ class Throughput:
         done += critic_flops(self.critic, computed.whole, weights_learn=all_learn) if self.critic else 0.0
         found["model_flops_per_s"] = rate = done / seconds
         return found | ({"mfu": rate / self.peak_flops} if self.peak_flops else {})
-
-
-ASSUMED_MFU = 0.25
-ASSUMED_BANDWIDTH = 0.6
-"""Share of the bandwidth that decoding reaches."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Estimates for one kind of GPU."""
-
-    sampled_tokens_per_s: float
-    """Of all samplers together."""
-    learned_tokens_per_s: float
-    """Of all trainers together; prompts and responses."""
-    iteration_s: float
-    hours: float
-    """Of all iterations."""
-
-
-def rates_on(plan: RunPlan, gpu: Gpu) -> Rates:
-    """The rates of a run whose pools have such GPUs."""
-    work, learners = plan.sampling, plan.devices_of("actor")
-    compute = work.devices * gpu.peak_flops * ASSUMED_MFU
-    read_s = (work.weight_bytes + work.rows * work.row_bytes) / (work.devices * gpu.bandwidth * ASSUMED_BANDWIDTH)
-    flops_per_token = plan.sampling_flops / (plan.samples * plan.lengths.whole)
-    decoded_per_s = work.copies * work.rows / max(read_s, work.rows * flops_per_token / compute)
-    prompts_s = plan.prompts * plan.lengths.prompt * flops_per_token / (work.copies * compute)
-    sampling_s = plan.sampled_tokens / decoded_per_s + prompts_s
-    learning_s = plan.learning_flops / (learners * gpu.peak_flops * ASSUMED_MFU)
-    iteration_s = max(sampling_s, learning_s) if work.overlaps else sampling_s + learning_s
-    return Rates(
-        sampled_tokens_per_s=plan.sampled_tokens / sampling_s,
-        learned_tokens_per_s=plan.samples * plan.lengths.whole / learning_s,
-        iteration_s=iteration_s,
-        hours=iteration_s * plan.iterations / 3600,
-    )

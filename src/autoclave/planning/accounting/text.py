@@ -6,11 +6,17 @@ import os
 from collections.abc import Iterator, Sequence
 
 from autoclave.config import TrainConfig
-from autoclave.planning.accounting.fitting import USABLE_SHARE, fits, smallest_change
+from autoclave.planning.accounting.fitting import (
+    ASSUMED_BANDWIDTH,
+    ASSUMED_MFU,
+    USABLE_SHARE,
+    fits,
+    rates_on,
+    smallest_change,
+)
+from autoclave.planning.accounting.memory import size_text
 from autoclave.planning.accounting.plan import PoolPlan, RunPlan
-from autoclave.planning.accounting.speed import ASSUMED_BANDWIDTH, ASSUMED_MFU, GPUS, Gpu, rates_on
-
-GIB, MIB = 1 << 30, 1 << 20
+from autoclave.planning.accounting.speed import GPUS, Gpu
 
 
 def describe_plan(plan: RunPlan, config: TrainConfig | None = None) -> str:
@@ -106,13 +112,6 @@ def _verdict(pool: PoolPlan, gpu: Gpu) -> str:
     peak = pool.peak_on(gpu.memory)
     total = peak.total_on(gpu.memory)
     return f"fits ({total / gpu.memory:.0%})" if fits(pool, gpu) else f"no ({peak.name}: {size_text(total)})"
-
-
-def size_text(number: int) -> str:
-    """Bytes with a unit."""
-    if not number:
-        return "-"
-    return f"{number / GIB:.2f} GiB" if number >= GIB / 10 else f"{number / MIB:.2f} MiB"
 
 
 def _count(number: float) -> str:

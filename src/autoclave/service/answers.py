@@ -19,7 +19,7 @@ from autoclave.service.refusals import not_found
 from autoclave.service.store import Batch, JobState, StoreUnavailable
 from autoclave.service.wire import BatchAnswer
 
-NDJSON, EVENTS = "application/x-ndjson", "text/event-stream"
+NDJSON = "application/x-ndjson"
 _HEARTBEAT_S = 5.0
 
 
@@ -47,8 +47,8 @@ def batch_answer(parts: Parts, batch: Batch) -> BatchAnswer:
 class FollowedBatch(StreamingResponse):
     """Stream of a batch. A client that disconnects before it begins counts as disconnected too."""
 
-    def __init__(self, parts: Parts, leases: Leases, request: Request, batch: Batch, after: int, form: str) -> None:
-        super().__init__(stream(parts, leases, request, batch, after, form), media_type=form)
+    def __init__(self, parts: Parts, leases: Leases, request: Request, batch: Batch, after: int) -> None:
+        super().__init__(stream(parts, leases, request, batch, after), media_type=NDJSON)
         self._leases, self._batch = leases, batch
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,9 +58,7 @@ class FollowedBatch(StreamingResponse):
             self._leases.expect(self._batch)
 
 
-async def stream(
-    parts: Parts, leases: Leases, request: Request, batch: Batch, after: int, form: str
-) -> AsyncGenerator[bytes]:
+async def stream(parts: Parts, leases: Leases, request: Request, batch: Batch, after: int) -> AsyncGenerator[bytes]:
     """Yield the events of a batch: its state, each job as it ends, and `end` after the last one.
 
     Without an `end`, the connection broke or the server is shutting down; the client continues with `after`.
@@ -68,36 +66,33 @@ async def stream(
     async with leases.held(batch), until_disconnect(request) as disconnected:
         with parts.notices.watch(batch.id) as changed:
             answer = await asyncio.to_thread(batch_answer, parts, batch)
-            yield _event(form, "batch", answer.model_dump(mode="json"), None)
+            yield _event("batch", answer.model_dump(mode="json"))
             while not disconnected.done():
                 changed.clear()
                 is_finished = False  # while the store is unavailable, heartbeats keep the client
                 with contextlib.suppress(StoreUnavailable):
-                    is_finished, ended, after = await asyncio.to_thread(_ended_since, parts, batch, after, form)
+                    is_finished, ended, after = await asyncio.to_thread(_ended_since, parts, batch, after)
                     if ended:
                         yield ended
                 if is_finished:
-                    yield _event(form, "end", {}, None)
+                    yield _event("end", {})
                     return
                 if parts.is_stopping.is_set():
                     return
                 if not await wait_or_disconnect(changed, disconnected, _HEARTBEAT_S):
-                    yield b"\n" if form == NDJSON else b":\n\n"
+                    yield b"\n"
 
 
-def _ended_since(parts: Parts, batch: Batch, after: int, form: str) -> tuple[bool, bytes, int]:
+def _ended_since(parts: Parts, batch: Batch, after: int) -> tuple[bool, bytes, int]:
     """Return whether all jobs have ended, the events after sequence number `after`, and the last number. Blocks."""
     is_finished = parts.store.is_finished(batch.id)
     ended = parts.store.ended(batch.id, after)
-    text = b"".join(_event(form, "job", plain_job(state), state.sequence) for state in ended)
+    text = b"".join(_event("job", plain_job(state)) for state in ended)
     return is_finished, text, max((state.sequence or 0 for state in ended), default=after)
 
 
-def _event(form: str, kind: str, data: dict[str, Any], sequence: int | None) -> bytes:
-    if form == NDJSON:
-        return json.dumps({"event": kind, **data}, separators=(",", ":")).encode() + b"\n"
-    number = "" if sequence is None else f"id: {sequence}\n"
-    return f"event: {kind}\n{number}data: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
+def _event(kind: str, data: dict[str, Any]) -> bytes:
+    return json.dumps({"event": kind, **data}, separators=(",", ":")).encode() + b"\n"
 
 
 async def wait_for(parts: Parts, leases: Leases, request: Request, batch: Batch, id: str, wait_s: float) -> JobState:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from autoclave.service.access import LeasesDep, PartsDep, needs
-from autoclave.service.answers import EVENTS, NDJSON, FollowedBatch, batch_answer, plain_job, wait_for
+from autoclave.service.answers import NDJSON, FollowedBatch, batch_answer, plain_job, wait_for
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import not_found
 from autoclave.service.requests import accept, own_batch
@@ -41,8 +41,8 @@ After = Annotated[
 ]
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "A line or an event per verdict as it arrives; the last one is `end`.",
-        "content": {NDJSON: {"schema": {"type": "string"}}, EVENTS: {"schema": {"type": "string"}}},
+        "description": "A line per verdict as it arrives; the last one is `end`.",
+        "content": {NDJSON: {"schema": {"type": "string"}}},
     }
 }
 
@@ -105,12 +105,11 @@ async def judge_many(
     key: Key = None,
     accept_header: Annotated[str, Header(alias="Accept", include_in_schema=False)] = "",
 ) -> Response:
-    """Judge many programs. With `Accept: application/x-ndjson` or `text/event-stream` the response is a stream."""
-    form = _form(accept_header)
-    options = _options(body, is_waiting=form is not None)
-    batch = await accept(parts, client, body.jobs, options, key)
-    if form is not None:
-        return FollowedBatch(parts, leases, request, batch, 0, form)
+    """Judge many programs. With `Accept: application/x-ndjson` the response is a stream."""
+    is_stream = NDJSON in accept_header
+    batch = await accept(parts, client, body.jobs, _options(body, is_waiting=is_stream), key)
+    if is_stream:
+        return FollowedBatch(parts, leases, request, batch, 0)
     answer = await asyncio.to_thread(batch_answer, parts, batch)
     return JSONResponse(answer.model_dump(mode="json"), 202)
 
@@ -129,15 +128,9 @@ async def stream_batch(
     leases: LeasesDep,
     client: Annotated[Client, needs(Scope.JUDGE)],
     after: After = 0,
-    accept_header: Annotated[str, Header(alias="Accept", include_in_schema=False)] = "",
-    last_event: Annotated[str, Header(alias="Last-Event-ID", include_in_schema=False)] = "",
 ) -> Response:
     """Stream the verdicts of a batch, those that exist first."""
-    found = await asyncio.to_thread(own_batch, parts, client, batch)
-    form = _form(accept_header) or NDJSON
-    if last_event.isascii() and last_event.isdigit() and len(last_event) < 19:
-        after = max(after, int(last_event))
-    return FollowedBatch(parts, leases, request, found, after, form)
+    return FollowedBatch(parts, leases, request, await asyncio.to_thread(own_batch, parts, client, batch), after)
 
 
 @router.delete("/batches/{batch}")
@@ -167,7 +160,3 @@ def _options(body: Options, *, is_waiting: bool) -> Options:
 
 def _job_response(state: JobState) -> Response:
     return JSONResponse(plain_job(state), 200 if state.sequence is not None else 202)
-
-
-def _form(accept: str) -> str | None:
-    return next((form for form in (NDJSON, EVENTS) if form in accept), None)

@@ -7,7 +7,7 @@ from workbook import Scale
 
 from autoclave.planning import Profile
 from autoclave.workers import Dispatch, register
-from autoclave.workers.sampler.steps import StepInput, StepOutput
+from autoclave.workers.sampler.worker import StepInput, StepOutput
 
 
 class SleepingWorker:

@@ -13,24 +13,17 @@ from autoclave.models import (
     load_head_tokenizer,
     load_tokenizer,
     require_full_attention,
-    require_same_architecture,
-    require_same_tokens,
     require_same_vocabulary,
     require_targets,
     tiny_architecture,
 )
-from autoclave.runs.folder import RunFolder
 
 
-def require_usable_models(config: TrainConfig, existing: RunFolder | None) -> None:
+def require_usable_models(config: TrainConfig) -> None:
     """Find out whether the models of a run fit each other and the settings.
 
-    Args:
-        config: the settings.
-        existing: the folder of a run that is resumed.
-
     Raises:
-        InputError: a model cannot be used, or the run began with another one.
+        InputError: a model cannot be used.
         ConfigError: responses may be longer than its context, or prompts cannot be shared.
     """
     path, template, architecture = config.model.path, config.model.chat_template, policy_architecture(config)
@@ -42,8 +35,6 @@ def require_usable_models(config: TrainConfig, existing: RunFolder | None) -> No
         require_targets(architecture, config.trainer.lora)
         if config.critic.path:
             require_targets(load_architecture(config.critic.path), config.trainer.lora)
-    if path and existing and existing.start.is_dir():
-        _require_same_model(path, template, str(existing.start))
 
 
 def policy_architecture(config: TrainConfig) -> PretrainedConfig:
@@ -77,18 +68,6 @@ def require_context(config: TrainConfig, architecture: PretrainedConfig) -> None
             f"sampler.engine.context = {wanted}: at most the context of {place}, which is {context} tokens. "
             f"Fix: sampler.engine.context={context}"
         )
-
-
-def _require_same_model(path: str, template: str, start: str) -> None:
-    fix = "put the model back that was there, or start another run with --out"
-    require_same_architecture(
-        load_architecture(path),
-        load_architecture(start),
-        place=path,
-        against=f"that of {start}, which the run began with",
-        fix=fix,
-    )
-    require_same_tokens(load_tokenizer(path, template), load_tokenizer(start), place=path, fix=fix)
 
 
 def check_tokens(config: TrainConfig, tokenizer: PreTrainedTokenizerBase | None) -> None:

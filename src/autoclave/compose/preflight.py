@@ -28,7 +28,6 @@ from autoclave.models import context_of, load_architecture, resolve_device
 from autoclave.planning.accounting import check_memory, on_device, size_text
 from autoclave.planning.accounting.holding import WIDTHS
 from autoclave.planning.accounting.memory import token_key_value_bytes
-from autoclave.runs.folder import RunFolder
 from autoclave.training.loggers import require_loggers
 
 MOST_PROCESSES_PER_CORE = 4
@@ -41,7 +40,6 @@ Check = Callable[[], object]
 def preflight(
     config: TrainConfig,
     out: Path,
-    existing: RunFolder | None = None,
     *,
     run: Callable[[Sequence[Check]], None] | None = None,
 ) -> None:
@@ -53,7 +51,7 @@ def preflight(
     """
     (run or report)(
         [
-            lambda: require_usable_models(config, existing),
+            lambda: require_usable_models(config),
             lambda: require_problems(config),
             lambda: require_rates_within_limits(config, count=count_weights),
             lambda: require_rates_above_rounding(config),

@@ -87,7 +87,7 @@ def train(
     stopwatch = Stopwatch()
     existing = RunFolder.existing(out) if resume else None
     checkpoint = _newest_checkpoint(existing, config) if existing else None
-    preflight(config, out, existing)
+    preflight(config, out)
     with (
         build_judge(config.judge, config.sandbox) as judge,
         open_pools(config) as pools,

@@ -14,8 +14,6 @@ from autoclave.models.attention import (
 from autoclave.models.compatibility import (
     INCIDENTAL,
     adapter_shapes,
-    require_same_architecture,
-    require_same_tokens,
     require_same_vocabulary,
     require_targets,
 )
@@ -90,8 +88,6 @@ __all__ = [
     "read_part",
     "require_full_attention",
     "require_liger",
-    "require_same_architecture",
-    "require_same_tokens",
     "require_same_vocabulary",
     "require_targets",
     "resolve_device",

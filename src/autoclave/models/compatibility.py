@@ -20,11 +20,6 @@ INCIDENTAL = frozenset(
 )
 """Settings in a model's `config.json` that say nothing of the shape or the mathematics of its layers."""
 
-TELLING = ("model_type", "hidden_size", "num_hidden_layers", "vocab_size")
-"""Settings that are named first where architectures differ."""
-
-_SAME_FAMILY = "give a model with the policy's own tokenizer"
-
 
 def require_weights(folder: Path, architecture: PretrainedConfig, place: str) -> None:
     """Check that the weights in `folder`, if it is one, are there and have the shapes that `config.json` says.
@@ -101,16 +96,13 @@ def require_embedding(tokenizer: PreTrainedTokenizerBase, architecture: Pretrain
         )
 
 
-def require_same_vocabulary(
-    found: PreTrainedTokenizerBase, expected: PreTrainedTokenizerBase, *, place: str, fix: str = _SAME_FAMILY
-) -> None:
+def require_same_vocabulary(found: PreTrainedTokenizerBase, expected: PreTrainedTokenizerBase, *, place: str) -> None:
     """Check that a model reads token ids as the policy writes them.
 
     Args:
         found: the tokenizer of the other model.
         expected: that of the policy.
         place: the setting that names the other model, and its value.
-        fix: what can be done.
 
     Raises:
         InputError: they differ; the message begins with `place` and names a token that they disagree on.
@@ -119,41 +111,11 @@ def require_same_vocabulary(
     differing = [token for token in ours if theirs.get(token) != ours[token]] + [t for t in theirs if t not in ours]
     if differing:
         token = min(differing, key=lambda token: ours.get(token, len(ours)))
-        what = f"token {shown(token)} has id {_id(theirs.get(token))} there and {_id(ours.get(token))} in the policy's"
+        there, here = ("none" if ids.get(token) is None else ids[token] for ids in (theirs, ours))
         raise InputError(
-            f"{place}: another tokenizer than the policy's: {what} ({len(differing)} tokens differ); {fix}"
+            f"{place}: another tokenizer than the policy's: token {shown(token)} has id {there} there and {here} in "
+            f"the policy's ({len(differing)} tokens differ); give a model with the policy's own tokenizer"
         )
-
-
-def require_same_tokens(
-    found: PreTrainedTokenizerBase, expected: PreTrainedTokenizerBase, *, place: str, fix: str = _SAME_FAMILY
-) -> None:
-    """The same, and that special tokens have the same ids."""
-    require_same_vocabulary(found, expected, place=place, fix=fix)
-    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
-        mine, other = getattr(expected, name), getattr(found, name)
-        if mine != other:
-            raise InputError(
-                f"{place}: another tokenizer than the policy's: {name} is {_id(other)} there and {_id(mine)} in the "
-                f"policy's; {fix}"
-            )
-
-
-def require_same_architecture(
-    found: PretrainedConfig, expected: PretrainedConfig, *, place: str, against: str, fix: str
-) -> None:
-    """Check that weights of one model fit into the other.
-
-    Raises:
-        InputError: they differ; the message names the first setting that does, with both values.
-    """
-    theirs, ours = (_essential(each.to_dict()) for each in (found, expected))
-    for name in dict.fromkeys([*TELLING, *sorted({*theirs, *ours})]):
-        if theirs.get(name) != ours.get(name):
-            raise InputError(
-                f"{place}: another architecture than {against}: {name} = {shown(theirs.get(name))} there and "
-                f"{shown(ours.get(name))} here; {fix}"
-            )
 
 
 def require_targets(architecture: PretrainedConfig, config: LoraConfig) -> None:
@@ -181,11 +143,3 @@ def adapter_shapes(architecture: PretrainedConfig, config: LoraConfig) -> dict[s
         shapes[f"{layer}.lora_A.{NAME}.weight"] = torch.Size([config.rank, columns])
         shapes[f"{layer}.lora_B.{NAME}.weight"] = torch.Size([rows, config.rank])
     return shapes
-
-
-def _essential(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in INCIDENTAL}
-
-
-def _id(value: int | None) -> str:
-    return "none" if value is None else str(value)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from autoclave.rollout import EngineStats
 from autoclave.workers import Dispatch, ResourcePool, WorkerGroup, register
-from autoclave.workers.sampler.steps import StepInput
-from autoclave.workers.sampler.worker import SamplerWorker
+from autoclave.workers.sampler.worker import SamplerWorker, StepInput
 
 
 class Trainer:

@@ -36,8 +36,7 @@ from autoclave.workers.sampler.replica import (
     when_all_are_done,
     without_aborted,
 )
-from autoclave.workers.sampler.steps import StepInput, StepOutput
-from autoclave.workers.sampler.worker import SamplerWorker
+from autoclave.workers.sampler.worker import SamplerWorker, StepInput, StepOutput
 
 SLICE_S = 0.05
 """Seconds that engines sample before they hand over completions and take new requests."""

@@ -19,8 +19,7 @@ import numpy as np
 from autoclave.core import AutoclaveError, Completion, EngineFault, FaultError, FinishReason
 from autoclave.rollout import EngineStats, Request
 from autoclave.workers.group import WorkerGroup
-from autoclave.workers.sampler.steps import StepInput, StepOutput
-from autoclave.workers.sampler.worker import SamplerWorker
+from autoclave.workers.sampler.worker import SamplerWorker, StepInput, StepOutput
 
 
 @dataclass(slots=True, eq=False)

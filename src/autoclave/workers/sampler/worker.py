@@ -1,17 +1,37 @@
-"""The worker that holds an engine. `pool.py` is how others reach such workers."""
+"""The worker that holds an engine, and its messages; loads no model library. `pool.py` is how others reach it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from autoclave.rollout import Engine, SleepingEngine
+from autoclave.core import Completion
+from autoclave.rollout import Engine, EngineStats, Request, SleepingEngine
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.memory import MeasuresMemory
-from autoclave.workers.sampler.steps import StepInput, StepOutput
 from autoclave.workers.weights.receiving import ReceivesWeights
 
 if TYPE_CHECKING:
     import torch
+
+
+@dataclass(frozen=True, slots=True)
+class StepInput:
+    """Input of an engine's step."""
+
+    batches: tuple[Mapping[int, Request], ...] = ()
+    """Requests to take on."""
+    aborted: tuple[int, ...] = ()
+    """Numbers of requests to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """Output of an engine's step."""
+
+    done: list[tuple[int, Completion]]
+    stats: EngineStats
 
 
 class SamplerWorker(MeasuresMemory, ReceivesWeights):

@@ -17,7 +17,7 @@ from autoclave.models import Digest, WeightViews, build_tiny_policy, save_policy
 from autoclave.models import digests as weight_digests
 from autoclave.workers import Dispatch, register
 from autoclave.workers.trainer.publishing import SendsWeights
-from autoclave.workers.weights.device_memory import settle
+from autoclave.workers.weights.memory import settle
 from autoclave.workers.weights.receiving import ReceivesWeights
 
 

@@ -14,10 +14,9 @@ from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.trainer.peers import gather, num_ranks, this_rank
 from autoclave.workers.trainer.sharding import device_of
 from autoclave.workers.trainer.sources import AdjacentWeights, Source, source_digests, sources_of, write_sources
-from autoclave.workers.weights import device_memory
 from autoclave.workers.weights.broadcast import BUCKET_BYTES, BroadcastGroup, Rendezvous, open_store
 from autoclave.workers.weights.buffer_descriptor import Buckets, BufferDescriptor, Form
-from autoclave.workers.weights.memory import WeightMemory, this_host
+from autoclave.workers.weights.memory import WeightMemory, settle, this_host
 from autoclave.workers.weights.routes import Endpoint
 from autoclave.workers.weights.table import WeightTable
 
@@ -50,10 +49,8 @@ class Sender:
         if not table.entries:
             raise ValueError("no weights to publish: adapters alone are wanted, and this model has none")
         self._memory = WeightMemory.create(table, num_slots, self._device)
-        token = self._memory.address.token
-        handles = None if self._device.type == "cpu" else device_memory.share(token, self._memory.slots)
         scale = adapter_scale(self._model) if self._form.adapter_only else None
-        return BufferDescriptor(table, self._memory.address, handles, scale)
+        return BufferDescriptor(table, self._memory.address, scale)
 
     def _sources(self) -> list[Source]:
         return sources_of(self._model, adapter_only=self._form.adapter_only)
@@ -66,7 +63,7 @@ class Sender:
         """
         slot = _on_first_rank(lambda: self._memory.control.begin(version, deadline_s))
         self._write(slot)
-        device_memory.settle(self._device)
+        settle(self._device)
         gather(None)  # all have written
         if this_rank() == 0:
             self._memory.control.commit(slot)

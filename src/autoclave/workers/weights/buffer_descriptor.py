@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -39,8 +38,6 @@ class BufferDescriptor:
 
     table: WeightTable
     address: Address
-    handles: list[Any] | None
-    """Of the slots, if these are on a GPU; see `device_memory`."""
     scale: float | None
     """Of adapters, if they are all that is published."""
 

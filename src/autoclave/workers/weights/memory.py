@@ -6,6 +6,8 @@ memory is free. It is allocated at once, so a machine that lacks it says so here
 
 Samplers compute with views of a slot, so it must not change while they do; `control` sees to that. They map it for
 reading only: a write to published weights, which others share, ends the process that tries.
+
+On a GPU only the control block is in the memory of the host; readers of other processes open the slots by CUDA IPC.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import warnings
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -43,6 +47,8 @@ class Address:
     process: int
     descriptor: int
     token: str
+    handles: list[Any] | None = None
+    """Of the slots, if these are on a GPU."""
 
 
 class WeightMemory:
@@ -75,27 +81,28 @@ class WeightMemory:
             slots = _slots_in(file, table, num_slots, mmap.PROT_READ | mmap.PROT_WRITE)
         else:
             slots = tuple(torch.empty((num_slots, table.num_bytes), dtype=torch.uint8, device=device))
-        address = Address(this_host(), os.getpid(), file.number, secrets.token_hex(16))
+        token = secrets.token_hex(16)
+        handles = None if is_on_host else _shared(token, slots)
+        address = Address(this_host(), os.getpid(), file.number, token, handles)
         memory = WeightMemory(table, file, address, slots)
         memory.control.set_up(address.token, num_slots)
         return memory
 
     @staticmethod
-    def open(
-        table: WeightTable, address: Address, *, slots: tuple[Tensor, ...] | None = None, is_writer: bool = False
-    ) -> WeightMemory:
-        """The memory at `address`, for reading, or as one of several that write it; `slots` if these are on a GPU.
+    def open(table: WeightTable, address: Address, *, is_writer: bool = False) -> WeightMemory:
+        """The memory at `address`, for reading, or as one of several that write it.
 
         Raises:
-            HostError: it cannot be opened: it is on another host, its owner has ended, or is another user's.
+            HostError: it cannot be opened: it is on another host, its owner has ended, is another user's, or the driver
+                of the GPU does not open it.
         """
         file = _opened(address)
         control = Control(np.frombuffer(mmap.mmap(file.number, CONTROL_BYTES), dtype=np.uint8))
         control.require(address.token)
-        if slots is None:
-            access = mmap.PROT_READ | (mmap.PROT_WRITE if is_writer else 0)
-            slots = _slots_in(file, table, control.num_slots, access)
-        return WeightMemory(table, file, address, slots)
+        if address.handles is not None:
+            return WeightMemory(table, file, address, _opened_slots(address.token, address.handles))
+        access = mmap.PROT_READ | (mmap.PROT_WRITE if is_writer else 0)
+        return WeightMemory(table, file, address, _slots_in(file, table, control.num_slots, access))
 
     def views(self, slot: int) -> dict[str, Tensor]:
         """The weights in a slot, by all their names."""
@@ -125,3 +132,35 @@ def _slots_in(file: Descriptor, table: WeightTable, num_slots: int, access: int)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given buffer is not writable")  # which is what is wanted
         return tuple(torch.frombuffer(mapped, dtype=torch.uint8).view(num_slots, table.num_bytes))
+
+
+# --- On a GPU ------------------------------------------------------------------------------------------------------
+
+
+_OWN: WeakValueDictionary[str, Tensor] = WeakValueDictionary()
+"""Slots of this process by token: CUDA does not open what the same process has made."""
+
+
+def _shared(token: str, slots: tuple[Tensor, ...]) -> list[Any]:
+    """Handles by which `_opened_slots` finds `slots`, which must live as long as they are used anywhere."""
+    from torch.multiprocessing.reductions import reduce_tensor  # loads much, and few processes come here
+
+    for number, slot in enumerate(slots):
+        _OWN[f"{token}/{number}"] = slot
+    return [reduce_tensor(slot) for slot in slots]
+
+
+def _opened_slots(token: str, handles: list[Any]) -> tuple[Tensor, ...]:
+    own = [_OWN.get(f"{token}/{number}") for number in range(len(handles))]
+    if all(slot is not None for slot in own):
+        return tuple(slot for slot in own if slot is not None)
+    try:
+        return tuple(rebuild(*arguments) for rebuild, arguments in handles)
+    except RuntimeError as error:
+        raise HostError(f"published weights on a GPU cannot be opened by CUDA IPC ({error})") from None
+
+
+def settle(device: torch.device) -> None:
+    """Wait until what was written to the device is there for other processes."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from autoclave.core import FaultError
 from autoclave.models import added
-from autoclave.workers.weights import device_memory
 from autoclave.workers.weights.broadcast import BUCKET_BYTES, BroadcastGroup, Rendezvous
 from autoclave.workers.weights.buffer_descriptor import Buckets, BufferDescriptor
 from autoclave.workers.weights.memory import WeightMemory
@@ -61,8 +60,7 @@ class MappedMemory(Receiver):
         Raises:
             HostError: it cannot be opened here.
         """
-        slots = device_memory.opened(descriptor.address.token, descriptor.handles) if descriptor.handles else None
-        self._memory = WeightMemory.open(descriptor.table, descriptor.address, slots=slots)
+        self._memory = WeightMemory.open(descriptor.table, descriptor.address)
         self._number = number
         self._held, self._taken = 0, 0  # bit masks of slots
         self._memory.control.register(number, name)

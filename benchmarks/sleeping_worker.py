@@ -7,7 +7,7 @@ from workbook import Scale
 
 from autoclave.planning import Profile
 from autoclave.workers import Dispatch, register
-from autoclave.workers.sampler.worker import StepInput, StepOutput
+from autoclave.workers.sampler.worker import Batches, StepOutput
 
 
 class SleepingWorker:
@@ -22,13 +22,11 @@ class SleepingWorker:
         self._engine = SleepingEngine(profile, scale)
 
     @register(Dispatch.EACH)
-    def advance(self, step_input: StepInput, seconds: float) -> StepOutput:
-        """Take `step_input`, and sleep on; see `SamplerWorker`."""
+    def advance(self, batches: Batches, seconds: float) -> StepOutput:
+        """Take `batches` on, and sleep; see `SamplerWorker`."""
         engine = self._awake()
-        for batch in step_input.batches:
+        for batch in batches:
             engine.add(batch)
-        if step_input.aborted:
-            engine.abort(step_input.aborted)
         return StepOutput(engine.step(seconds), engine.stats)
 
     @register(Dispatch.ONE_TO_ALL)

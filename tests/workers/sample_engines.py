@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,6 @@ class CountingEngine:
         self._flags = flags
         self._requests: dict[int, Request] = {}
         self._tokens: dict[int, list[int]] = {}
-        self._aborted: list[int] = []
         self._weights = self._sampled = 0
 
     def add(self, requests: Mapping[int, Request]) -> None:
@@ -43,19 +42,13 @@ class CountingEngine:
             self._requests[number], self._tokens[number] = request, []
             self._obey(request.seed[0])
 
-    def abort(self, numbers: Collection[int]) -> None:
-        self._aborted += [number for number in numbers if number in self._requests]
-
     def step(self, seconds: float) -> list[tuple[int, Completion]]:
         for tokens in self._tokens.values():
             tokens.append(self._weights)
             self._sampled += 1
         time.sleep(0.001)
         done = {n for n, tokens in self._tokens.items() if len(tokens) >= self._requests[n].parameters.max_new_tokens}
-        found = [(number, self._pop(number, FinishReason.STOP)) for number in sorted(done)]
-        found += [(number, self._pop(number, FinishReason.ABORT)) for number in self._aborted if number not in done]
-        self._aborted = []
-        return found
+        return [(number, self._pop(number)) for number in sorted(done)]
 
     def update_weights(self, version: int, weights: int) -> None:
         assert weights in range(version, VERSIONS**2, VERSIONS), "the weights of another version"
@@ -83,7 +76,7 @@ class CountingEngine:
         if order == self.FAIL:
             raise FaultError("the engine is broken")
 
-    def _pop(self, number: int, reason: FinishReason) -> Completion:
+    def _pop(self, number: int) -> Completion:
         request, tokens = self._requests.pop(number), self._tokens.pop(number)
         starts = [place for place, token in enumerate(tokens) if place == 0 or token != tokens[place - 1]]
         versions = [tokens[start] % VERSIONS for start in starts]
@@ -92,7 +85,7 @@ class CountingEngine:
             tokens=np.array(tokens, dtype=np.int64),
             log_probs=np.zeros(len(tokens), dtype=np.float32),
             log_prob_kind="raw",
-            finish_reason=reason,
+            finish_reason=FinishReason.STOP,
             text=f"{request.seed} by {os.getpid()}",
             policy_versions=tuple(zip(versions, starts, [*starts[1:], len(tokens)], strict=True)),
             submitted_at=0.0,

@@ -16,7 +16,7 @@ from autoclave.workers.sampler.pool import SamplerPool
 from autoclave.workers.sampler.worker import SamplerWorker
 from tests.training_parts import DEADLINE_S
 from tests.workers.sample_engines import CountingEngine, CountingWorker, numbered
-from tests.workers.sampler.test_pool import asked, results, samplers, seeds_of
+from tests.workers.sampler.test_pool import asked, num_sampled, results, samplers, seeds_of
 
 pytestmark = pytest.mark.timeout(2 * DEADLINE_S)
 
@@ -120,7 +120,7 @@ def test_one_of_two_idle_samplers_that_refuses_weights_is_an_error_with_version_
 def endless(sampler: SamplerPool) -> Future:
     """A request that runs, and never ends by itself."""
     (future,) = sampler.submit(asked((0, 0), tokens=10**9))
-    while not sampler.stats()["sampler-0/0"].sampled_tokens:
+    while not num_sampled(sampler)["sampler-0"]:
         threading.Event().wait(0.001)
     return future
 
@@ -212,35 +212,6 @@ def test_two_that_die_at_once_lose_nothing():
     with samplers(2, make=make, restarts=1) as sampler:
         seeds = [(0, prompt) for prompt in range(6)]
         assert seeds_of(results(sampler.submit(asked(*seeds)))) == [str(seed) for seed in seeds]
-
-
-def test_a_request_that_is_aborted_while_its_engine_is_made_anew_is_not_sampled_again():
-    dies, comes_back, added = threading.Event(), threading.Event(), []
-
-    class Dying(CountingEngine):
-        def step(self, seconds):
-            dies.set()
-            raise EngineFault("the engine is dead")
-
-    class Noting(CountingEngine):
-        def add(self, requests):
-            added.extend(request.seed for request in requests.values())
-            super().add(requests)
-
-    def make() -> SamplerWorker:
-        if not dies.is_set():
-            return CountingWorker(Dying())
-        comes_back.wait(DEADLINE_S)
-        return CountingWorker(Noting())
-
-    with samplers(make=make, restarts=1) as sampler:
-        unwanted, wanted = sampler.submit(asked((0, 0), (0, 1)))
-        dies.wait(DEADLINE_S)
-        sampler.abort([unwanted])
-        comes_back.set()
-        assert unwanted.result(DEADLINE_S).finish_reason is FinishReason.ABORT
-        assert wanted.result(DEADLINE_S).finish_reason is FinishReason.STOP
-    assert added == [(0, 1)]
 
 
 def test_a_sampler_that_waits_for_its_turn_on_the_devices_has_not_failed():

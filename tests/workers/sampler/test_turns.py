@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autoclave.rollout import EngineStats
 from autoclave.workers import Dispatch, ResourcePool, WorkerGroup, register
-from autoclave.workers.sampler.worker import SamplerWorker, StepInput
+from autoclave.workers.sampler.worker import SamplerWorker
 
 
 class Trainer:
@@ -49,8 +49,8 @@ def turns(engine: object) -> list[str]:
     try:
         sampler = WorkerGroup(pool, lambda: SamplerWorker(engine))  # pyright: ignore[reportArgumentType]
         trainer = WorkerGroup(pool, Trainer)
-        sampler.advance([StepInput()], 0.0).result()
-        sampler.advance([StepInput()], 0.0).result()
+        sampler.advance([()], 0.0).result()
+        sampler.advance([()], 0.0).result()
         return trainer.learn().result()
     finally:
         pool.close()

@@ -1,7 +1,7 @@
 """All engines of a run as one `Sampler`: requests are dealt to them, and survive them.
 
 A thread for each replica, a worker group, asks its engines to sample on, a little at a time; between two such calls
-they get new requests, abortions and weights. What a replica has not finished when it dies is asked again once it is
+they get new requests and weights. What a replica has not finished when it dies is asked again once it is
 back with the weights that count, so every request ends exactly once: in a completion or in an error. An engine that
 loses a request, or answers one that it does not have, is treated as one that died.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as CallTimeout
 from contextlib import suppress
@@ -20,7 +20,7 @@ from itertools import count
 from typing import Any
 
 from autoclave.core import Completion, EngineFault, FaultError, WorkerDied
-from autoclave.rollout import EngineStats, Request
+from autoclave.rollout import Request
 from autoclave.workers.group import WorkerGroup
 from autoclave.workers.sampler.replica import (
     EngineQueue,
@@ -29,14 +29,11 @@ from autoclave.workers.sampler.replica import (
     Update,
     WeightSource,
     by_prompt,
-    end_empty,
     fail,
     refused,
-    split_off,
     when_all_are_done,
-    without_aborted,
 )
-from autoclave.workers.sampler.worker import SamplerWorker, StepInput, StepOutput
+from autoclave.workers.sampler.worker import Batches, SamplerWorker, StepOutput
 
 SLICE_S = 0.05
 """Seconds that engines sample before they hand over completions and take new requests."""
@@ -79,7 +76,7 @@ class SamplerPool:
         self._next_engine = 0
         self._published: tuple[int, WeightSource] | None = None
         self._epoch = 0  # what was begun in an earlier one counts for nothing
-        self._is_paused = self._is_closed = self._is_restarting = False
+        self._is_closed = self._is_restarting = False
         for group in groups:
             self.attach(group)
 
@@ -121,30 +118,6 @@ class SamplerPool:
         for each in pending:
             each.future.set_running_or_notify_cancel()
         return pending
-
-    def abort(self, futures: Collection[Future[Completion]]) -> None:
-        """End the requests of these futures; each is given what was sampled so far, with the reason ABORT.
-
-        One that no engine has yet ends at once; one whose engine has died since, without a token. While sampling is
-        paused, those that an engine has end when it goes on.
-        """
-        wanted = set(map(id, futures))
-        with self._changed:
-            waiting = [each for r in self._replicas for queue in r.queues for each in queue.abort(wanted)]
-            kept, of_queue = split_off(self._queue, wanted)
-            self._queue, waiting = deque(kept), [*waiting, *of_queue]
-            self._changed.notify_all()
-        end_empty(waiting)
-
-    def pause(self) -> None:
-        """Sample nothing until `resume`; what runs stands still where it is."""
-        with self._changed:
-            self._is_paused = True
-
-    def resume(self) -> None:
-        with self._changed:
-            self._is_paused = False
-            self._changed.notify_all()
 
     # --- Weights
 
@@ -211,26 +184,13 @@ class SamplerPool:
             leaving[0].is_leaving = True
             self._changed.notify_all()
 
-    def stats(self) -> dict[str, EngineStats]:
-        """Counters of each engine at its last step, by the name of its group and its rank."""
-        with self._changed:
-            return {
-                f"{replica.group.name}/{rank}": queue.stats
-                for replica in self._replicas
-                for rank, queue in enumerate(replica.queues)
-            }
-
-    def outstanding(self) -> int:
-        """Requests that are not done."""
-        with self._changed:
-            return sum(map(len, self._queue)) + sum(queue.outstanding for r in self._replicas for queue in r.queues)
-
     def state(self) -> str:
         """A line for each replica."""
         with self._changed:
             queued = sum(map(len, self._queue))
-            head = f"{queued} requests wait for a sampler{'; paused' if self._is_paused else ''}"
-            return "\n".join([head, *(replica.state() for replica in self._replicas)])
+            return "\n".join(
+                [f"{queued} requests wait for a sampler", *(replica.state() for replica in self._replicas)]
+            )
 
     def restart(self) -> None:
         """Make all workers anew with the models that they were made with, also of replicas that were given up.
@@ -245,7 +205,7 @@ class SamplerPool:
             self._epoch += 1
             self._is_restarting = True
             given_up = tuple(self._given_up)
-            self._published, self._is_paused, self._next_engine = None, False, 0
+            self._published, self._next_engine = None, 0
             pending, updates = self._take_back_all(), self._take_back_updates()
         self._end(pending, updates, RuntimeError("the samplers were started anew"))
         try:
@@ -336,11 +296,11 @@ class SamplerPool:
             if self._is_closed:
                 return False
             epoch, update = self._epoch, self._due_update(replica)
-            is_leaving, step_input = replica.is_leaving, list[StepInput]()
+            is_leaving, batches = replica.is_leaving, list[Batches]()
             if not is_leaving and not update:
                 if self._in_flight is not None:
                     self._feed(replica)
-                step_input = [queue.take_step_input() for queue in replica.queues]
+                batches = [queue.take_batches() for queue in replica.queues]
             replica.doing = "leaves" if is_leaving else "takes over weights" if update else "samples"
         if is_leaving:
             self._let_go(replica)
@@ -349,7 +309,7 @@ class SamplerPool:
             if update:
                 self._updated(replica, update, self._delivered(replica))
             else:
-                self._hand_over(replica, self._call(replica, "sample", "advance", step_input, SLICE_S), epoch)
+                self._hand_over(replica, self._call(replica, "sample", "advance", batches, SLICE_S), epoch)
         except BaseException as error:  # noqa: BLE001  every request ends in a completion or an error
             return self._recover(replica, error, epoch)
         return True
@@ -360,7 +320,7 @@ class SamplerPool:
         if self._is_restarting:
             return False
         is_due = replica.is_leaving or self._due_update(replica)
-        return bool(is_due or (not self._is_paused and (not replica.is_idle or (self._queue and not replica.update))))
+        return bool(is_due or not replica.is_idle or (self._queue and not replica.update))
 
     def _due_update(self, replica: Replica) -> Update | None:
         update = replica.update
@@ -432,11 +392,8 @@ class SamplerPool:
 
     def _ask_again(self, replica: Replica, version: int | None) -> None:
         with self._changed:
-            aborted: list[PendingRequest] = []
             for queue in replica.queues:
-                pending, ended = without_aborted(queue.take_unfinished())
-                aborted += ended
-                if pending:
+                if pending := queue.take_unfinished():
                     queue.batches.append(pending)
             replica.version = version
             update = replica.update
@@ -444,7 +401,6 @@ class SamplerPool:
             if is_due:
                 replica.update = None
             self._changed.notify_all()
-        end_empty(aborted)
         if update and is_due:
             update.done.set_result(None)
 
@@ -452,11 +408,10 @@ class SamplerPool:
         """Leave a replica out for good; others do its work if it died, else all that it had to do fails."""
         with self._changed:
             self._given_up.append(replica.group)
-            pending, aborted, update = self._leave_out(replica, passes_on=is_death)
+            pending, update = self._leave_out(replica, passes_on=is_death)
             is_closed, left = self._is_closed, len(self._replicas)
         if not is_closed:
             self._say(f"{str(error) or repr(error)}; it is left out, {left} samplers go on")
-        end_empty(aborted)
         if update and left and is_death:
             update.done.set_result(None)
         elif update:
@@ -467,9 +422,8 @@ class SamplerPool:
     def _let_go(self, replica: Replica) -> None:
         """Without the requests of a replica that leaves; the others have them, or nobody, if all others died."""
         with self._changed:
-            pending, aborted, update = self._leave_out(replica, passes_on=True)
+            pending, update = self._leave_out(replica, passes_on=True)
             published = self._published
-        end_empty(aborted)
         if update:
             update.done.set_result(None)
         fail(pending, WorkerDied(NO_SAMPLER))
@@ -477,16 +431,14 @@ class SamplerPool:
             with suppress(Exception):  # it is nobody's any more; one that has died holds no weights
                 published[1].release(replica.group, partial(self._call, replica, "let go of weights"))
 
-    def _leave_out(
-        self, replica: Replica, *, passes_on: bool
-    ) -> tuple[list[PendingRequest], list[PendingRequest], Update | None]:
+    def _leave_out(self, replica: Replica, *, passes_on: bool) -> tuple[list[PendingRequest], Update | None]:
         """Take a replica out, with the lock; if it `passes_on` its requests, the others get them.
 
         Returns:
-            The requests that no sampler has now, those that were to be ended, and the weights on their way to it.
+            The requests that no sampler has now, and the weights on their way to it.
         """
         self._replicas = [other for other in self._replicas if other is not replica]
-        pending, aborted = without_aborted(replica.take_unfinished())
+        pending = replica.take_unfinished()
         update, replica.update = replica.update, None
         if self._replicas and passes_on:
             self._assign(by_prompt(pending))
@@ -494,4 +446,4 @@ class SamplerPool:
         elif not self._replicas:
             pending += self._take_back_all()
         self._changed.notify_all()
-        return pending, aborted, update
+        return pending, update

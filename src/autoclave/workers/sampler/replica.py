@@ -6,7 +6,6 @@ Only data: the pool's lock guards all of it, and nothing here waits or calls a w
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -14,12 +13,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Protocol
 
-import numpy as np
-
-from autoclave.core import AutoclaveError, Completion, EngineFault, FaultError, FinishReason
+from autoclave.core import AutoclaveError, Completion, EngineFault, FaultError
 from autoclave.rollout import EngineStats, Request
 from autoclave.workers.group import WorkerGroup
-from autoclave.workers.sampler.worker import SamplerWorker, StepInput, StepOutput
+from autoclave.workers.sampler.worker import Batches, SamplerWorker, StepOutput
 
 
 @dataclass(slots=True, eq=False)
@@ -29,8 +26,6 @@ class PendingRequest:
     number: int
     request: Request
     future: Future[Completion]
-    is_aborted: bool = False
-    """Its engine was told to end it, and has not answered."""
 
 
 @dataclass(slots=True)
@@ -41,7 +36,6 @@ class EngineQueue:
     """Not yet handed over."""
     running: dict[int, PendingRequest] = field(default_factory=dict[int, PendingRequest])
     """Handed over and not done."""
-    aborted: list[int] = field(default_factory=list[int])
     stats: EngineStats = field(default_factory=lambda: EngineStats(0, 0, 0, 0))
 
     @property
@@ -49,22 +43,12 @@ class EngineQueue:
         """Requests that are not done."""
         return len(self.running) + sum(map(len, self.batches))
 
-    def take_step_input(self) -> StepInput:
-        """Return the input of the engine's next step; its requests count as running from here."""
+    def take_batches(self) -> Batches:
+        """Return what the engine takes on in its next step; these requests count as running from here."""
         batches = tuple({each.number: each.request for each in batch} for batch in self.batches)
         self.running |= {each.number: each for batch in self.batches for each in batch}
-        step_input = StepInput(batches, tuple(self.aborted))
-        self.batches, self.aborted = [], []
-        return step_input
-
-    def abort(self, wanted: set[int]) -> list[PendingRequest]:
-        """End those whose futures have these ids: the engine is told of those it has; the others are returned."""
-        for pending_request in self.running.values():
-            if id(pending_request.future) in wanted and not pending_request.is_aborted:
-                pending_request.is_aborted = True
-                self.aborted.append(pending_request.number)
-        self.batches, waiting = split_off(self.batches, wanted)
-        return waiting
+        self.batches = []
+        return batches
 
     def check(self, step_output: StepOutput, engine: str) -> None:
         """Check that each answer is one to a request that runs, and that the engine still has all the others.
@@ -98,7 +82,7 @@ class EngineQueue:
         pending = sorted(
             [*self.running.values(), *(t for batch in self.batches for t in batch)], key=lambda t: t.number
         )
-        self.batches, self.running, self.aborted = [], {}, []
+        self.batches, self.running = [], {}
         return pending
 
 
@@ -169,15 +153,6 @@ class Replica:
         )
 
 
-def split_off(
-    batches: Iterable[list[PendingRequest]], wanted: set[int]
-) -> tuple[list[list[PendingRequest]], list[PendingRequest]]:
-    """`batches` without the requests whose futures have these ids, and those requests."""
-    every = list(batches)
-    kept = ([each for each in batch if id(each.future) not in wanted] for batch in every)
-    return list(filter(None, kept)), [each for batch in every for each in batch if id(each.future) in wanted]
-
-
 def by_prompt(pending: Iterable[PendingRequest]) -> list[list[PendingRequest]]:
     """Those of equal prompts that stand together."""
     return [
@@ -190,18 +165,6 @@ def fail(pending: Iterable[PendingRequest], error: BaseException) -> None:
     """End these in an error."""
     for pending_request in pending:
         pending_request.future.set_exception(error)
-
-
-def without_aborted(pending: Iterable[PendingRequest]) -> tuple[list[PendingRequest], list[PendingRequest]]:
-    """Those that are still wanted, and those that were to be ended: their engine took what it had of them along."""
-    every = list(pending)
-    return [each for each in every if not each.is_aborted], [each for each in every if each.is_aborted]
-
-
-def end_empty(pending: Iterable[PendingRequest]) -> None:
-    """End these as aborted, without a token."""
-    for pending_request in pending:
-        pending_request.future.set_result(_nothing_of(pending_request.request))
 
 
 def refused(error: BaseException, version: int, name: str) -> BaseException:
@@ -229,18 +192,3 @@ def when_all_are_done(parts: Sequence[Future[None]], whole: Future[None]) -> Non
 
     for part in parts:
         part.add_done_callback(note)
-
-
-def _nothing_of(request: Request) -> Completion:
-    now = time.time()
-    return Completion(
-        prompt_tokens=request.prompt_tokens,
-        tokens=np.zeros(0, dtype=np.int64),
-        log_probs=np.zeros(0, dtype=np.float32),
-        log_prob_kind="raw",
-        finish_reason=FinishReason.ABORT,
-        text="",
-        policy_versions=(),
-        submitted_at=now,
-        finished_at=now,
-    )

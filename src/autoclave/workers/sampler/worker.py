@@ -16,14 +16,8 @@ if TYPE_CHECKING:
     import torch
 
 
-@dataclass(frozen=True, slots=True)
-class StepInput:
-    """Input of an engine's step."""
-
-    batches: tuple[Mapping[int, Request], ...] = ()
-    """Requests to take on."""
-    aborted: tuple[int, ...] = ()
-    """Numbers of requests to end."""
+Batches = tuple[Mapping[int, Request], ...]
+"""Requests to take on, by their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +48,8 @@ class SamplerWorker(MeasuresMemory, ReceivesWeights):
         self._engine.close()
 
     @register(Dispatch.EACH)
-    def advance(self, step_input: StepInput, seconds: float) -> StepOutput:
-        """Take `step_input`, and sample on for about `seconds`, or until nothing is left."""
-        for batch in step_input.batches:
+    def advance(self, batches: Batches, seconds: float) -> StepOutput:
+        """Take `batches` on, and sample for about `seconds`, or until nothing is left."""
+        for batch in batches:
             self._engine.add(batch)
-        if step_input.aborted:
-            self._engine.abort(step_input.aborted)
         return StepOutput(self._engine.step(seconds), self._engine.stats)

@@ -17,14 +17,13 @@ import select
 import socket
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from autoclave.core import Ended, ExhaustedFault, Outcome, SandboxFault
+from autoclave.sandbox.interface import Limits
+from autoclave.sandbox.launch import Meter
 from autoclave.sandbox.report import REPORT_BYTES, Observed, outcome_of, report_of_death
 from autoclave.sandbox.streams import PIPE_BYTES, Printed, drain, read_some
-
-if TYPE_CHECKING:
-    from autoclave.sandbox.pool import ZygoteCell
 
 SHORT_TEST_MS = 10
 """Until then the output of a program stays in the pipe."""
@@ -36,12 +35,24 @@ _PUNCTUAL_S = 0.02
 """A sample that is late by less is on time."""
 
 
+class TestedCell(Protocol):
+    """Interface of the cell that a test needs."""
+
+    __test__ = False  # not a test class of pytest
+
+    limits: Limits
+    meter: Meter
+    connection: socket.socket
+    is_dead: bool
+    """Its first process has ended; the next test needs a new one."""
+
+
 class RunningTest:
     """One test under way: its streams, its deadlines and, in the end, the report."""
 
     def __init__(
         self,
-        cell: ZygoteCell,
+        cell: TestedCell,
         streams: tuple[int, int],
         *,
         started: float,

@@ -10,8 +10,7 @@ from typing import Any
 
 from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.core.install import install_command
-from autoclave.runtime.databases.engine import Engine
-from autoclave.runtime.databases.open_transactions import OpenTransactions
+from autoclave.runtime.databases.engine import Engine, OpenTransactions
 from autoclave.runtime.databases.settings import DatabaseConnection
 from autoclave.runtime.databases.tables import BaseCatalogue, table_of
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from autoclave.runtime.databases.open_transactions import OpenTransactions
+from autoclave.runtime.databases.engine import OpenTransactions
 from autoclave.runtime.databases.postgresql.connection import Server
 from autoclave.runtime.interface import InDoubt
 

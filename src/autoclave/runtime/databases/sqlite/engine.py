@@ -19,8 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.runtime.databases.effects import Effect
-from autoclave.runtime.databases.engine import TOO_MANY, Engine, FoundRows, Json, Keep, Reading, Rejected, RowConflict
-from autoclave.runtime.databases.open_transactions import OpenTransactions
+from autoclave.runtime.databases.engine import (
+    TOO_MANY,
+    Engine,
+    FoundRows,
+    Json,
+    Keep,
+    OpenTransactions,
+    Reading,
+    Rejected,
+    RowConflict,
+)
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.servers import require_installed, translating
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode

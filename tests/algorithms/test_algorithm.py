@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle  # noqa: TID251  what executors do with an algorithm of ours
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -317,13 +318,29 @@ def _scaled(advantages, factor):
     return advantages * factor
 
 
+def _misspelt(groups, factor):
+    return groups
+
+
+def _with_default(rewards, in_baseline=None):
+    return rewards
+
+
+def _per_rollout(rewards, row):
+    return rewards
+
+
 def _all_but_scores(in_loss, old_values):
     return in_loss
 
 
 def test_choices_that_cannot_work_are_refused_when_they_are_made():
-    with pytest.raises(ValueError, match="factor: no such column; bind options"):
+    with pytest.raises(ValueError, match=r"_scaled: parameter factor: no such column; columns are rewards, .*partial"):
         ColumnFunction(_scaled)
+    with pytest.raises(ValueError, match=r"_misspelt: parameter groups: no such column; did you mean group\?"):
+        ColumnFunction(partial(_misspelt, factor=2))
+    with pytest.raises(ValueError, match=r"_with_default: parameter in_baseline: a column has no default\. Fix"):
+        ColumnFunction(_with_default)
     assert ColumnFunction(partial(_scaled, factor=2)).reads == (Column.ADVANTAGES,)
     ours = GRPO_PLUS
     with pytest.raises(ValueError, match="mine: no equation gives advantages"):
@@ -333,6 +350,18 @@ def test_choices_that_cannot_work_are_refused_when_they_are_made():
         Algorithm("mine", (*ours.advantage, screen), ours.weighting, ours.terms)
     with pytest.raises(ValueError, match="mine: one equation may give trains, with its mask_reason"):
         Algorithm("mine", (*ours.advantage, Equation(Column.IN_LOSS, screen.compute)), ours.weighting, ours.terms)
+
+
+def test_a_column_of_another_shape_is_refused_with_the_function_that_gives_it():
+    wrong = replace(GRPO, advantage=(Equation(Column.ADVANTAGES, ColumnFunction(_per_rollout)),))
+    columns = {
+        "rewards": torch.tensor([1.0, 0.0]),
+        "group": torch.tensor([0, 0]),
+        "row": torch.tensor([0, 1, 1]),
+        "in_loss": torch.tensor([True, True]),
+    }
+    with pytest.raises(ValueError, match=r"_per_rollout: advantages has shape \(2,\); must be \(N,\) = \(3,\)"):
+        wrong.prepare(columns)
 
 
 def test_an_algorithm_cannot_be_changed():

@@ -89,7 +89,7 @@ def test_a_recipe_for_a_cluster_trains_in_miniature_and_every_part_is_accounted_
     ):  # fmt: skip
         assert parts[part] == "exercised", found
     for part in ("model", "critic.path", "reward_model.path", "problems", "response length"):
-        assert parts[part] == "stood in"
+        assert parts[part] == "replaced"
     for part in ("tensor-parallel samplers", "trainer.cpu_offload", "GPUs", "loggers"):
         assert parts[part] == "not exercised"
     assert not (tmp_path / "runs").exists()
@@ -188,7 +188,7 @@ def test_an_engine_that_is_not_installed_is_stood_in_for_in_the_table(tmp_path: 
     small = shrunk(config, tmp_path)
     assert small.sampler.engine.name == "transformers"
     [row] = [row for row in rows_of(run_of(config, small)) if row.part == "engine"]
-    assert row == Row("engine", "stood in", "transformers for vllm: vllm is not installed here")
+    assert row == Row("engine", "replaced", "transformers for vllm: vllm is not installed here")
 
 
 def test_vllm_samples_where_it_is_installed(tmp_path: Path, monkeypatch):

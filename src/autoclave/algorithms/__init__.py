@@ -14,6 +14,7 @@ Imports torch; `masks`, `groups` and `algorithm` also `autoclave.core`; the choi
 from autoclave.algorithms.advantages import (
     generalised_advantages,
     group_advantages,
+    group_statistics,
     group_token_advantages,
     returns,
     reward_to_go,
@@ -51,6 +52,7 @@ from autoclave.algorithms.losses import (
     weighted_policy_loss,
 )
 from autoclave.algorithms.options import mask_format, mask_no_verdict, mask_overlong
+from autoclave.algorithms.packed import numbered
 from autoclave.algorithms.rewards import (
     outcome_token_rewards,
     penalised_rewards,
@@ -87,6 +89,7 @@ __all__ = [
     "fixed",
     "generalised_advantages",
     "group_advantages",
+    "group_statistics",
     "group_token_advantages",
     "group_trust",
     "is_uniform",
@@ -99,6 +102,7 @@ __all__ = [
     "mask_no_verdict",
     "mask_overlong",
     "masked_importance",
+    "numbered",
     "outcome_token_rewards",
     "penalised_rewards",
     "penalised_token_rewards",

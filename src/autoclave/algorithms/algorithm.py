@@ -17,10 +17,12 @@ exists changes. `reads` says what must be computed for the algorithm, and so whi
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Generic, TypeVar
 
 import torch
@@ -135,12 +137,25 @@ class ColumnFunction(Generic[Result]):
     reads: tuple[Column, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        parameters = inspect.signature(self.function).parameters.values()
-        names = [parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty]
-        unknown = sorted(set(names) - set(Column))
-        if unknown:
-            raise ValueError(f"{', '.join(unknown)}: no such column; bind options with functools.partial")
+        parameters = inspect.signature(self.function).parameters
+        names = [name for name, each in parameters.items() if each.default is inspect.Parameter.empty]
+        for name in sorted(set(names) - set(Column)):
+            similar = difflib.get_close_matches(name, Column, 1)
+            hint = f"did you mean {similar[0]}?" if similar else f"columns are {', '.join(Column)}."
+            raise ValueError(
+                f"{self.name}: parameter {name}: no such column; {hint} Options: bind with functools.partial"
+            )
+        if optional := sorted(set(parameters) & set(Column) - set(names)):
+            raise ValueError(f"{self.name}: parameter {optional[0]}: a column has no default. Fix: remove the default")
         object.__setattr__(self, "reads", tuple(Column(name) for name in names))
+
+    @property
+    def name(self) -> str:
+        """Name of the function, for messages."""
+        function = self.function
+        while isinstance(function, partial):
+            function = function.func
+        return getattr(function, "__name__", str(function))
 
     def __call__(self, columns: Columns) -> Result:
         """The function's answer.
@@ -158,6 +173,19 @@ class Equation:
     gives: Column
     compute: ColumnFunction[Tensor]
     mask_reason: MaskReason | None = None
+
+    def computed(self, columns: Columns) -> Tensor:
+        """The column that it gives.
+
+        Raises:
+            ValueError: a column that it reads is missing, or the result has another shape than the column.
+        """
+        result = self.compute(columns)
+        size, letter = (len(columns[Column.IN_LOSS]), "B") if self.gives.is_per_row else (len(columns[Column.ROW]), "N")
+        if tuple(result.shape) != (size,):
+            shape = tuple(result.shape)
+            raise ValueError(f"{self.compute.name}: {self.gives} has shape {shape}; must be ({letter},) = ({size},)")
+        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +341,7 @@ class Algorithm:
         found = dict(columns)
         for equation in self.advantage:
             found[Column.IN_BASELINE] = self.in_baseline(found)
-            found[equation.gives] = equation.compute(found)
+            found[equation.gives] = equation.computed(found)
         found[Column.IN_BASELINE] = self.in_baseline(found)
         trained = found[Column.IN_LOSS][found[Column.ROW]]
         found[Column.ADVANTAGES] = torch.where(trained, found[Column.ADVANTAGES], 0.0)

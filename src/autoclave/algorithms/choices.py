@@ -72,6 +72,8 @@ def build_algorithm(config: AlgorithmSettings) -> Algorithm:
     build = CHOICES.get(config.name) or find_plugin("autoclave.algorithms", config.name, "algorithm.name", CHOICES)
     try:
         algorithm = build(config)
+        if not isinstance(algorithm, Algorithm):
+            raise ValueError(f"its entry point gives {algorithm!r}; must be an Algorithm")
         if isinstance(config, ExchangeableAdvantage) and config.advantage:
             algorithm = with_estimator(algorithm, config.advantage)
         algorithm = replace(

@@ -75,7 +75,11 @@ def with_estimator(algorithm: Algorithm, settings: AdvantageSettings) -> Algorit
     """
     name = settings.name
     build = ESTIMATORS.get(name) or find_plugin("autoclave.advantages", name, "algorithm.advantage", ESTIMATORS)
-    estimator: Estimator = build(settings)
+    estimator = build(settings)
+    if not isinstance(estimator, Estimator):
+        raise ValueError(
+            f"algorithm.advantage = {name}: gives {estimator!r}; must be an Estimator, such as chain(function)"
+        )
     by_token = any(Column.TOKEN_REWARDS in equation.compute.reads for equation in estimator.equations)
     own = [each for each in algorithm.advantage if each.compute.function is not penalised_rewards]
     rewards = [each for each in own if each.gives is Column.REWARDS]

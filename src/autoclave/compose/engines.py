@@ -15,11 +15,12 @@ from autoclave.config import (
 from autoclave.core import ConfigError
 from autoclave.core.plugins import find_plugin
 from autoclave.models import load_policy
-from autoclave.rollout import Engine
+from autoclave.rollout import AdapterEngine, Engine
 from autoclave.rollout.http_engine import openai_engine, sglang_engine
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.rollout.vllm_engine import VllmEngine
 
+_MEMBERS = ("add", "abort", "step", "update_weights", "stats", "close")
 _BUILT_IN = ("transformers", "vllm", "sglang", "openai")
 
 
@@ -61,7 +62,20 @@ def make_engine(config: TrainConfig, model_folder: Path) -> Engine:
         case OpenAiEngineConfig() as settings:
             return openai_engine(settings, model_folder)
         case settings:
-            return find_engine(settings.name)(config, model_folder)
+            return _of_plugin(settings.name, config, model_folder)
+
+
+def _of_plugin(name: str, config: TrainConfig, model_folder: Path) -> Engine:
+    engine = find_engine(name)(config, model_folder)
+    missing = [each for each in _MEMBERS if not hasattr(engine, each)]
+    if missing:
+        raise ConfigError(f"sampler.engine.name = {name}: {type(engine).__name__} lacks {', '.join(missing)}")
+    if config.publishes_adapter and not (isinstance(engine, AdapterEngine) and engine.holds_adapter):
+        raise ConfigError(
+            f"sampler.engine.name = {name}: it holds no adapter, and trainer.lora sends it nothing else. "
+            "Fix: publish.content=weights"
+        )
+    return engine
 
 
 def require_trainable(config: TrainConfig) -> None:

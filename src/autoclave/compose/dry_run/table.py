@@ -26,7 +26,7 @@ from autoclave.judge import Judge
 from autoclave.models import load_architecture
 from autoclave.problems import ProblemSets
 
-State = Literal["exercised", "stood in", "not exercised"]
+State = Literal["exercised", "replaced", "not exercised"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def rows_of(run: Run) -> list[Row]:
 
 def describe(rows: Sequence[Row], recipe: TrainConfig, small: TrainConfig) -> str:
     """The table as text, and under it every setting that differs from the recipe's."""
-    order: Sequence[State] = ("exercised", "stood in", "not exercised")
+    order: Sequence[State] = ("exercised", "replaced", "not exercised")
     rows = sorted(rows, key=lambda row: order.index(row.state))
     width = max(len(row.part) for row in rows)
     lines = [f"{row.state:<13}  {row.part:<{width}}  {row.detail}" for row in rows]
@@ -103,13 +103,13 @@ def _data(run: Run) -> Iterator[Row]:
     if path := recipe.model.path:
         kind = f"a tiny {found.architecture.model_type}" if found.architecture else "a tiny llama"
         rest = f"nothing of it was checked: {found.unread_model}" if found.unread_model else "its settings were checked"
-        yield Row("model", "stood in", f"{kind} for {path}, whose weights were not loaded; {rest}")
+        yield Row("model", "replaced", f"{kind} for {path}, whose weights were not loaded; {rest}")
     else:
-        yield Row("model", "stood in", "a smaller embedded policy")
+        yield Row("model", "replaced", "a smaller embedded policy")
     for name in ("critic", "reward_model"):
         if path := getattr(recipe, name).path:
-            yield Row(f"{name}.path", "stood in", f"a tiny model for {path}")
-    yield Row("problems", "stood in", f"short ones; of the recipe: {found.problems}")
+            yield Row(f"{name}.path", "replaced", f"a tiny model for {path}")
+    yield Row("problems", "replaced", f"short ones; of the recipe: {found.problems}")
     if recipe.sft.is_on:
         steps = max((int(event["step"]) for event in run.events if event["kind"] == "sft"), default=0)
         yield _did("warm start", steps, f"{steps} steps logged", "no step was logged")
@@ -126,10 +126,10 @@ def _sampling(run: Run) -> Iterator[Row]:
             if find_spec(asked.name) or asked.name != "vllm"
             else "vllm is not installed here"
         )
-        yield Row("engine", "stood in", f"{used.name} for {asked.name}: {why}")
+        yield Row("engine", "replaced", f"{used.name} for {asked.name}: {why}")
     if getattr(asked, "tensor_parallel", 1) > 1:
         yield Row("tensor-parallel samplers", "not exercised", "one process holds the tiny model")
-    yield Row("response length", "stood in", f"{small.longest_trained} of {recipe.longest_trained} tokens")
+    yield Row("response length", "replaced", f"{small.longest_trained} of {recipe.longest_trained} tokens")
     if small.length_schedule:
         stages, reached = len(small.length_schedule.stages), 1 + run.num("length_schedule")
         detail = f"stage {reached} of {stages} was reached"
@@ -153,10 +153,13 @@ def _learning(run: Run) -> Iterator[Row]:
         aligned = run.steps_with("alignment/reward")
         rest = "no failed program could be traced within so few steps"
         yield _did("alignment", aligned, f"{aligned} of {steps} steps had alignment samples", rest)
+    rewards = [event["reward/mean"] for event in run.events if event["kind"] == "train" and "reward/mean" in event]
+    mean = f"{recipe.task.name}, mean reward {sum(rewards) / max(len(rewards), 1):.3f}"
+    yield _did("task", len(rewards), mean, "no response had a reward")
     judged = f"programs ran {run.summary['sandbox_level']}"
     tests = f", tests {getattr(recipe.task, 'tests', 'all')}"
     if run.found.unreachable_judge:
-        yield Row("judge", "stood in", f"the local one for servers: {run.found.unreachable_judge}; {judged}{tests}")
+        yield Row("judge", "replaced", f"the local one for servers: {run.found.unreachable_judge}; {judged}{tests}")
     else:
         yield _did("judge", steps, f"{recipe.judge.backend}: {judged}{tests}", "no step was done")
 
@@ -184,7 +187,7 @@ def _places(run: Run) -> Iterator[Row]:
         if mine.executor == pool.executor:
             yield Row(f"pools.{name}", "exercised", detail)
         else:
-            yield Row(f"pools.{name}", "stood in", f"{detail}: {pool.executor} is not installed here")
+            yield Row(f"pools.{name}", "replaced", f"{detail}: {pool.executor} is not installed here")
     yield Row("GPUs", "not exercised", "a dry run computes on the CPU")
 
 
@@ -197,7 +200,7 @@ def _around(run: Run) -> Iterator[Row]:
     yield Row("checkpoints", "exercised", "written by the pools above, resumed in one process for the last step")
     names = sorted({str(event["name"]) for event in run.events if event["kind"] == "alert"})
     yield Row(
-        "health", "stood in", f"alerts without actions; limits are for the real model: {', '.join(names) or 'no alert'}"
+        "health", "replaced", f"alerts without actions; limits are for the real model: {', '.join(names) or 'no alert'}"
     )
     if recipe.loggers:
         yield Row("loggers", "not exercised", f"nothing was sent to {', '.join(recipe.loggers)}")

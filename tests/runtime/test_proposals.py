@@ -214,6 +214,24 @@ def test_a_program_is_taken_from_the_one_fence():
             program_in(text)
 
 
+def test_functions_have_an_undo_only_where_it_is_asked_for():
+    def with_undo(definitions: list[dict[str, Any]]) -> set[str]:
+        functions = [each["function"] for each in definitions]
+        return {each["name"] for each in functions if "undo" in each["parameters"]["properties"]}
+
+    assert with_undo(function_definitions(OPERATIONS)) == set()
+    assert with_undo(function_definitions(OPERATIONS, with_undo=True)) == {"run", "python"}
+
+
+def test_a_second_fence_undoes_the_first_where_it_is_asked_for():
+    python, shell = "```python\na\n```\n```\nb\n```", "```sh\nmv a b\n```\n```sh\nmv b a\n```"
+    assert program_in(python, with_undo=True) == {"do": "python", "source": "a\n", "undo": "b\n"}
+    assert program_in(shell, with_undo=True)["undo"] == ["sh", "-ec", "mv b a\n"]
+    assert "undo" not in program_in("```sh\nls\n```", with_undo=True)
+    with pytest.raises(InputError, match="3 fenced programs; it must have one, and one that undoes it"):
+        program_in(python + shell[:13] + "```", with_undo=True)
+
+
 def test_a_model_that_writes_programs_may_try_again():
     texts = ["none", "```python\n1/0\n```", "```python\nopen('a', 'w')\n```"]
     chat = Recorded([Answer(text) for text in texts])
@@ -249,6 +267,31 @@ def test_the_command_acts_by_a_model_records_it_and_replays_it(act, server: Chat
     assert not (folder / "notes").exists()
     assert act("run", "acts.jsonl").returncode == 0
     assert (folder / "notes/ann@example.com.txt").read_text() == "hello ann@example.com"
+
+
+def test_an_undo_of_a_model_is_tested_and_shown_and_what_was_replaced_is_kept(act, server: ChatServer, tmp_path: Path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a.txt").write_text("kept")
+    assert act("grant", "files/**", "programs/**").returncode == 0
+    server.trouble = [
+        calling(
+            ("run", {"command": ["mv", "a.txt", "b.txt"], "undo": ["mv", "b.txt", "a.txt"]}),
+            ("run", {"command": ["sh", "-c", "echo gone > b.txt"], "undo": ["true"]}),
+        )
+    ]
+    told = act("run", "--prompt", "p", "--endpoint", server.url, "--model", "m", "--undo", "model")
+    assert told.returncode == 0, told.stderr
+    assert "undo: mv b.txt a.txt" in told.stdout
+    assert "its own undo was tested, and restores the tree" in told.stdout
+    assert "warning: its own undo is ignored" in told.stdout
+    assert "`undo`" in server.bodies[0]["messages"][0]["content"]
+    results = [each["content"] for each in server.bodies[-1]["messages"] if each["role"] == "tool"]
+    assert "restores the tree" in results[0]
+    assert "is ignored" in results[1]
+    assert act("undo", "--all").returncode == 0
+    assert (folder / "a.txt").read_text() == "kept"
+    assert [each.name for each in folder.iterdir()] == ["a.txt"]
 
 
 def test_words_of_a_model_do_nothing_to_a_terminal(act, server: ChatServer, tmp_path: Path):

@@ -130,6 +130,12 @@ def say_output(output: Mapping[str, Any]) -> None:
             say(f"    {line}")
 
 
+def say_undo(given: Mapping[str, Any]) -> None:
+    """Print the undo that an operation brings, if any."""
+    if undo := given.get("undo"):
+        say(f"    undo: {(undo if isinstance(undo, str) else ' '.join(undo))[:200]}")
+
+
 def words(given: Mapping[str, Any]) -> str:
     """An operation in a line: what it does, to what."""
     if given["do"] == "sql":

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autoclave.cli.act.common import FILE, acting, named, on_folder, operations, say, say_output, tell_of_hold, words
+from autoclave.cli.act.common import (
+    FILE,
+    acting,
+    named,
+    on_folder,
+    operations,
+    say,
+    say_output,
+    say_undo,
+    tell_of_hold,
+    words,
+)
 from autoclave.core import DataError, HostError, InputError, UsageError
 
 if TYPE_CHECKING:
@@ -39,6 +50,15 @@ _MODEL = (
         default="functions",
         show_default=True,
         help="Have the model call functions, or write a program.",
+    ),
+    click.option(
+        "--undo",
+        "undo",
+        type=click.Choice(("snapshot", "model")),
+        default="snapshot",
+        show_default=True,
+        help="`model`: have the model write what undoes its commands as well, tested and shown. What a command "
+        "replaces is kept either way.",
     ),
     click.option(
         "--service",
@@ -94,6 +114,7 @@ def plan(file: Path, packages: Path | None, root: Path, state: Path | None, name
                 say_output(getattr(error, "output", {}))
                 raise named(where, error) from None
             say(f"{found.digest[:12]}  {found.guarantee:<12}  {words(given)}")
+            say_undo(given)
             for change in found.changes:
                 say(f"    {change}")
             say_output(found.output)
@@ -113,6 +134,7 @@ def propose(file: Path | None, packages: Path | None, root: Path, state: Path | 
     with _session(root, state, name, packages) as session:
         for proposal, given in _proposals(session, file, is_run=False, **model):
             say(f"{proposal.action}  {proposal.plan.digest[:12]}  {proposal.plan.guarantee:<12}  {words(given)}")
+            say_undo(given)
 
 
 @click.command()
@@ -149,6 +171,7 @@ def run(
         file = Path(target) if target else None
         for proposal, given in _proposals(session, file, is_run=True, is_atomic=atomic, **model):
             say(f"{proposal.action}  {proposal.plan.guarantee:<12}  {words(given)}")
+            say_undo(given)
             tell_of_hold(session.journal.standing(proposal.action))
             if "exit_code" in proposal.plan.output:
                 for change in proposal.plan.changes:
@@ -207,6 +230,7 @@ def _by_prompt(
     key_variable: str,
     record: Path | None,
     way: str,
+    undo: str,
     services: Sequence[str],
     hide_personal_data: bool,
     narrow: str | None,
@@ -237,9 +261,9 @@ def _by_prompt(
         _narrow(session, prompt, chat, narrow)
     lines: list[str] = []
     if way == "program":
-        turns = converse_by_program(chat, prompt, session.told(), secrets=services)
+        turns = converse_by_program(chat, prompt, session.told(), secrets=services, with_undo=undo == "model")
     else:
-        turns = converse(chat, prompt, session.told(), session.operations)
+        turns = converse(chat, prompt, session.told(), session.operations, with_undo=undo == "model")
     by = f"model {model}, task {hashlib.sha256(prompt.encode()).hexdigest()[:16]}"
     answer: str | Refused | None = None
     while True:

@@ -71,7 +71,6 @@ def test_every_row_is_kept_or_dropped_with_a_reason(autoclave, data: Path, tmp_p
 BROKEN = {
     "broken.jsonl.gz": (b"nonsense", "damaged gzip"),
     "cut.parquet": (b"PAR1\0\0", "cannot be read"),
-    "wide.jsonl": ('{"a": 1}\n'.encode("utf-16"), "UTF-16"),
     "other.jsonl": (b'{"statement": "x"}\n' * 200, "none of the first 100 rows"),
 }
 

@@ -25,7 +25,7 @@ HOSTILE = {
     "a flood": "while True: print('x' * 10000)",
     "a flood of errors": "import sys\nwhile True: sys.stderr.write('x' * 10000)",
     "a hunger": "x = []\nwhile True: x.append(bytearray(1 << 26))",
-    "a fork": "import os\nwhile True: os.fork()",
+    "a fork": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
 }
 LIMIT_S = 1.0
 Case = tuple[str, Problem, str]

@@ -104,17 +104,17 @@ def test_a_judge_that_is_closed_leaves_no_cell(check_problem):
 
 def test_one_cell_waits_per_sandbox_and_only_for_the_same_content_and_limits(sandbox: Sandbox):
     spare = SpareCells()
-    first = spare.take(sandbox, HELD)
+    first = spare.take(sandbox, HELD).cell
     spare.keep(sandbox, HELD, first)
-    assert spare.take(sandbox, HELD) is first
-    second = spare.take(sandbox, HELD)
+    assert spare.take(sandbox, HELD).cell is first
+    second = spare.take(sandbox, HELD).cell
     assert second is not first
     spare.keep(sandbox, HELD, first)
     spare.keep(sandbox, HELD, second)
     with pytest.raises(SandboxFault):
         first.run(b"closed")
     for other in (replace(HELD, content=b"print(1)"), replace(HELD, limits=replace(LIMITS, cpu_s=1))):
-        cell = spare.take(sandbox, other)
+        cell = spare.take(sandbox, other).cell
         assert cell is not second
         cell.close()
     spare.close()

@@ -239,6 +239,8 @@ class Vault:
     def _secrets(self) -> dict[str, Secret]:
         sealed: bytes | None = None
         with _named_faults(self._path), contextlib.suppress(FileNotFoundError):
+            if not self._path.is_file() and not self._path.is_dir() and self._path.exists():
+                raise InputError(f"vault {self._path}: is not a plain file")  # a device may have no end
             sealed = self._path.read_bytes()
         if sealed is None:
             return {}

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import threading
 
+import anyio
 import httpx
 import pytest
 
+from autoclave.service.loop_thread import LoopThread
 from autoclave.service.transport import CancellableTransport
 
 NUM_CONNECTIONS = 6
@@ -90,3 +93,22 @@ def test_an_error_of_the_request_is_raised():
                 await http.get("http://127.0.0.1:1")
 
     asyncio.run(scenario())
+
+
+def test_a_thread_that_closes_lets_requests_close_their_connections():
+    begun, closed = threading.Event(), list[bool]()
+
+    class Closing(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            with anyio.CancelScope(shield=True):  # as httpcore closes connections
+                begun.set()
+                await asyncio.sleep(0.1)
+                closed.append(True)
+            await asyncio.sleep(60)
+            raise AssertionError("it was not cancelled")
+
+    thread, http = LoopThread("requests", "closed"), httpx.AsyncClient(transport=CancellableTransport(Closing()))
+    thread.start(http.get("http://any"))
+    assert begun.wait(20)
+    thread.close(http.aclose)
+    assert closed == [True]

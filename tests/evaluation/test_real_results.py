@@ -103,7 +103,7 @@ def test_stdin_programs_pass_the_samples_as_recorded(tmp_path):
     (tmp_path / "samples.yaml").write_text(
         "name: samples\nsource: {set: autoclave, path: "
         + str(tmp_path / "problems.jsonl")
-        + "}\nextraction: lcb\nlazy_programs: false\n"
+        + "}\nextraction: lcb\nlazy_programs: false\ntime_limit_s: 12\n"  # of a machine that does more beside it
     )
     config = load(BenchmarkConfig, tmp_path / "samples.yaml").config
     result = evaluate_benchmark(config, str(tmp_path / "programs.jsonl"))

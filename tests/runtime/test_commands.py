@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
 from autoclave.workspaces import python_executable
+from tests.descriptors import free_descriptors
 from tests.runtime.deaths import SOME_OR_EACH, dies_at
 from tests.runtime.trees import done, facts_without_times, manifest, open_on
 
@@ -306,28 +306,26 @@ def test_a_tree_deeper_than_descriptors_paths_and_calls_may_go_is_changed_and_co
 
     subprocess.run([python_executable(), "-c", DEEP], cwd=root / "docs", check=True)
     bottom = "/".join(["docs", *["dddd"] * 1100, "bottom"])
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (70, hard))
     before = below()
     try:
-        actions = [
-            done(session, do="write", path=bottom, content="deeper"),
-            done(session, do="move", path=bottom, to=f"{bottom}2"),
-            done(session, do="set_mode", path=f"{bottom}2", mode=0o600),
-            done(session, do="delete", path="docs", recursive=True),
-        ]
-        for action in reversed(actions):
-            session.undo(action)
-        assert below() == before
-        made = done(session, do="python", source=DEEP, within="empty")
-        session.undo(made)
-        session.redo(made)
-        session.undo(made)
-        assert below() == before
-        session.commit(done(session, do="delete", path="docs", recursive=True))
-        assert session.audit() == []
+        with free_descriptors(60):
+            actions = [
+                done(session, do="write", path=bottom, content="deeper"),
+                done(session, do="move", path=bottom, to=f"{bottom}2"),
+                done(session, do="set_mode", path=f"{bottom}2", mode=0o600),
+                done(session, do="delete", path="docs", recursive=True),
+            ]
+            for action in reversed(actions):
+                session.undo(action)
+            assert below() == before
+            made = done(session, do="python", source=DEEP, within="empty")
+            session.undo(made)
+            session.redo(made)
+            session.undo(made)
+            assert below() == before
+            session.commit(done(session, do="delete", path="docs", recursive=True))
+            assert session.audit() == []
     finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for place in (root, root.parent / "state/stash"):  # who clears the folders of tests away may not go that deep
             remove_tree(place)
 

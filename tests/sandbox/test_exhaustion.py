@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Generator
@@ -17,26 +15,11 @@ from autoclave.sandbox.cgroups import find_place
 from autoclave.sandbox.exhaustion import cause_of, named_faults
 from autoclave.sandbox.namespace.launch import NamespaceLauncher
 from autoclave.sandbox.pool import ZygotePool
+from tests.descriptors import free_descriptors
 
 from .conftest import LIMITS, MINIMAL, PLAIN
 
 pytestmark = pytest.mark.usefixtures("sandbox")  # skips where no cells can be made
-
-
-@contextlib.contextmanager
-def free_descriptors(number: int) -> Generator[None, None, None]:
-    """Only so many more descriptors can be opened by this process."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    taken = [os.open("/dev/null", os.O_RDONLY) for _ in range(200)]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (taken[-1] + 1, hard))
-    try:
-        for descriptor in taken[len(taken) - number :]:
-            os.close(descriptor)
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for descriptor in taken[: len(taken) - number]:
-            os.close(descriptor)
 
 
 def reported_by(act: Callable[[], object]) -> str:

@@ -24,10 +24,10 @@ HOSTILE = {
     "a sleep": "import time; time.sleep(100)",
     "a flood": "while True: print('x' * 10000)",
     "a flood of errors": "import sys\nwhile True: sys.stderr.write('x' * 10000)",
-    "a hunger": "x = []\nwhile True: x.append(bytearray(1 << 26))",
+    "a hunger": "x = []\nwhile True: x.append(bytearray(1 << 30))",  # ends at once, however slow the machine is
     "a fork": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
 }
-LIMIT_S = 1.0
+LIMIT_S = 2.0
 Case = tuple[str, Problem, str]
 
 

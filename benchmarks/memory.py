@@ -158,7 +158,9 @@ class Iteration:
         match phase:
             case "sample":
                 parameters = SamplingParameters(max_new_tokens=self._case.lengths.response)
-                prompts = [self._tokens(self._case.lengths.prompt) for _ in range(config.problems_per_step)]
+                # The second of two neighbours is one token shorter, so that prompts are padded.
+                lengths = [self._case.lengths.prompt - i % 2 for i in range(config.problems_per_step)]
+                prompts = [self._tokens(length) for length in lengths]
                 requests = [
                     Request(p, parameters, (i, n)) for i, p in enumerate(prompts) for n in range(config.group_size)
                 ]

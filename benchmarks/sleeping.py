@@ -14,7 +14,7 @@ import heapq
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,28 +74,13 @@ class SleepingEngine:
         self._version = self._prompt_tokens = self._sampled_tokens = 0
 
     def add(self, requests: Mapping[int, Request]) -> None:
-        """Take these on; see `Engine`."""
+        """See `Engine`."""
         self._catch_up()
         for number, request in requests.items():
             iteration, item, sample = request.seed[-3:]
             place = (iteration, item, sample)
             length = self._book.work(place).tokens
             self._waiting.append(_Asked(number, request, place, length, time.time()))
-        self._fill()
-
-    def abort(self, numbers: Collection[int]) -> None:
-        """End these; see `Engine`."""
-        self._catch_up()
-        wanted = set(numbers)
-        waiting = [asked for asked in self._waiting if asked.number in wanted]
-        running = [asked for _, _, asked in self._running if asked.number in wanted]
-        self._waiting = deque(asked for asked in self._waiting if asked.number not in wanted)
-        self._running = [entry for entry in self._running if entry[2].number not in wanted]
-        heapq.heapify(self._running)
-        for asked in waiting:
-            self._finish(asked, 0, FinishReason.ABORT)
-        for asked in running:
-            self._finish(asked, int(self._counted - asked.began), FinishReason.ABORT)
         self._fill()
 
     def step(self, seconds: float) -> list[tuple[int, Completion]]:
@@ -144,7 +129,7 @@ class SleepingEngine:
             self._counted = self._running[0][0]
             while self._running and self._running[0][0] <= self._counted:
                 asked = heapq.heappop(self._running)[2]
-                self._finish(asked, asked.length, FinishReason.STOP)
+                self._finish(asked)
             self._fill()
         self._late_s = 0.0
         if self._running:
@@ -158,9 +143,9 @@ class SleepingEngine:
             self._prompt_tokens += len(asked.request.prompt_tokens)
             heapq.heappush(self._running, (self._counted + asked.length, asked.number, asked))
 
-    def _finish(self, asked: _Asked, length: int, reason: FinishReason) -> None:
-        self._sampled_tokens += length
-        count = -(-length // self._scale.tokens)
+    def _finish(self, asked: _Asked) -> None:
+        self._sampled_tokens += asked.length
+        count = -(-asked.length // self._scale.tokens)
         stops = [*(start // self._scale.tokens for _, start in asked.versions[1:]), count]
         starts = [start // self._scale.tokens for _, start in asked.versions]
         ranges = zip((version for version, _ in asked.versions), starts, stops, strict=False)
@@ -169,7 +154,7 @@ class SleepingEngine:
             tokens=np.zeros(count, dtype=np.int64),
             log_probs=np.zeros(count, dtype=np.float32),
             log_prob_kind="raw",
-            finish_reason=reason,
+            finish_reason=FinishReason.STOP,
             text=" ".join(map(str, asked.place)),
             policy_versions=tuple((version, start, stop) for version, start, stop in ranges if start < stop),
             submitted_at=asked.submitted_at,

@@ -37,7 +37,6 @@ def test_overlong_responses_are_masked_whatever_they_earned(reward):
     assert dict(zip(FinishReason, reasons(found), strict=True)) == {
         FinishReason.STOP: None,
         FinishReason.LENGTH: MaskReason.OVERLONG,
-        FinishReason.ABORT: None,
     }
 
 

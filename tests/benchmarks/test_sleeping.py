@@ -136,23 +136,6 @@ def test_tokens_are_stamped_with_the_version_that_sampled_them():
     assert completion.policy_versions == ((3, 0, 3), (4, 3, 4))
 
 
-def test_what_is_aborted_keeps_its_tokens_and_leaves_its_slot():
-    clock = OwnTime()
-    engine = SleepingEngine(tiny(slots=1), SCALE, time=clock)
-    short, long = (group[0] for group in requests(Workbook(tiny()), 0))
-    engine.add({0: long, 1: short, 2: long})
-    clock.seconds += 3.1 / SCALE.time
-    engine.abort([0, 2, 99])
-    done = dict(engine.step(0.0))
-    assert {number: (len(c.tokens), c.finish_reason) for number, c in done.items()} == {
-        0: (2, FinishReason.ABORT),
-        2: (0, FinishReason.ABORT),
-    }
-    assert done[2].policy_versions == ()
-    assert list(step_to_end(engine)) == [1]
-    assert clock.seconds * SCALE.time == pytest.approx(3.1 + 3)
-
-
 def test_a_closed_engine_has_nothing():
     engine = SleepingEngine(tiny(), SCALE, time=OwnTime())
     engine.add({0: requests(Workbook(tiny()), 0)[0][0]})

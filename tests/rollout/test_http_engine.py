@@ -71,8 +71,8 @@ def open_sglang(server: ModelServer, folder: Path, **settings: object) -> HttpEn
 
 
 class TestSglang(EngineConformance):
-    many = 24
-    shares_prompts = samples_in_step = False
+    num_responses = 24
+    shares_prompts = in_lockstep = False
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -87,8 +87,8 @@ class TestSglang(EngineConformance):
 
 
 class TestOpenAi(SamplingConformance):
-    many = 24
-    shares_prompts = knows_the_nucleus = samples_in_step = False
+    num_responses = 24
+    shares_prompts = raw_with_top_p = in_lockstep = False
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -195,14 +195,12 @@ def test_no_more_requests_are_at_the_server_than_allowed(server, folder):
     assert server.most_sampled == 3
 
 
-def test_an_aborted_request_is_cut_off_at_the_server(server, folder):
+def test_a_closed_engine_cuts_its_requests_off_at_the_server(server, folder):
     server.pause_s = 0.01
     engine = open_openai(server, folder)
-    places = add(engine, [request(PROMPTS[0], 0, max_new_tokens=1000, **GREEDY)])
+    add(engine, [request(PROMPTS[0], 0, max_new_tokens=1000, **GREEDY)])
     step_until(engine, 2)
-    engine.abort(list(places))
-    ((_, done),) = collect(engine, places)
-    assert done.finish_reason is FinishReason.ABORT
+    engine.close()
     deadline = time.monotonic() + DEADLINE_S
     while server.sampled:
         assert time.monotonic() < deadline, "the server goes on"

@@ -306,25 +306,6 @@ def test_a_request_goes_on_with_new_weights_and_says_which_token_is_whose():
     assert {version for _, c in done for version, *_ in c.policy_versions} == {0, 3, 4}
 
 
-def test_an_aborted_request_gives_what_was_sampled_and_the_others_go_on():
-    engine = TransformersEngine(tiny_policy(), batch_size=2)
-    asked = [request(prompt, 0, max_new_tokens=12) for prompt in PROMPTS]
-    whole = dict(sample_all(TransformersEngine(tiny_policy(), batch_size=2), asked))
-    engine.add(dict(enumerate(asked)))
-    step_until(engine, 6)
-    engine.abort([0, 2, 77])  # one that is sampled, one that waits, and one that is not here
-    done = dict(engine.step(1e9))
-    assert {number: c.finish_reason for number, c in done.items() if number != 1} == {
-        0: FinishReason.ABORT,
-        2: FinishReason.ABORT,
-    }
-    assert 3 <= len(done[0].tokens) < 12
-    assert done[0].tokens.tolist() == whole[0].tokens[: len(done[0].tokens)].tolist()
-    assert (done[2].tokens.tolist(), done[2].policy_versions) == ([], ())
-    assert done[1].tokens.tolist() == whole[1].tokens.tolist()
-    assert (engine.stats.running, engine.stats.waiting) == (0, 0)
-
-
 def test_places_that_become_free_are_taken_by_those_that_wait():
     engine = TransformersEngine(tiny_policy(), batch_size=4)
     engine.add({number: request(PROMPTS[0], number, max_new_tokens=2 + 5 * (number % 4)) for number in range(12)})
@@ -342,7 +323,7 @@ def test_places_that_become_free_are_taken_by_those_that_wait():
 @settings(max_examples=25, deadline=None)
 def test_whatever_comes_and_goes_every_token_has_the_log_prob_of_a_plain_forward_pass(data):
     policy = tiny_policy()
-    engine = TransformersEngine(tiny_policy(), batch_size=data.draw(st.integers(1, 6)), mixes_additions=True)
+    engine = TransformersEngine(tiny_policy(), batch_size=data.draw(st.integers(1, 6)), mixes_batches=True)
     done: list[tuple[int, Completion]] = []
     number = 0
     for _ in range(data.draw(st.integers(1, 5))):
@@ -354,8 +335,6 @@ def test_whatever_comes_and_goes_every_token_has_the_log_prob_of_a_plain_forward
         engine.add(wave)
         for _ in range(data.draw(st.integers(0, 6))):
             done += engine.step(0.0)
-        if data.draw(st.booleans()):
-            engine.abort(data.draw(st.lists(st.integers(0, number))))
     done += engine.step(1e9)
     assert sorted(found for found, _ in done) == list(range(number))
     for _, completion in done:
@@ -364,8 +343,8 @@ def test_whatever_comes_and_goes_every_token_has_the_log_prob_of_a_plain_forward
 
 
 def test_requests_of_two_waves_are_not_computed_together_unless_that_is_asked_for():
-    def most_running(mixes_additions: bool) -> int:
-        engine = TransformersEngine(tiny_policy(), batch_size=8, mixes_additions=mixes_additions)
+    def most_running(mixes_batches: bool) -> int:
+        engine = TransformersEngine(tiny_policy(), batch_size=8, mixes_batches=mixes_batches)
         for wave in range(2):
             engine.add({2 * wave + n: request(PROMPTS[0], n, max_new_tokens=5) for n in range(2)})
         engine.step(0.0)
@@ -381,4 +360,4 @@ class TestConformance(EngineConformance):
     @pytest.fixture(scope="class")
     @classmethod
     def engine(cls, policy_folder: Path) -> TransformersEngine:
-        return TransformersEngine(load_policy(policy_folder, device="cpu"), batch_size=16, mixes_additions=True)
+        return TransformersEngine(load_policy(policy_folder, device="cpu"), batch_size=16, mixes_batches=True)

@@ -45,7 +45,7 @@ class TestEngineOnGpu(EngineConformance):
     @pytest.fixture(scope="class")
     @classmethod
     def engine(cls, policy_folder: Path) -> TransformersEngine:
-        return TransformersEngine(load_policy(policy_folder, device=DEVICE), batch_size=16, mixes_additions=True)
+        return TransformersEngine(load_policy(policy_folder, device=DEVICE), batch_size=16, mixes_batches=True)
 
 
 @pytest.fixture(scope="module")

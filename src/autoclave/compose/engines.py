@@ -20,7 +20,7 @@ from autoclave.rollout.http_engine import openai_engine, sglang_engine
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.rollout.vllm_engine import VllmEngine
 
-_MEMBERS = ("add", "abort", "step", "update_weights", "stats", "close")
+_MEMBERS = ("add", "step", "update_weights", "stats", "close")
 _BUILT_IN = ("transformers", "vllm", "sglang", "openai")
 
 
@@ -46,7 +46,7 @@ def make_engine(config: TrainConfig, model_folder: Path) -> Engine:
         case TransformersEngineConfig() as settings:
             policy = load_policy(model_folder, dtype=config.sampling_dtype, device=config.model.device)
             return TransformersEngine(
-                policy, batch_size=settings.batch_size, mixes_additions=config.schedule.mixes_batches, lora=lora
+                policy, batch_size=settings.batch_size, mixes_batches=config.schedule.mixes_batches, lora=lora
             )
         case VllmEngineConfig() as settings:
             return VllmEngine(

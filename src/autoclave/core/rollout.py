@@ -26,8 +26,6 @@ class FinishReason(StrEnum):
     """The policy ended it: end-of-sequence token or a stop string."""
     LENGTH = "length"
     """The limit of new tokens cut it."""
-    ABORT = "abort"
-    """We ended it; the tokens so far are valid."""
 
 
 class MaskReason(StrEnum):

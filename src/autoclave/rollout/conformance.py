@@ -1,7 +1,7 @@
-"""Conformance suite of engines, as tests that any engine can run. Needs pytest; nothing imports it.
+"""Conformance suite of sampler engines: test classes to subclass. Needs pytest; no other module imports this one.
 
-Subclass `EngineConformance`, or for an engine that takes no weights `SamplingConformance`, and override the fixture
-`engine`, which gives one engine to all tests of the class; each begins with the same weights.
+Subclass `EngineConformance`, or `SamplingConformance` for an engine without `update_weights`, and override the fixture
+`engine`. All tests of the class share one engine, and each begins with the same weights.
 
     class TestMine(EngineConformance):
         @pytest.fixture(scope="class")
@@ -11,7 +11,8 @@ Subclass `EngineConformance`, or for an engine that takes no weights `SamplingCo
             yield engine
             engine.close()
 
-Each test compares with plain forward passes over whole sequences: no batch, padding or cache.
+Tests compare with forward passes over whole sequences, without batches, padding or caches. Class attributes declare
+what an engine does not do, such as `shares_prompts = False`.
 """
 
 from __future__ import annotations
@@ -33,24 +34,24 @@ from autoclave.models import Policy, build_tiny_policy, save_policy
 from autoclave.rollout.interface import Engine, Request, SamplingParameters
 
 PROMPTS = ([2, 40, 41, 42, 3], [2, 77, 3], [2, *range(50, 71), 3])
-"""Of different lengths."""
+"""Token ids of three prompts of different lengths."""
 
 LONG_PROMPT = [2, *(40 + place % 60 for place in range(67)), 3]
 """Longer than two blocks of a paged cache."""
 
 DEADLINE_S = 60.0
-"""A response that takes longer will not come."""
+"""Seconds after which a missing response fails a test."""
 
 _numbers = itertools.count()
 
 
 def request(prompt: Sequence[int], *seed: int, **parameters: object) -> Request:
-    """One response wanted."""
+    """Return a request for one response to `prompt`, with this seed and these `SamplingParameters`."""
     return Request(np.array(prompt, dtype=np.int64), SamplingParameters(**parameters), seed)  # pyright: ignore
 
 
 def build_policy() -> Policy:
-    """A policy with tied embeddings whose distributions are far from uniform, with heads that all kernels have."""
+    """Return a policy with tied embeddings, peaked distributions, and a head size that all attention kernels have."""
     shape = TinyModelConfig(hidden_size=64, layers=2, heads=2, vocabulary=300, context=128)
     policy = build_tiny_policy(shape, ["Print 3."], seed=0, device="cpu")
     with torch.no_grad():
@@ -60,7 +61,7 @@ def build_policy() -> Policy:
 
 
 def perturbed(policy: Policy, seed: int, share: float = 0.3) -> Policy:
-    """The same policy with noise on every tensor, of this share of its standard deviation."""
+    """Return a copy of `policy` with noise on each tensor, of `share` of the tensor's standard deviation."""
     changed, generator = copy.deepcopy(policy.model), torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weights in changed.parameters():
@@ -70,7 +71,7 @@ def perturbed(policy: Policy, seed: int, share: float = 0.3) -> Policy:
 
 
 def plain_log_probs(policy: Policy, completion: Completion, temperature: float = 1.0) -> np.ndarray:
-    """(T,) log-probs of the response at the temperature."""
+    """(T,) log-probs of the response at `temperature`, by a forward pass over the whole sequence."""
     ids = torch.from_numpy(np.concatenate([completion.prompt_tokens, completion.tokens]))[None]
     with torch.no_grad():
         logits = policy.model(input_ids=ids).logits[0, len(completion.prompt_tokens) - 1 : -1]
@@ -78,39 +79,39 @@ def plain_log_probs(policy: Policy, completion: Completion, temperature: float =
     return scores.gather(1, torch.from_numpy(completion.tokens)[:, None])[:, 0].numpy()
 
 
-def first_token_shares(policy: Policy, temperature: float) -> np.ndarray:
-    """(V,) probabilities of what comes after the first of PROMPTS."""
+def first_token_probabilities(policy: Policy, temperature: float) -> np.ndarray:
+    """(V,) probabilities of the first response token to PROMPTS[0]."""
     with torch.no_grad():
         logits = policy.model(input_ids=torch.tensor([PROMPTS[0]])).logits[0, -1]
     return torch.softmax(logits / temperature, -1).numpy()
 
 
 def add(engine: Engine, requests: Sequence[Request]) -> dict[int, int]:
-    """Ask for all; place of each request by its number."""
+    """Add all requests under new numbers. Return the index in `requests` by number."""
     numbered = {next(_numbers): request for request in requests}
     engine.add(numbered)
     return {number: place for place, number in enumerate(numbered)}
 
 
 def collect(engine: Engine, places: dict[int, int], seconds: float = 0.02) -> list[tuple[int, Completion]]:
-    """`(place, completion)` of those requests in the order in which they come."""
+    """Step until all requests have ended. Return `(index, completion)` in the order in which they ended."""
     found: list[tuple[int, Completion]] = []
     deadline = time.monotonic() + DEADLINE_S
     while len(found) < len(places):
-        assert time.monotonic() < deadline, f"{len(places) - len(found)} responses did not come"
+        assert time.monotonic() < deadline, f"{len(places) - len(found)} responses are missing after {DEADLINE_S} s"
         found += [(places[number], completion) for number, completion in engine.step(seconds)]
     return found
 
 
 def sample(engine: Engine, requests: Sequence[Request]) -> list[Completion]:
-    """The completions in the order of the requests."""
+    """Add all requests and step until they have ended. Return the completions in the order of the requests."""
     found = dict(collect(engine, add(engine, requests)))
     assert len(found) == len(requests), "a request was answered twice"
     return [found[place] for place in range(len(requests))]
 
 
 def step_until(engine: Engine, tokens: int) -> None:
-    """Sample until that many further tokens are there; no request may be over by then."""
+    """Step until `tokens` more tokens have been sampled; no request may end before."""
     goal, deadline = engine.stats.sampled_tokens + tokens, time.monotonic() + DEADLINE_S
     while engine.stats.sampled_tokens < goal:
         assert time.monotonic() < deadline, "nothing is sampled"
@@ -118,34 +119,38 @@ def step_until(engine: Engine, tokens: int) -> None:
 
 
 class SamplingConformance:
-    """Requirements on every engine in float32."""
+    """Requirements on every engine, in float32."""
 
     tolerance = 1e-4
-    """Of log-probs, absolute."""
+    """Absolute tolerance of log-probs."""
 
-    knows_the_nucleus = True
-    """True if log-probs are `raw` where a nucleus is cut."""
+    raw_with_top_p = True
+    """True if log-probs are `raw` (before top-p) also for requests with top-p < 1."""
 
     shares_prompts = True
-    """True if it says that what samples of a prompt share is computed once."""
+    """True if the engine computes a prompt once for several responses to it, and `stats.prompt_tokens` shows it."""
 
-    samples_in_step = True
-    """True if all that are sampled side by side get a token each at a time, and none goes ahead of others."""
+    in_lockstep = True
+    """True if each decoding step samples one token of every running request, so that short responses end first."""
 
-    warm, many = 1.5, 64
-    """A temperature, and responses of which some end by themselves at it and others do not."""
+    end_temperature = 1.5
+    """Temperature at which some, not all, responses of 60 tokens end with the end-of-sequence token."""
+
+    num_responses = 64
+    """Responses sampled at that temperature."""
 
     # --- Fixtures
 
     @pytest.fixture(scope="class")
     @classmethod
     def initial_policy(cls) -> Policy:
-        """The policy that the engine is made with."""
+        """Return the policy in `policy_folder`."""
         return build_policy()
 
     @pytest.fixture(scope="class")
     @classmethod
     def policy_folder(cls, initial_policy: Policy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        """Return the folder of the policy that the engine starts with, in Hugging Face form."""
         folder = tmp_path_factory.mktemp("policy")
         save_policy(initial_policy, folder)
         return folder
@@ -157,7 +162,7 @@ class SamplingConformance:
 
     @pytest.fixture
     def policy(self, initial_policy: Policy) -> Policy:
-        """Policy that the engine samples with, in this process."""
+        """Return the policy whose weights the engine has."""
         return initial_policy
 
     # --- The distribution
@@ -181,9 +186,9 @@ class SamplingConformance:
             assert completion.log_probs.dtype == np.float32
             assert completion.log_probs == pytest.approx(plain_log_probs(policy, completion), abs=self.tolerance)
 
-    def test_log_probs_are_at_the_temperature_and_before_the_nucleus_is_cut(self, engine: Engine, policy: Policy):
+    def test_log_probs_are_at_the_temperature_and_before_top_p(self, engine: Engine, policy: Policy):
         kinds = [(0.6, 1.0), (1.7, 1.0), (0.0, 1.0), (0.0, 0.5)]
-        kinds += [(1.0, 0.5), (0.8, 0.9)] if self.knows_the_nucleus else []
+        kinds += [(1.0, 0.5), (0.8, 0.9)] if self.raw_with_top_p else []
         requests = [
             request(prompt, place, temperature=temperature, top_p=top_p, max_new_tokens=20)
             for place, (temperature, top_p) in enumerate(kinds)
@@ -194,8 +199,8 @@ class SamplingConformance:
             assert completion.log_prob_kind == "raw"
             assert completion.log_probs == pytest.approx(expected, abs=self.tolerance)
 
-    def test_tokens_are_as_frequent_as_they_are_likely(self, engine: Engine, policy: Policy):
-        count, expected = 256, first_token_shares(policy, temperature=0.5)
+    def test_frequencies_of_tokens_match_their_probabilities(self, engine: Engine, policy: Policy):
+        count, expected = 256, first_token_probabilities(policy, temperature=0.5)
         asked = [request(PROMPTS[0], number, temperature=0.5, max_new_tokens=1) for number in range(count)]
         found = sample(engine, asked)
         drawn = np.bincount([int(completion.tokens[0]) for completion in found], minlength=len(expected))
@@ -204,10 +209,10 @@ class SamplingConformance:
         assert frequent.sum() >= 5
         assert deviations.sum() < frequent.sum() + 5 * np.sqrt(2 * frequent.sum())  # of chi-square
 
-    def test_top_p_never_draws_outside_of_the_nucleus(self, engine: Engine, policy: Policy):
+    def test_top_p_never_samples_outside_of_the_nucleus(self, engine: Engine, policy: Policy):
         parameters = {"temperature": 0.5, "top_p": 0.4, "max_new_tokens": 1}
         requests = [request(PROMPTS[0], number, **parameters) for number in range(128)]
-        shares = first_token_shares(policy, temperature=0.5)
+        shares = first_token_probabilities(policy, temperature=0.5)
         order = np.argsort(-shares)
         inside = order[: 1 + int(np.searchsorted(np.cumsum(shares[order]), 0.4))]
         found = [int(completion.tokens[0]) for completion in sample(engine, requests)]
@@ -216,7 +221,7 @@ class SamplingConformance:
 
     # --- Seeds
 
-    def test_a_seed_gives_the_same_response_again_in_other_company(self, engine: Engine, policy: Policy):
+    def test_a_seed_gives_the_same_response_among_other_requests(self, engine: Engine, policy: Policy):
         asked = [request(PROMPTS[place % 3], 7, place, max_new_tokens=20) for place in range(6)]
         others = [request(PROMPTS[1], 8, place, max_new_tokens=9) for place in range(5)]
         first = sample(engine, asked)
@@ -232,7 +237,8 @@ class SamplingConformance:
 
     def test_the_end_token_ends_a_response_and_is_kept_as_a_token_but_not_as_text(self, engine: Engine, policy: Policy):
         requests = [
-            request(PROMPTS[0], number, temperature=self.warm, max_new_tokens=60) for number in range(self.many)
+            request(PROMPTS[0], number, temperature=self.end_temperature, max_new_tokens=60)
+            for number in range(self.num_responses)
         ]
         ended = [done for done in sample(engine, requests) if done.finish_reason is FinishReason.STOP]
         assert 0 < len(ended) < len(requests)
@@ -240,7 +246,8 @@ class SamplingConformance:
             assert done.tokens[-1] == policy.end_token
             assert policy.end_token not in done.tokens[:-1]
             assert done.text == policy.tokenizer.decode(done.tokens[:-1], skip_special_tokens=True)
-            assert done.log_probs[-1] == pytest.approx(plain_log_probs(policy, done, self.warm)[-1], abs=self.tolerance)
+            expected = plain_log_probs(policy, done, self.end_temperature)[-1]
+            assert done.log_probs[-1] == pytest.approx(expected, abs=self.tolerance)
 
     def test_the_limit_of_new_tokens_cuts_a_response(self, engine: Engine, policy: Policy):
         limits = [1, 2, 7, 30]
@@ -272,25 +279,20 @@ class SamplingConformance:
 
     # --- Many requests
 
-    def test_completions_come_as_soon_as_they_are_done(self, engine: Engine, policy: Policy):
-        limits = [400, 3, 25, 11, 18]
+    def test_completions_are_returned_when_they_end(self, engine: Engine, policy: Policy):
+        limits = [90, 3, 25, 11, 18]
         asked = [request(PROMPTS[0], 0, temperature=0.0, max_new_tokens=limit) for limit in limits]
-        places = add(engine, asked)
-        short = {number: place for number, place in places.items() if place}
-        found = [len(done.tokens) for _, done in collect(engine, short, seconds=0.0)]
-        assert (found if self.samples_in_step else sorted(found)) == sorted(limits[1:])
-        long = {number: place for number, place in places.items() if not place}
-        engine.abort(list(long))
-        assert collect(engine, long)[0][1].finish_reason is FinishReason.ABORT
+        found = [len(done.tokens) for _, done in collect(engine, add(engine, asked), seconds=0.0)]
+        assert (found if self.in_lockstep else sorted(found)) == sorted(limits)
 
-    def test_more_requests_than_are_sampled_side_by_side_all_come(self, engine: Engine, policy: Policy):
+    def test_more_requests_than_fit_a_batch_are_all_completed(self, engine: Engine, policy: Policy):
         asked = [request(PROMPTS[number % 3], number, max_new_tokens=1 + number % 5) for number in range(100)]
         for wanted, done in zip(asked, sample(engine, asked), strict=True):
             assert done.prompt_tokens.tolist() == wanted.prompt_tokens.tolist()
             assert 1 <= len(done.tokens) <= wanted.parameters.max_new_tokens
             assert done.submitted_at <= done.finished_at
 
-    def test_nothing_to_do_is_over_at_once(self, engine: Engine, policy: Policy):
+    def test_a_step_without_requests_returns_at_once(self, engine: Engine, policy: Policy):
         started = time.monotonic()
         assert engine.step(DEADLINE_S) == []
         assert time.monotonic() - started < DEADLINE_S / 2
@@ -302,9 +304,9 @@ class SamplingConformance:
         found = dict(collect(engine, places))
         assert [len(found[place].tokens) for place in (0, 1)] == [120, 3]
 
-    def test_what_samples_of_a_prompt_share_is_computed_once(self, engine: Engine, policy: Policy):
+    def test_a_prompt_of_several_responses_is_computed_once(self, engine: Engine, policy: Policy):
         if not self.shares_prompts:
-            return  # nothing is promised
+            return
         before = engine.stats
         sample(engine, [request(LONG_PROMPT, number, max_new_tokens=3) for number in range(8)])
         assert len(LONG_PROMPT) <= engine.stats.prompt_tokens - before.prompt_tokens < 2 * len(LONG_PROMPT)
@@ -321,54 +323,22 @@ class SamplingConformance:
         assert (after.running, after.waiting) == (0, 0)
         assert after.sampled_tokens - before.sampled_tokens == sum(len(done.tokens) for _, done in found)
 
-    # --- Aborting
-
-    def test_an_aborted_request_keeps_what_was_sampled_and_others_go_on(self, engine: Engine, policy: Policy):
-        asked = request(PROMPTS[0], 0, temperature=0.0, max_new_tokens=400)
-        (whole,) = sample(engine, [asked])
-        places = add(engine, [asked, asked])
-        step_until(engine, 6)
-        others = add(engine, [asked])
-        engine.abort(list(places))
-        found = collect(engine, places)
-        assert 6 <= sum(len(done.tokens) for _, done in found) < 800
-        for _, done in found:
-            assert done.finish_reason is FinishReason.ABORT
-            assert done.tokens.tolist() == whole.tokens[: len(done.tokens)].tolist()
-            assert done.log_probs == pytest.approx(whole.log_probs[: len(done.tokens)], abs=self.tolerance)
-        ((_, other),) = collect(engine, others)
-        assert other.tokens.tolist() == whole.tokens.tolist()
-
-    def test_a_request_can_be_aborted_before_its_first_token(self, engine: Engine, policy: Policy):
-        places = add(engine, [request(PROMPTS[0], 0, max_new_tokens=20)])
-        engine.abort(list(places))
-        ((_, done),) = collect(engine, places)
-        assert done.finish_reason is FinishReason.ABORT
-        assert len(done.tokens) == len(done.log_probs) == len(done.policy_versions) == 0
-        assert done.text == ""
-
-    def test_numbers_that_are_not_here_are_ignored(self, engine: Engine, policy: Policy):
-        places = add(engine, [request(PROMPTS[0], 0, max_new_tokens=2)])
-        collect(engine, places)
-        engine.abort([*places, next(_numbers)])
-        assert engine.step(0.0) == []
-
 
 class EngineConformance(SamplingConformance):
-    """Further requirements on every engine that takes weights."""
+    """Requirements on every engine that loads weights."""
 
     @pytest.fixture
     def policy(self, initial_policy: Policy, engine: Engine) -> Policy:
-        """Policy that the engine samples with, in this process."""
+        """Return the policy whose weights the engine has."""
         engine.update_weights(next(_numbers), self.weights(initial_policy))
         return initial_policy
 
     @staticmethod
     def weights(policy: Policy) -> dict[str, Tensor]:
-        """As a trainer hands them over."""
+        """Return the weights as a trainer passes them to `update_weights`."""
         return {name: tensor.detach() for name, tensor in policy.model.state_dict().items()}
 
-    def test_new_weights_are_used_and_stamped(self, engine: Engine, policy: Policy):
+    def test_new_weights_are_used_and_their_version_recorded(self, engine: Engine, policy: Policy):
         changed, version = perturbed(policy, seed=1), next(_numbers)
         engine.update_weights(version, self.weights(changed))
         asked = [request(prompt, number, max_new_tokens=30) for number in range(4) for prompt in PROMPTS]
@@ -376,7 +346,9 @@ class EngineConformance(SamplingConformance):
             assert done.policy_versions == ((version, 0, len(done.tokens)),)
             assert done.log_probs == pytest.approx(plain_log_probs(changed, done), abs=self.tolerance)
 
-    def test_a_response_goes_on_under_new_weights_and_each_token_says_which(self, engine: Engine, policy: Policy):
+    def test_a_response_continues_with_new_weights_and_records_the_version_of_each_token(
+        self, engine: Engine, policy: Policy
+    ):
         first, second = next(_numbers), next(_numbers)
         changed = perturbed(policy, seed=2)
         engine.update_weights(first, self.weights(policy))
@@ -391,7 +363,7 @@ class EngineConformance(SamplingConformance):
                 scores = plain_log_probs(policy if version == first else changed, done)
                 assert done.log_probs[start:stop] == pytest.approx(scores[start:stop], abs=self.tolerance)
 
-    def test_a_response_that_waits_is_sampled_by_the_weights_of_its_time(self, engine: Engine, policy: Policy):
+    def test_a_waiting_request_is_sampled_with_the_weights_of_its_first_token(self, engine: Engine, policy: Policy):
         version, changed = next(_numbers), perturbed(policy, seed=3)
         places = add(engine, [request(PROMPTS[0], 0, max_new_tokens=10)])
         engine.update_weights(version, self.weights(changed))
@@ -399,14 +371,14 @@ class EngineConformance(SamplingConformance):
         assert done.policy_versions == ((version, 0, len(done.tokens)),)
         assert done.log_probs == pytest.approx(plain_log_probs(changed, done), abs=self.tolerance)
 
-    def test_nothing_that_was_cached_of_old_weights_is_used(self, engine: Engine, policy: Policy):
+    def test_caches_of_old_weights_are_not_used(self, engine: Engine, policy: Policy):
         sample(engine, [request(LONG_PROMPT, 0, max_new_tokens=2)])
         changed = perturbed(policy, seed=4)
         engine.update_weights(next(_numbers), self.weights(changed))
         (done,) = sample(engine, [request(LONG_PROMPT, 0, max_new_tokens=20)])
         assert done.log_probs == pytest.approx(plain_log_probs(changed, done), abs=self.tolerance)
 
-    def test_a_tied_tensor_may_be_left_out(self, engine: Engine, policy: Policy):
+    def test_a_tied_tensor_may_be_missing(self, engine: Engine, policy: Policy):
         changed = perturbed(policy, seed=5)
         weights = {name: tensor for name, tensor in self.weights(changed).items() if name != "lm_head.weight"}
         assert len(weights) < len(self.weights(changed))
@@ -414,7 +386,7 @@ class EngineConformance(SamplingConformance):
         (done,) = sample(engine, [request(PROMPTS[2], 0, max_new_tokens=30)])
         assert done.log_probs == pytest.approx(plain_log_probs(changed, done), abs=self.tolerance)
 
-    def test_an_engine_writes_to_no_weights_that_it_was_given(self, engine: Engine, policy: Policy):
+    def test_an_engine_does_not_write_to_the_weights_it_was_given(self, engine: Engine, policy: Policy):
         first, second = (self.weights(perturbed(policy, seed=seed)) for seed in (6, 7))
         before = copy.deepcopy(dict(first)), copy.deepcopy(dict(second))
         for weights in (first, second):
@@ -425,7 +397,7 @@ class EngineConformance(SamplingConformance):
 
 
 def some_stop(policy: Policy, whole: Completion) -> tuple[str, list[int]]:
-    """A string in the text of a response, longer than a token, and the tokens up to the end of its first occurrence."""
+    """Return a stop string in the text of `whole`, longer than a token, and the tokens up to its first occurrence."""
     tokens = whole.tokens.tolist()
 
     def said(tokens: list[int]) -> str:
@@ -442,7 +414,7 @@ def some_stop(policy: Policy, whole: Completion) -> tuple[str, list[int]]:
 
 
 def assert_ranges(done: Completion, versions: Sequence[int]) -> None:
-    """The ranges of a completion are these versions in order, some of them, and cover each token once."""
+    """Assert that the version ranges of `done` cover each token once, with some of `versions` in this order."""
     ends = [0, *(stop for _, _, stop in done.policy_versions)]
     assert [start for _, start, _ in done.policy_versions] == ends[:-1]
     assert ends[-1] == len(done.tokens)

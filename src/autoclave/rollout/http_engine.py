@@ -1,8 +1,8 @@
 """Sampling on a server, over HTTP: the same protocol as engines in this process.
 
-A thread for each request that the server has reads what is streamed and puts it into a queue; everything else happens
-on the thread that calls, from that queue. A request that is cut off, by a broken connection or by new weights, goes on
-from the tokens that are here: they become part of its prompt.
+A thread for each request at the server reads the stream and puts it into a queue; the calling thread does everything
+else, from that queue. A request that is cut off, by a broken connection or by new weights, continues from the tokens
+that have arrived: they become part of its prompt.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import queue
 import time
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
@@ -38,7 +38,7 @@ class _Call:
     line: Line = field(default_factory=Line)
     tries: int = 0
     prompt_tokens: int = 0
-    """Tokens of its context that were computed, as far as the server says so."""
+    """Tokens of its context that were computed, as the server reports."""
 
 
 class HttpEngine:
@@ -55,29 +55,17 @@ class HttpEngine:
         self._prompt_tokens = self._sampled_tokens = 0
 
     def add(self, requests: Mapping[int, Request]) -> None:
-        """Take these on; see `Engine`.
+        """See `Engine`.
 
         Raises:
-            InputError: the server's log-probs of one would be of another distribution; none is taken on.
+            InputError: the server's log-probs of one would be of another distribution; none is added.
         """
         for request in requests.values():
             self._dialect.kind(request.parameters)
         self._waiting += [Growing(number, request, [(self._version, 0)]) for number, request in requests.items()]
 
-    def abort(self, numbers: Collection[int]) -> None:
-        """End these; see `Engine`."""
-        wanted = set(numbers)
-        self._take_arrived(0.0)
-        for growing in [growing for growing in self._waiting if growing.number in wanted]:
-            self._waiting.remove(growing)
-            self._end(growing, FinishReason.ABORT)
-        for number in wanted & self._calls.keys():
-            call = self._calls.pop(number)
-            call.line.cut()
-            self._end(call.growing, FinishReason.ABORT)
-
     def step(self, seconds: float) -> list[tuple[int, Completion]]:
-        """Sample on; see `Engine`.
+        """See `Engine`.
 
         Raises:
             EngineFault: the server does not answer any more.
@@ -94,7 +82,7 @@ class HttpEngine:
         return over
 
     def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
-        """Give the server these weights; see `Engine`. Requests that it has are cut off, and go on with them.
+        """See `Engine`. Requests at the server are cut off, and continue with the new weights.
 
         Raises:
             ConfigError: this server takes no weights.
@@ -112,12 +100,12 @@ class HttpEngine:
 
     @property
     def stats(self) -> EngineStats:
-        """As it is now; prompts count when their request ends, less what the server says that it had cached."""
+        """See `Engine`. A prompt counts when its request ends, less the tokens that the server reports as cached."""
         running = len(self._calls)
         return EngineStats(running, len(self._waiting), self._prompt_tokens, self._sampled_tokens)
 
     def close(self) -> None:
-        """Cut all requests off. The server stays as it is."""
+        """Cut off all requests."""
         for call in self._calls.values():
             call.line.cut()
         self._calls.clear()
@@ -128,7 +116,7 @@ class HttpEngine:
     def _dispatch(self) -> None:
         while self._waiting and len(self._calls) < self._concurrency:
             growing = self._waiting.popleft()
-            if reason := self._reason(growing):  # it was cut off when only the word that it is over was missing
+            if reason := self._reason(growing):  # it was cut off after its last token
                 self._end(growing, reason)
             else:
                 self._start(_Call(growing))
@@ -150,11 +138,11 @@ class HttpEngine:
         Thread(target=self._read, args=(call, call.line, wanted, wait_s), daemon=True, name="engine-request").start()
 
     def _take_arrived(self, patience_s: float) -> None:
-        """Take what the threads have put into the queue; waits so long for the first."""
+        """Process what the threads have put into the queue; wait at most `patience_s` for the first."""
         try:
             call, found = self._arrived.get(timeout=patience_s) if patience_s else self._arrived.get_nowait()
             while True:
-                if self._calls.get(call.growing.number) is call:  # otherwise nobody wants it any more
+                if self._calls.get(call.growing.number) is call:  # otherwise it was cut off
                     self._take(call, found)
                 call, found = self._arrived.get_nowait()
         except queue.Empty:
@@ -188,9 +176,9 @@ class HttpEngine:
         self._sampled_tokens += len(piece.tokens)
 
     def _reason(self, growing: Growing) -> FinishReason | None:
-        """Finish reason of the response, if it is over; tokens after the one that completes a stop string go.
+        """Return the finish reason if the response has ended; drop tokens after the one that completes a stop string.
 
-        The server finds it as well, but not a stop string that began before the request was cut off.
+        The server misses a stop string that began before the request was cut off.
         """
         stops, tokens = growing.request.parameters.stops, growing.tokens
         if stops and self._is_complete(tokens, stops):

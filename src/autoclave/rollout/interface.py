@@ -1,8 +1,8 @@
-"""Requests to an engine, and two protocols: an `Engine` samples where it is, a `Sampler` reaches one."""
+"""Requests for responses, and two protocols: an `Engine` samples in its process, a `Sampler` passes requests on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -30,7 +30,7 @@ class SamplingParameters:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One response wanted. `seed` alone decides its random numbers: the same seed and weights, the same response."""
+    """A request for one response. Its random numbers depend on `seed` alone: equal seed and weights, equal response."""
 
     prompt_tokens: IntArray
     parameters: SamplingParameters
@@ -38,50 +38,43 @@ class Request:
 
 
 RewardFunction = Callable[[TaskItem, str], Future[Reward]]
-"""Reward of a response to an item. Returns at once; the future holds a reward of None after a fault of the judge."""
+"""Reward of a response to an item. Returns at once; the value of the reward is None if the judge fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """Counters of an engine: current, and since it was made."""
+    """Counters of an engine: requests now, tokens since the start."""
 
     running: int
-    """Requests that are being sampled."""
+    """Requests being sampled."""
     waiting: int
-    """Requests that were added and have no place yet."""
+    """Requests added and not yet being sampled."""
     prompt_tokens: int
-    """Prompt tokens computed; those that samples of one prompt share count once."""
+    """Prompt tokens computed; a prompt that several samples share counts once."""
     sampled_tokens: int
 
 
 class Engine(Protocol):
-    """Samples responses with weights of its own, a little at a time. One thread calls it, and nothing runs between."""
+    """Samples responses with weights of its own. One thread calls all methods."""
 
     def add(self, requests: Mapping[int, Request]) -> None:
-        """Take these on, in order; each is known by a number that the caller chose and that no other has.
+        """Queue `requests`, in order. The keys are unique; `step` returns each completion with the key of its request.
 
-        Requests that are added together are a batch.
-        """
-        ...
-
-    def abort(self, numbers: Collection[int]) -> None:
-        """End these requests. The next `step` gives what was sampled of each, with the finish reason ABORT.
-
-        Numbers of requests that are not here, or no longer, are ignored.
+        The requests of one call are a batch; see `ScheduleSettings.mixes_batches`.
         """
         ...
 
     def step(self, seconds: float) -> list[tuple[int, Completion]]:
-        """Sample on for about `seconds`, less if nothing is left to sample; returns what was done or aborted."""
+        """Sample for about `seconds`, less if no request is left; return the responses that ended."""
         ...
 
     def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
-        """Take over `weights` by name (Hugging Face's names; a tied tensor may be left out).
+        """Load `weights` by Hugging Face's names; one of two tied tensors may be missing.
 
-        An engine that holds an adapter is given the matrices of that alone; see `AdapterEngine`.
-        They stay as they are until the next update, so that an engine may compute with them; it must not write to them.
-        Tokens sampled from now on are stamped with `version`, those of requests in the making too: these go on with
-        the new weights, and what was cached of the old ones is dropped.
+        An engine that holds an adapter gets the adapter's matrices only; see `AdapterEngine`.
+        The tensors do not change before the next update, so the engine may keep references to them; it must not write
+        to them. Tokens sampled from now on carry `version`. Requests in flight continue with the new weights, and
+        everything cached of the old ones, such as keys and values, is dropped.
         """
         ...
 
@@ -89,51 +82,51 @@ class Engine(Protocol):
     def stats(self) -> EngineStats: ...
 
     def close(self) -> None:
-        """Free what it holds; it is not used again."""
+        """Release all resources; the engine is not used afterwards."""
         ...
 
 
 @runtime_checkable
 class InspectableEngine(Protocol):
-    """An engine that reads back the weights that it computes with."""
+    """An engine that can read the weights in its memory, for the weight-sync check."""
 
     def weight_digests(self) -> Mapping[str, Digest]:
-        """Digests of the weights in its own memory, by the names of `update_weights`; those out of reach are absent."""
+        """Return digests of the weights in memory, by the names of `update_weights`; unreadable weights are absent."""
         ...
 
 
 @runtime_checkable
 class AdapterEngine(Protocol):
-    """An engine that can compute with an adapter beside frozen weights, which it has from the start."""
+    """An engine that can hold a LoRA adapter beside the frozen base weights, which it has from the start."""
 
     @property
     def holds_adapter(self) -> bool:
-        """True if it was made with an adapter, which new weights are those of."""
+        """True if the engine was made with an adapter: `update_weights` then gets weights of the adapter."""
         ...
 
     def adapter_digests(self) -> Mapping[str, Digest]:
-        """Digests of the adapter's matrices in its own memory, by the names of `update_weights`."""
+        """Return digests of the adapter's matrices in memory, by the names of `update_weights`."""
         ...
 
 
 @runtime_checkable
 class SleepingEngine(Protocol):
-    """An engine that can leave its device to other worker groups of its pool, with all that it has to do."""
+    """An engine that can free its device for other worker groups of its pool, and keeps its requests meanwhile."""
 
     def sleep(self) -> None:
-        """Let go of the memory of the device, as far as it can."""
+        """Free as much of the device's memory as possible."""
         ...
 
     def wake_up(self) -> None:
-        """Take it again."""
+        """Allocate that memory again."""
         ...
 
 
 class Sampler(Protocol):
-    """Somewhere that responses can be asked for."""
+    """Anything that requests for responses can be submitted to."""
 
     def submit(self, requests: Sequence[Request]) -> list[Future[Completion]]:
-        """A future for each request, in order; each is set as soon as its response is done."""
+        """Return a future for each request, in order; each is set when its response ends."""
         ...
 
 

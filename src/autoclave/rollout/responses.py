@@ -1,4 +1,4 @@
-"""Responses in the making, and what they become: the part that all engines share."""
+"""Responses being sampled, and their completions: the part that all engines share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autoclave.rollout.interface import Request
 
 @dataclass(slots=True, eq=False)
 class Growing:
-    """A request that is being sampled, with what there is of its response."""
+    """A request being sampled, with the tokens so far."""
 
     number: int
     request: Request
@@ -31,7 +31,7 @@ class Growing:
 
     @property
     def tokens_left(self) -> int:
-        """Most tokens that are still to be sampled."""
+        """Number of tokens that may still be sampled."""
         return self.request.parameters.max_new_tokens - len(self.tokens)
 
     def append(self, tokens: list[int], log_probs: list[float]) -> None:
@@ -40,7 +40,7 @@ class Growing:
 
 
 class Responses:
-    """Makes completions by the tokenizer of a policy."""
+    """Makes completions with the tokenizer of a policy."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, end_tokens: frozenset[int]) -> None:
         self._tokenizer = tokenizer
@@ -69,7 +69,7 @@ class Responses:
 
 
 def load_responses(folder: Path) -> Responses:
-    """By the tokenizer and the end tokens of the policy in `folder`."""
+    """Return `Responses` with tokenizer and end tokens of the policy in `folder`."""
     tokenizer = AutoTokenizer.from_pretrained(str(folder))
     if (folder / "generation_config.json").is_file():
         generation = GenerationConfig.from_pretrained(str(folder))
@@ -80,12 +80,12 @@ def load_responses(folder: Path) -> Responses:
 
 
 def seed_number(seed: tuple[int, ...], bits: int) -> int:
-    """A whole number of so many bits for an engine that takes one; it depends on all of `seed`."""
+    """Return an integer of `bits` bits that depends on all of `seed`, for engines with integer seeds."""
     return int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]) >> (64 - bits)
 
 
 def _ranges(versions: list[tuple[int, int]], length: int) -> tuple[tuple[int, int, int], ...]:
-    """`(version, start, stop)` of those that have a token."""
+    """Return `(version, start, stop)` of the versions that sampled a token."""
     stops = [start for _, start in versions[1:]] + [length]
-    pairs = zip(versions, stops, strict=False)  # what never had a place has no version
+    pairs = zip(versions, stops, strict=True)
     return tuple((version, start, stop) for (version, start), stop in pairs if stop > start)

@@ -1,9 +1,9 @@
-"""Sequences that a Transformers model samples together, token by token; they come and go while others go on."""
+"""Continuous batching: a Transformers model samples sequences together, which join and leave between tokens."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +21,9 @@ from autoclave.rollout.responses import Growing, Responses
 
 @dataclass(slots=True, eq=False)
 class Sampled(Growing):
-    """A request that is sampled here. Those of one `addition` were added together."""
+    """A sequence of the running batch. Sequences of one `batch` were added together."""
 
-    addition: int = 0
+    batch: int = 0
     is_over: bool = False
     is_ended: bool = False
     """By an end token."""
@@ -117,15 +117,6 @@ class RunningBatch:
             tokens = tokens[alive]
         self._forward(tokens)
         return over
-
-    def drop(self, numbers: Container[int]) -> list[Sampled]:
-        """End the sequences of these numbers; returns them."""
-        dropped = [row for row in self.sequences if row.number in numbers]
-        for row in dropped:
-            row.is_over = True
-        if not self._alive():
-            self._clear()
-        return dropped
 
     # --- Rows
 

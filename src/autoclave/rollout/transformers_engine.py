@@ -1,15 +1,15 @@
 """Continuous batching with a Transformers model in this process.
 
-Sequences that are done leave the batch, and others take their places. Random numbers belong to the request, and what is
-computed together depends on what was added, in which order, and not on time: equal weights and requests give equal
-responses, as long as requests of several additions do not mix.
+Ended sequences leave the running batch, and waiting ones take their places. Random numbers belong to the request. Which
+sequences are computed together does not depend on time, unless requests of several calls of `add` mix: equal weights
+and requests give equal responses.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -22,25 +22,24 @@ from autoclave.rollout.responses import Responses
 from autoclave.rollout.running_batch import RunningBatch, Sampled
 
 SHRINK_AT = 0.75
-"""Finished rows are dropped, and others take their places, when at most this share of the batch is still sampled."""
+"""Share of the batch still being sampled at or below which ended rows are dropped and waiting requests admitted."""
 
 SPARE = 4
-"""While requests wait, a cache gets room for this part of the longest response at a time: those that join may need less
-than those that leave."""
+"""While requests wait, the cache grows by 1 / SPARE of the longest response at a time, since requests that join may be
+shorter than those that leave."""
 
 
 class TransformersEngine:
     """Samples with `policy`, which the engine owns: its weights become those of `update_weights`. See `Engine`."""
 
     def __init__(
-        self, policy: Policy, *, batch_size: int, mixes_additions: bool = False, lora: LoraConfig | None = None
+        self, policy: Policy, *, batch_size: int, mixes_batches: bool = False, lora: LoraConfig | None = None
     ) -> None:
-        """Sample at most `batch_size` requests at a time; only with `mixes_additions`, those of several additions
-        together.
+        """Sample at most `batch_size` requests at a time; with `mixes_batches`, of several calls of `add` together.
 
-        With `lora` new weights are those of such an adapter, which changes nothing before the first of them.
+        With `lora`, `update_weights` gets the weights of such an adapter, which has no effect before.
         """
-        self._policy, self._batch_size, self._mixes_additions = policy, batch_size, mixes_additions
+        self._policy, self._batch_size, self._mixes_batches = policy, batch_size, mixes_batches
         self.holds_adapter = lora is not None
         if lora:
             with_adapter(policy.model, lora, seed=0)
@@ -53,22 +52,15 @@ class TransformersEngine:
         self._prompt_tokens = self._sampled_tokens = 0
 
     def add(self, requests: Mapping[int, Request]) -> None:
-        """Take these on; see `Engine`."""
-        self._newest += not self._mixes_additions
-        self._waiting += [Sampled(number, request, addition=self._newest) for number, request in requests.items()]
-
-    def abort(self, numbers: Collection[int]) -> None:
-        """End these; see `Engine`."""
-        wanted = set(numbers)
-        self._over += self._batch.drop(wanted)
-        self._over += [sequence for sequence in self._waiting if sequence.number in wanted]
-        self._waiting = deque(sequence for sequence in self._waiting if sequence.number not in wanted)
+        """See `Engine`."""
+        self._newest += not self._mixes_batches
+        self._waiting += [Sampled(number, request, batch=self._newest) for number, request in requests.items()]
 
     def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
         """Compute with `weights` themselves where device and number format allow; see `Engine`."""
         self._views.take(weights)
         self._version = version
-        # What was sampled is computed again with the new weights, as soon as it is their turn, which is first.
+        # Sequences in flight are recomputed with the new weights, before those that wait.
         self._waiting.extendleft(reversed(self._batch.sequences))
         self._batch = self._empty_batch()
 
@@ -84,7 +76,7 @@ class TransformersEngine:
 
     @torch.inference_mode()
     def step(self, seconds: float) -> list[tuple[int, Completion]]:
-        """Sample on; see `Engine`."""
+        """See `Engine`."""
         deadline = time.monotonic() + seconds
         while self._batch.sequences or self._waiting:
             self._admit()
@@ -109,13 +101,13 @@ class TransformersEngine:
         return RunningBatch(self._policy, self._responses, self._version)
 
     def _admit(self) -> None:
-        """Fill the places that are free with those that have waited longest, if it is enough of them."""
+        """Fill free places with the requests that have waited longest, once enough places are free."""
         running = self._batch.sequences
         if running and (len(running) > SHRINK_AT * self._batch_size or not self._batch.can_be_joined):
             return
-        batch = running[0].addition if running else self._waiting[0].addition
+        batch = running[0].batch if running else self._waiting[0].batch
         joining: list[Sampled] = []
-        while self._waiting and len(running) + len(joining) < self._batch_size and self._waiting[0].addition == batch:
+        while self._waiting and len(running) + len(joining) < self._batch_size and self._waiting[0].batch == batch:
             joining.append(self._waiting.popleft())
         if joining:
             self._prompt_tokens += self._batch.join(joining, spare=self._spare)
@@ -125,8 +117,5 @@ class TransformersEngine:
         return max(1, longest // SPARE if self._waiting else longest)
 
     def _completion(self, sequence: Sampled) -> Completion:
-        if sequence.is_ended or sequence.is_stopped:
-            reason = FinishReason.STOP
-        else:
-            reason = FinishReason.ABORT if sequence.tokens_left else FinishReason.LENGTH
+        reason = FinishReason.STOP if sequence.is_ended or sequence.is_stopped else FinishReason.LENGTH
         return self._responses.completion(sequence, reason, "raw")

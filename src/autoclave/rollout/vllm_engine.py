@@ -11,7 +11,7 @@ import gc
 import tempfile
 import time
 import warnings
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -33,11 +33,11 @@ from autoclave.rollout.vllm_guest import Guest, require_vllm
 BLOCK_TOKENS = 32
 """Block size of the prefix cache in tokens; the least that vLLM takes on a CPU."""
 
-REASONS = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH, "abort": FinishReason.ABORT}
+REASONS = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 
 
 class VllmEngine:
-    """Samples with the policy of a folder until `update_weights` brings other weights. See `Engine`."""
+    """Samples with the policy of a folder, later with the weights of `update_weights`. See `Engine`."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class VllmEngine:
         lora: LoraConfig | None = None,
         shares_gpu: bool = False,
     ) -> None:
-        """Start it with the policy in `folder`; with `lora` new weights are those of such an adapter.
+        """Start vLLM with the policy in `folder`; with `lora`, `update_weights` gets the weights of such an adapter.
 
-        `shares_gpu`: it can `sleep`, so that others have the memory of the GPU meanwhile.
+        `shares_gpu`: the engine can `sleep`, which frees the memory of the GPU for other worker groups.
 
         Raises:
             HostError: vLLM is not installed or does not import; the message has the fix.
@@ -78,10 +78,10 @@ class VllmEngine:
         self._context = int(self._engine.model_config.max_model_len)
 
     def add(self, requests: Mapping[int, Request]) -> None:
-        """Take these on; see `Engine`.
+        """See `Engine`.
 
         Raises:
-            InputError: one cannot be sampled by vLLM as it is asked; none is taken on.
+            InputError: vLLM cannot sample one of them; none is added.
         """
         for number, request in requests.items():
             self._require_possible(number, request)
@@ -94,16 +94,8 @@ class VllmEngine:
                 adapter = self._adapter.request if self._adapter else None
                 self._engine.add_request(str(number), prompt, self._parameters(request), lora_request=adapter)
 
-    def abort(self, numbers: Collection[int]) -> None:
-        """End these; see `Engine`."""
-        here = [number for number in numbers if number in self._growing]
-        with self._calling("abort requests"):
-            self._engine.abort_request([str(number) for number in here])
-        for number in here:
-            self._end(number, FinishReason.ABORT)
-
     def step(self, seconds: float) -> list[tuple[int, Completion]]:
-        """Sample on; see `Engine`.
+        """See `Engine`.
 
         Raises:
             EngineFault: vLLM died; make another engine.
@@ -119,11 +111,11 @@ class VllmEngine:
         return over
 
     def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
-        """Load `weights` in place; see `Engine`. Requests in the making are computed again with them, from the prompt.
+        """See `Engine`. Weights are loaded in place; requests in flight are recomputed with them, from the prompt.
 
         Raises:
-            InputError: a name is unknown or missing; the weights are those that they were.
-            EngineFault: vLLM died of it.
+            InputError: a name is unknown or missing; the weights are unchanged.
+            EngineFault: vLLM died.
         """
         if self._adapter:
             self._adapter.require_names(version, weights)
@@ -143,7 +135,7 @@ class VllmEngine:
             self._stamp(version)
 
     def _stamp(self, version: int) -> None:
-        """Have later tokens be of `version`; those that depend on keys and values of older weights are of these."""
+        """Stamp later tokens with `version`, except tokens that depend on keys and values of older weights."""
         self._version = version
         if not self._settings.recompute_on_publish:
             return
@@ -152,7 +144,7 @@ class VllmEngine:
             growing.versions.append((version, len(growing.tokens)))
 
     def sleep(self) -> None:
-        """Leave the memory of the GPU to others: weights go to the host, caches are dropped. See `SleepingEngine`."""
+        """See `SleepingEngine`. Weights move to the host's memory, caches are dropped."""
         if self._can_sleep and not self._sleeps and self._engine is not None and not self._failure:
             with self._calling("sleep"):
                 self._engine.reset_prefix_cache(reset_running_requests=True)
@@ -160,14 +152,14 @@ class VllmEngine:
             self._sleeps = True
 
     def wake_up(self) -> None:
-        """Take it again; requests that ran are computed again from their prompts."""
+        """See `SleepingEngine`. Requests in flight are recomputed from their prompts."""
         if self._sleeps:
             with self._calling("wake up"):
                 self._engine.wake_up()
             self._sleeps = False
 
     def weight_digests(self) -> dict[str, Digest]:
-        """Digests of what vLLM holds, over all its ranks; see `InspectableEngine`.
+        """Return digests of the weights over all ranks of vLLM; see `InspectableEngine`.
 
         Raises:
             EngineFault: vLLM died.
@@ -177,11 +169,11 @@ class VllmEngine:
 
     @property
     def holds_adapter(self) -> bool:
-        """True if it was made with one; see `AdapterEngine`."""
+        """See `AdapterEngine`."""
         return self._adapter is not None
 
     def adapter_digests(self) -> dict[str, Digest]:
-        """Digests of the adapter that vLLM holds, over all its ranks; see `AdapterEngine`.
+        """Return digests of the adapter over all ranks of vLLM; see `AdapterEngine`.
 
         Raises:
             EngineFault: vLLM died.
@@ -191,7 +183,7 @@ class VllmEngine:
 
     @property
     def stats(self) -> EngineStats:
-        """As it is now; `prompt_tokens` leaves out what was computed again after an update."""
+        """See `Engine`. `prompt_tokens` excludes what was recomputed after an update."""
         running = sum(bool(growing.tokens) for growing in self._growing.values())
         return EngineStats(running, len(self._growing) - running, self._prompt_tokens, self._sampled_tokens)
 
@@ -224,16 +216,16 @@ class VllmEngine:
 
         asked = request.parameters
         return SamplingParams(
-            temperature=0,  # tokens are drawn by us, and taken by vLLM
+            temperature=0,  # `DrawsTokens` samples, vLLM takes its token
             extra_args={DrawsTokens.REQUEST: request},
-            skip_clone=True,  # nobody else has them
+            skip_clone=True,  # no other code refers to them
             max_tokens=asked.max_new_tokens,
             stop=list(asked.stops) or None,
             stop_token_ids=sorted(self._responses.end_tokens),
             logprobs=0,  # of the token that is sampled, and of no other
             flat_logprobs=True,
             detokenize=bool(asked.stops),
-            output_kind=RequestOutputKind.DELTA,  # so that what there is of a response is here when it is aborted
+            output_kind=RequestOutputKind.DELTA,
         )
 
     def _take(self, output: Any) -> None:

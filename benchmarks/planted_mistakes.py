@@ -86,7 +86,7 @@ def flipped(algorithm: Algorithm) -> Algorithm:
         found = clipped_policy_loss(log_probs, old_log_probs, advantages, clip_lower=0.2, clip_upper=0.28)
         return TokenLoss(-found.loss, found.means, found.maxima)
 
-    return replace(algorithm, terms=(LossTerm("policy", ColumnFunction(loss), vanishes_with=Column.ADVANTAGES),))
+    return replace(algorithm, terms=(LossTerm("policy", ColumnFunction(loss), skip_if_zero=Column.ADVANTAGES),))
 
 
 def _with_advantages(function: Callable[..., Tensor], algorithm: Algorithm) -> Algorithm:

@@ -346,9 +346,9 @@ def test_choices_that_cannot_work_are_refused_when_they_are_made():
     with pytest.raises(ValueError, match="mine: no equation gives advantages"):
         Algorithm("mine", (), ours.weighting, ours.terms)
     screen = Equation(Column.IN_LOSS, ColumnFunction(_all_but_scores), MaskReason.LENGTH_VARIANCE)
-    with pytest.raises(ValueError, match="mine: rows are taken out before models are asked"):
+    with pytest.raises(ValueError, match="mine: rows are removed before forward passes"):
         Algorithm("mine", (*ours.advantage, screen), ours.weighting, ours.terms)
-    with pytest.raises(ValueError, match="mine: one equation may give trains, with its mask_reason"):
+    with pytest.raises(ValueError, match="mine: one equation may give in_loss, with its mask_reason"):
         Algorithm("mine", (*ours.advantage, Equation(Column.IN_LOSS, screen.compute)), ours.weighting, ours.terms)
 
 

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 from statistics import mean, stdev
 
 import numpy as np
 import pytest
 import torch
 
-from autoclave.algorithms import build_algorithm
+from autoclave.algorithms import Column, build_algorithm
 from autoclave.config import GrpoConfig, GrpoPlusConfig, OptimizerConfig
 from autoclave.core import FinishReason, Group, MaskReason
-from autoclave.training.learning import mask_groups, token_ledger, trainer_log_probs, with_advantages, with_rewards
+from autoclave.training.learning import (
+    mask_groups,
+    tensors,
+    token_ledger,
+    trainer_log_probs,
+    with_advantages,
+    with_rewards,
+)
 from autoclave.workers import Batch
 from autoclave.workers.trainer import ActorWorker
 from tests.training_parts import completion, given_gradients, group_of, plain_log_probs, tiny_policy
@@ -42,6 +51,17 @@ def groups() -> list[Group]:
 def packed(algorithm, minibatches: int = 1) -> Batch:
     whole = Batch.from_groups(mask_groups(algorithm, groups()), minibatches=minibatches)
     return with_rewards(algorithm, whole, algorithm.first_state)
+
+
+def test_the_page_of_columns_has_the_shape_and_dtype_of_each():
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "columns.md").read_text(encoding="utf-8")
+    listed = {
+        Column(name): (size, kind) for name, size, kind in re.findall(r"^\| `(\w+)` \| \((.),\) \| (\w+) ", page, re.M)
+    }
+    assert {name: size for name, (size, _) in listed.items()} == {c: "B" if c.is_per_row else "N" for c in Column}
+    found = {name: column for name, column in tensors(packed(GRPO_PLUS)).items() if name in set(Column)}
+    assert len(found) >= 10
+    assert {name: str(column.dtype) for name, column in found.items()} == {n: f"torch.{listed[n][1]}" for n in found}
 
 
 # --- Masks and weights ---------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def damped(config: DampedConfig) -> Algorithm:
             LossTerm(
                 "policy",
                 ColumnFunction(partial(clipped_policy_loss, clip_lower=0.2, clip_upper=0.2)),
-                vanishes_with=Column.ADVANTAGES,
+                skip_if_zero=Column.ADVANTAGES,
             ),
         ),
     )

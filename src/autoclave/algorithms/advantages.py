@@ -136,7 +136,7 @@ def generalised_advantages(
         token_rewards: (N,) float, what is earned at each token.
         old_values: (N,) float, the critic's expectation before the token is chosen, in units of reward.
         row: (N,) int64, the rollout of each token.
-        trains: (B,) bool, rows that train.
+        in_loss: (B,) bool, rows that train.
         discount: gamma, in (0, 1].
         gae_lambda: lambda, in [0, 1]; 0 trusts the critic, 1 the rewards.
 
@@ -164,7 +164,7 @@ def reward_to_go(token_rewards: Tensor, row: Tensor, in_loss: Tensor) -> Tensor:
     Args:
         token_rewards: (N,) float; the tokens of one rollout in order.
         row: (N,) int64, the rollout of each token.
-        trains: (B,) bool, rows that train.
+        in_loss: (B,) bool, rows that train.
 
     Returns:
         (N,) float64; 0 for rows that do not train, whatever they hold.
@@ -188,7 +188,7 @@ def whitened(advantages: Tensor, row: Tensor, in_loss: Tensor, *, epsilon: float
     Args:
         advantages: (N,) float.
         row: (N,) int64, the rollout of each token.
-        trains: (B,) bool, rows that train.
+        in_loss: (B,) bool, rows that train.
         epsilon: added to the deviation, in units of advantage.
 
     Returns:
@@ -226,7 +226,7 @@ def rows_with_signal(values: Tensor, row: Tensor, in_loss: Tensor) -> Tensor:
     Args:
         values: (N,) float, such as advantages.
         row: (N,) int64, the rollout of each token.
-        trains: (B,) bool, rows that are not masked.
+        in_loss: (B,) bool, rows that are not masked.
 
     Returns:
         (B,) bool.

@@ -23,7 +23,7 @@ def token_mean(row: Tensor, in_loss: Tensor) -> Tensor:
 
     Args:
         row: (N,) int64, the rollout of each token of the optimizer step.
-        trains: (B,) bool, rows that train.
+        in_loss: (B,) bool, rows that train.
 
     Returns:
         (N,) float32, summing to 1; all 0 if no row trains.
@@ -43,7 +43,7 @@ def sequence_mean(row: Tensor, in_loss: Tensor) -> Tensor:
 
     Args:
         row: (N,) int64, the rollout of each token of the optimizer step.
-        trains: (B,) bool, rows that train.
+        in_loss: (B,) bool, rows that train.
 
     Returns:
         (N,) float32, summing to 1; all 0 if no row trains.
@@ -63,7 +63,7 @@ def sequence_sum(row: Tensor, in_loss: Tensor) -> Tensor:
 
     Args:
         row: (N,) int64, the rollout of each token of the optimizer step.
-        trains: (B,) bool, rows that train.
+        in_loss: (B,) bool, rows that train.
 
     Returns:
         (N,) float32; all 0 if no row trains.
@@ -82,7 +82,7 @@ def budget_mean(row: Tensor, in_loss: Tensor, length_limits: Tensor) -> Tensor:
 
     Args:
         row: (N,) int64, the rollout of each token of the optimizer step.
-        trains: (B,) bool, rows that train.
+        in_loss: (B,) bool, rows that train.
         length_limits: (B,) int64, most tokens that each response could have had.
 
     Returns:

@@ -1,18 +1,17 @@
-"""An algorithm: a frozen, picklable list of choices, and the questions that training asks of it.
+"""An algorithm: a frozen, picklable set of pure functions, and the methods by which training uses it.
 
-Training does not know which algorithm it runs. It asks, in this order:
+Training does not know which algorithm it runs. It calls, in this order:
 
-    rollouts = algorithm.mask(rollouts)             which do not train
+    rollouts = algorithm.mask(rollouts)             mask rollouts that do not train
     columns = algorithm.prepare(columns)            advantages (N,) and weights (N,), before the step is split
-    compute = algorithm.rows_to_compute(columns)    (B,), rows that can move the policy
-    columns = algorithm.correct(columns)            the advantages, for a sampler that is not quite the trainer
-    columns = algorithm.trust(columns)              the advantages, at the start of each optimizer step
+    compute = algorithm.rows_to_compute(columns)    (B,), rows that need a forward pass
+    columns = algorithm.correct(columns)            advantages, corrected for the log-prob mismatch
+    columns = algorithm.trust(columns)              advantages, at the start of each optimizer step
     loss = algorithm.loss(columns)                  per micro-batch; losses of micro-batches add up
     state = algorithm.next_state(state, metrics)    coefficients that change from step to step
 
-Data comes in named columns (`Column`). A choice is a pure function, and the names of its parameters are the columns
-that it reads. So a new algorithm is a new list of choices; one that needs something new adds a column, and nothing that
-exists changes. `reads` says what must be computed for the algorithm, and so which workers a run has.
+Data comes in named columns (`Column`; docs/reference/columns.md). The parameters of a function name the columns that it
+reads. `reads`, all columns that an algorithm reads, decides what is computed, and so which workers a run has.
 """
 
 from __future__ import annotations
@@ -43,70 +42,70 @@ AlgorithmState = Mapping[str, State]
 class Column(StrEnum):
     """The columns of a packed batch that algorithms read. Functions that read a column have a parameter of its name."""
 
-    # What was sampled and earned: there from the start.
+    # Written when a batch is made of its rollouts.
     REWARDS = "rewards"
-    """(B,) float; anything, NaN included, where there is no verdict."""
+    """(B,) float: reward of the rollout; arbitrary, NaN included, without a verdict."""
     GROUP = "group"
-    """(B,) int64: rows with one number are compared with each other."""
+    """(B,) int64: number of the row's group; rewards within a group are compared."""
     MINIBATCH = "minibatch"
-    """(B,) int64: the optimizer step that the row is of; groups are whole."""
+    """(B,) int64: number of the row's optimizer step; groups are not split."""
     LENGTH_LIMITS = "length_limits"
-    """(B,) int64: most response tokens that the row could have had."""
+    """(B,) int64: limit of response tokens of the row's request."""
     IN_LOSS = "in_loss"
     """(B,) bool: the row is not masked."""
     ROW = "row"
-    """(N,) int64: the rollout of each token, as an index into the columns of B. The tokens of a row stand in order."""
+    """(N,) int64: the rollout of each token, as an index into (B,) columns. The tokens of a row are in order."""
     SAMPLER_LOG_PROBS = "sampler_log_probs"
-    """(N,) float, natural logarithms, of the policy that sampled, as the sampler computed them."""
+    """(N,) float: log-probs of the sampled tokens, as the sampler computed them."""
 
     TERM = "term"
-    """(B,) int64: which term of a composite objective the row is of; terms are normalised each by itself. Optional."""
+    """(B,) int64: number of the row's task; each task is a term of the objective with its own mean. Optional."""
     TERM_WEIGHTS = "term_weights"
-    """(B,) float: factor on the row's term. Optional."""
+    """(B,) float: factor of the row's term. Optional."""
 
-    # What controllers set: one number for all tokens of a step.
+    # Written by controllers: one number for all tokens of a step.
     KL_COEFFICIENT = "kl_coefficient"
-    """(N,) float: cost of a nat of KL to the reference, in units of reward."""
+    """(N,) float: reward subtracted per nat of KL to the reference."""
     ENTROPY_COEFFICIENT = "entropy_coefficient"
-    """(N,) float: loss per nat of entropy, as a bonus."""
+    """(N,) float: loss subtracted per nat of entropy."""
 
-    # What models say before the update.
+    # Written by forward passes before the update.
     OLD_LOG_PROBS = "old_log_probs"
-    """(N,) float, natural logarithms at the sampling temperature, of the policy at the start of `learn`."""
+    """(N,) float: log-probs of the policy before the update, at the sampling temperature."""
     REFERENCE_LOG_PROBS = "reference_log_probs"
-    """(N,) float: the same of the reference policy."""
+    """(N,) float: log-probs of the reference policy, at the sampling temperature."""
     OLD_VALUES = "old_values"
-    """(N,) float: reward that the critic expects before each token is chosen, at the start of `learn`."""
+    """(N,) float: value of the state before each token, by the critic before the update."""
 
-    # What the algorithm derives from these.
+    # Written by the algorithm.
     IN_BASELINE = "in_baseline"
     """(B,) bool: the row counts in the baseline of its group."""
     KL = "kl"
     """(N,) float, nats: KL(policy || reference) at each token, estimated."""
     TOKEN_REWARDS = "token_rewards"
-    """(N,) float: what is earned at each token."""
+    """(N,) float: reward at each token."""
     ADVANTAGES = "advantages"
-    """(N,) float: how much better than expected."""
+    """(N,) float: how much better than the baseline the token's rollout did."""
     RETURNS = "returns"
-    """(N,) float: what the critic should have said."""
+    """(N,) float: target of the critic's values."""
     WEIGHTS = "weights"
     """(N,) float32: share of each token in the loss; 0 where a token does not train."""
     IMPORTANCE = "importance"
-    """(N,) float: factor on the advantages for the difference between sampler and trainer."""
+    """(N,) float: importance ratio trainer / sampler, a factor of the advantages."""
 
-    # What models say during the update.
+    # Written by forward passes during the update.
     STEP_LOG_PROBS = "step_log_probs"
     """(N,) float: log-probs of the policy at the start of the optimizer step."""
     LOG_PROBS = "log_probs"
-    """(N,) float: log-probs of the policy that learns; carries the gradient."""
+    """(N,) float: log-probs of the policy; carries the gradient."""
     ENTROPY = "entropy"
-    """(N,) float, nats, of the policy that learns; carries the gradient."""
+    """(N,) float, nats: entropy of the policy; carries the gradient."""
     VALUES = "values"
-    """(N,) float, of the critic that learns; carries the gradient."""
+    """(N,) float: values of the critic; carries the gradient."""
 
     @property
     def is_per_row(self) -> bool:
-        """It has B values, not N."""
+        """True if the column has shape (B,), False if (N,)."""
         return self in _PER_ROW
 
 
@@ -158,7 +157,7 @@ class ColumnFunction(Generic[Result]):
         return getattr(function, "__name__", str(function))
 
     def __call__(self, columns: Columns) -> Result:
-        """The function's answer.
+        """Call the function.
 
         Raises:
             ValueError: a column that it reads is missing.
@@ -168,14 +167,14 @@ class ColumnFunction(Generic[Result]):
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """Computes one column from others. One that gives IN_LOSS only takes rows out of it, for `mask_reason`."""
+    """Computes the column `gives` from others. One that gives IN_LOSS only removes rows from it, for `mask_reason`."""
 
     gives: Column
     compute: ColumnFunction[Tensor]
     mask_reason: MaskReason | None = None
 
     def computed(self, columns: Columns) -> Tensor:
-        """The column that it gives.
+        """Return the column `gives`.
 
         Raises:
             ValueError: a column that it reads is missing, or the result has another shape than the column.
@@ -190,13 +189,13 @@ class Equation:
 
 @dataclass(frozen=True, slots=True)
 class LossTerm:
-    """One summand of a loss. Of the columns it may read those of N tokens; it never sees tokens that do not train."""
+    """A summand of a loss. It reads (N,) columns only, and gets only the tokens that train."""
 
     name: str
-    """Its total is the metric `loss_<name>`."""
+    """The metric `loss_<name>` is its total."""
     compute: ColumnFunction[TokenLoss]
-    vanishes_with: Column | None = None
-    """Loss and gradient of a row are 0 if this column is 0 at all of its tokens."""
+    skip_if_zero: Column | None = None
+    """A row in which this column is 0 at all tokens has no loss here; if so in all terms, it needs no forward pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,23 +208,23 @@ class StepLoss:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """A choice of filters, advantage, weighting and loss terms. Stateless; equal inputs give equal outputs.
+    """Filters, advantage, weighting and loss terms. Stateless; equal inputs give equal outputs.
 
     Raises:
-        ValueError: the choices do not fit together.
+        ValueError: they do not fit together.
     """
 
     name: str
     advantage: tuple[Equation, ...]
-    """Applied one after the other to a whole batch; the last word on ADVANTAGES is among them."""
+    """Applied in order to a whole batch; at least one gives ADVANTAGES."""
     weighting: ColumnFunction[Tensor]
     """Gives (N,) float32 for the rows that train."""
     terms: tuple[LossTerm, ...]
     """At least one; the loss is their sum."""
     filters: tuple[RolloutFilter, ...] = ()
-    """Applied one after the other; the first reason to mask a rollout stays."""
+    """Applied in order; the first reason to mask a rollout stays."""
     critic_terms: tuple[LossTerm, ...] = ()
-    """The loss of the critic, likewise; none: there is no critic."""
+    """Terms of the critic's loss; empty without a critic."""
     correction: ColumnFunction[Tensor] | None = None
     """Gives IMPORTANCE (N,); advantages are multiplied by it."""
     trust_region: ColumnFunction[Tensor] | None = None
@@ -242,9 +241,11 @@ class Algorithm:
         if Column.ADVANTAGES not in [equation.gives for equation in self.advantage]:
             raise ValueError(f"{self.name}: no equation gives advantages")
         if len(screens) > 1 or any(screen.mask_reason is None for screen in screens):
-            raise ValueError(f"{self.name}: one equation may give trains, with its mask_reason")
+            raise ValueError(f"{self.name}: one equation may give in_loss, with its mask_reason")
         if screens and self.needs_log_probs:
-            raise ValueError(f"{self.name}: rows are taken out before models are asked, so no equation may read scores")
+            raise ValueError(
+                f"{self.name}: rows are removed before forward passes, so no equation may read log-probs or values"
+            )
 
     # --- What a run must have for it ---------------------------------------------------------------------------------
 
@@ -354,11 +355,10 @@ class Algorithm:
         return found["in_loss"] | found["rewards"].isfinite() if self.include_masked_in_baseline else found["in_loss"]
 
     def rows_to_compute(self, columns: Columns) -> Tensor:
-        """(B,) bool: rows that models must look at. The others may be left out of every forward pass.
+        """(B,) bool: rows that need forward passes.
 
-        These are all rows if `prepare` has still to be asked, less those in neither loss nor baseline; and after it the
-        rows whose loss can have a gradient. Weights stay as they were: a row that is left out still counts in the mean.
-        Metrics are then means over the tokens that were computed.
+        Before `prepare`, all rows in loss or baseline; after it, the rows whose loss can have a gradient. Weights stay:
+        a row without a forward pass still counts in the mean of the loss. Metrics are means over computed tokens.
         """
         in_loss = columns[Column.IN_LOSS]
         if Column.ADVANTAGES not in columns:
@@ -366,9 +366,9 @@ class Algorithm:
         row = _read(columns, (Column.ROW,))["row"]
         moved = torch.zeros_like(in_loss)
         for term in self.terms:
-            if term.vanishes_with is None:
+            if term.skip_if_zero is None:
                 return in_loss
-            moved |= rows_with_signal(_read(columns, (term.vanishes_with,))[term.vanishes_with], row, in_loss)
+            moved |= rows_with_signal(_read(columns, (term.skip_if_zero,))[term.skip_if_zero], row, in_loss)
         return moved
 
     @torch.no_grad()

@@ -151,7 +151,7 @@ def grpo_plus(config: GrpoPlusConfig) -> Algorithm:
         (config.exploration_coefficient,),
         partial(entropy_until_saturation, steps=config.saturation_steps, tolerance=config.saturation_tolerance),
     )
-    bonus = LossTerm("entropy", ColumnFunction(controlled_entropy_bonus), vanishes_with=Column.ENTROPY_COEFFICIENT)
+    bonus = LossTerm("entropy", ColumnFunction(controlled_entropy_bonus), skip_if_zero=Column.ENTROPY_COEFFICIENT)
     return _algorithm(
         config,
         _group_advantages(),

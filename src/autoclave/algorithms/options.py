@@ -48,7 +48,7 @@ def correction(settings: AlgorithmSettings) -> ColumnFunction[Tensor] | None:
 
 def policy_term(loss: ColumnFunction[TokenLoss]) -> LossTerm:
     """The term that learns from advantages."""
-    return LossTerm("policy", loss, vanishes_with=Column.ADVANTAGES)
+    return LossTerm("policy", loss, skip_if_zero=Column.ADVANTAGES)
 
 
 def kl_term(coefficient: float, estimator: KlEstimator) -> tuple[LossTerm, ...]:

@@ -23,7 +23,7 @@ def without_dominant(advantages: Tensor, row: Tensor, in_loss: Tensor, minibatch
     Args:
         advantages: (N,) float, one number for all tokens of a row.
         row: (N,) int64, the rollout of each token.
-        trains: (B,) bool, rows that train.
+        in_loss: (B,) bool, rows that train.
         minibatch: (B,) int64, the optimizer step of each row.
         limit: in (0, 1]; 1 drops nothing.
 

@@ -128,7 +128,20 @@ def test_a_built_in_name_cannot_be_taken(tmp_path: Path):
     assert "the name grpo is taken" in shown.stderr
 
 
-def test_settings_without_an_algorithm_are_an_error(tmp_path: Path):
-    install(tmp_path, {"autoclave.algorithm_settings": {"damped": "damped.settings:DampedConfig"}})
-    built = run(tmp_path, "-c", BUILD)
-    assert "Fix: install the package that has the entry point damped in autoclave.algorithms" in built.stderr
+@pytest.mark.parametrize(
+    ("algorithms", "message"),
+    [
+        ({}, "Fix: install the package that has the entry point damped in autoclave.algorithms"),
+        (
+            {"damped": "damped.nothing:damped"},
+            "entry point autoclave.algorithms: damped = damped.nothing:damped cannot be",
+        ),
+        ({"damped": "builtins:id"}, "algorithm.name = damped: its entry point gives"),
+    ],
+)
+def test_settings_without_a_working_algorithm_are_an_error(tmp_path: Path, algorithms: dict[str, str], message: str):
+    settings = {"damped": "damped.settings:DampedConfig"}
+    install(tmp_path, {"autoclave.algorithm_settings": settings, "autoclave.algorithms": algorithms})
+    shown = run(tmp_path, "-m", "autoclave", "config", "show", "--algorithm", "damped")
+    assert shown.returncode in (2, 3)
+    assert message in shown.stderr

@@ -9,6 +9,7 @@ import click
 
 from autoclave.cli.settings import resolve, takes_settings, takes_short_options
 from autoclave.config import TrainConfig
+from autoclave.core.plugins import find_plugin
 
 FRAMEWORKS = ("verl", "trl", "trl-rloo", "openrlhf", "prime-rl")
 
@@ -30,13 +31,39 @@ def show(settings: tuple[str, ...], as_json: bool, **short: object) -> None:
 
     Example: autoclave config show recipes/demo.yaml --algorithm grpo
     """
-    rows = list(resolve(TrainConfig, settings, short).lines())
+    resolved = resolve(TrainConfig, settings, short)
+    _require_plugins(resolved.config)
+    rows = list(resolved.lines())
     if as_json:
         click.echo(json.dumps({path: {"value": value, "origin": origin} for path, value, origin in rows}, indent=2))
         return
     width = max(len(f"{path} = {json.dumps(value)}") for path, value, _ in rows)
     for path, value, origin in rows:
         click.echo(f"{f'{path} = {json.dumps(value)}':<{min(width, 64)}}  # {origin}")
+
+
+def _require_plugins(config: TrainConfig) -> None:
+    """Load the implementations that other packages have of the choices of `config`.
+
+    Raises:
+        HostError: one is missing, or cannot be loaded.
+        ConfigError: an algorithm or an estimator cannot be built with its settings.
+    """
+    algorithm = config.algorithm
+    if _is_plugin(algorithm) or _is_plugin(getattr(algorithm, "advantage", None)):
+        from autoclave.algorithms import build_algorithm
+
+        build_algorithm(algorithm)
+    for setting, group, chosen in (
+        ("task.name", "autoclave.tasks", config.task),
+        ("sampler.engine.name", "autoclave.engines", config.sampler.engine),
+    ):
+        if _is_plugin(chosen):
+            find_plugin(group, chosen.name, setting)
+
+
+def _is_plugin(settings: object) -> bool:
+    return settings is not None and not type(settings).__module__.startswith("autoclave.")
 
 
 @config.command("import")

@@ -55,7 +55,7 @@ def shuffled_rewards(stages: ThreeStages, items: ItemSource, run_progress: RunPr
 
 
 def shuffle_rewards(groups: Sequence[Group], rng: np.random.Generator) -> list[Group]:
-    """The same rollouts, with the rewards of all of them dealt anew."""
+    """The same rollouts with all rewards shuffled."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     dealt = iter([rollouts[index].reward for index in rng.permutation(len(rollouts))])
     return [

@@ -4,7 +4,7 @@
 
 All alternatives run the same two-line program on the same 15 tests, in turn, in one run of this file. The fork floor is
 what a loop without any isolation pays: the base interpreter with the same modules imported forks, executes the compiled
-program between two pipes, and exits. The interpreter is started anew for each test, isolated from its user's settings,
+program between two pipes, and exits. A new interpreter starts for each test, isolated from its user's settings,
 and imports what LiveCodeBench's preamble imports. CPU counts everything: judge, zygote, cells, tests.
 
 With AUTOCLAVE_DATA set, real programs of public benchmarks are judged as well.
@@ -147,7 +147,7 @@ class Measure:
         self._count = 0
 
     def verdicts(self, problem: Problem, sources: Sequence[str]) -> list[Verdict]:
-        """Every program judged anew: a comment keeps verdicts from being remembered."""
+        """Every program judged again: a comment keeps verdicts from being reused."""
         jobs = []
         for source in sources:
             self._count += 1

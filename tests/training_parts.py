@@ -57,7 +57,7 @@ def _tiny_policy(seed: int) -> Policy:
 
 
 def tiny_policy(seed: int = 0, *, dtype: torch.dtype = torch.float32) -> Policy:
-    """A Llama of 30 thousand random parameters, anew for every caller."""
+    """A Llama of 30 thousand random parameters, a new one for every caller."""
     policy = _tiny_policy(seed)
     return Policy(copy.deepcopy(policy.model).to(dtype), policy.tokenizer)
 

@@ -64,7 +64,7 @@ def fill(file: Path) -> None:
 
 
 def review(session: Any) -> None:
-    """Take back the last action that removed a toy, which nobody had asked for; the rest stays."""
+    """Undo the last action that removed a toy, which was not requested; the rest stays."""
     for standing in reversed(session.journal.standings()):
         changes = session.difference(standing.action)
         if any("kite" in line for line in changes):

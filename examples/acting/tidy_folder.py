@@ -60,7 +60,7 @@ def recorded() -> Iterator[dict[str, object]]:
 
 
 def review(session: Session) -> None:
-    """Take back the last action that removed something, which nobody had asked for; the rest stays."""
+    """Undo the last action that removed something, which was not requested; the rest stays."""
     for standing in reversed(session.journal.standings()):
         changes = session.difference(standing.action)
         if any("drafts" in line for line in changes):

@@ -165,7 +165,7 @@ def test_packing_order_does_not_matter(make_batch, learn, variant, seed, random)
     rows = batch["row"].tolist()
     random.shuffle(rows)
     waiting = {row: iter((batch["row"] == row).nonzero().flatten().tolist()) for row in rows}
-    order = [next(waiting[row]) for row in rows]  # rows interleave anew, tokens of a row stay in order
+    order = [next(waiting[row]) for row in rows]  # rows interleave again, tokens of a row stay in order
     packed = {name: values[order] if values.shape == batch["row"].shape else values for name, values in batch.items()}
     straight, shuffled = learn(algorithm, batch), learn(algorithm, packed)
     for each in (straight, shuffled):

@@ -14,7 +14,7 @@ ALGORITHMS = {name: build_algorithm(chosen) for name, chosen in VARIANTS.items()
 
 
 def half(batch, is_in):
-    """The rows of a batch for which `is_in` (B,) holds, numbered anew."""
+    """The rows of a batch for which `is_in` (B,) holds, renumbered."""
     numbers = torch.cumsum(is_in.long(), 0) - 1
     chosen = is_in[batch["row"]]
     part = {name: v[is_in] if v.shape == is_in.shape else v[chosen] for name, v in batch.items() if name != "row"}

@@ -1,6 +1,6 @@
 """The numbers in docs/reference/algorithms: a batch on the index page, and what each algorithm makes of it on its own.
 
-The pages are the data. `python -m tests.algorithms.vectors` (from the root of the repository) writes the results anew
+The pages are the data. `python -m tests.algorithms.vectors` (from the root of the repository) writes the results again
 from `reference.py`, which is not the code under test, for the settings that stand on each page.
 """
 
@@ -107,7 +107,7 @@ def _written(vectors: list[dict[str, Any]]) -> str:
 
 
 def rewrite() -> None:
-    """Write the results on every page anew."""
+    """Write the results on every page again."""
     for path in sorted(PAGES.glob("*.md")):
         if path.stem == "index":
             continue

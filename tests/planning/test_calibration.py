@@ -93,7 +93,7 @@ def test_a_plan_by_those_rates_predicts_the_run_itself(schedule: ScheduleName):
     run = simulate(profile, schedule, SPLIT, max_staleness=1)
     found = calibrate(asked_at_once(recorded(profile, ScheduleName.SYNCHRONOUS, SPLIT)), SPLIT, **PLACE)
     predicted = simulate(found.profile(2), schedule, SPLIT, max_staleness=1)
-    assert predicted.steady_s == pytest.approx(run.steady_s, rel=0.1)  # iterations are drawn anew
+    assert predicted.steady_s == pytest.approx(run.steady_s, rel=0.1)  # iterations are sampled again
 
 
 @given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 5)), min_size=1, max_size=30), st.integers(1, 4))

@@ -146,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
         }
         if self.path not in routes:
             return self._json({"error": "no such path"}, 404)
-        with suppress(OSError):  # whoever asked has gone
+        with suppress(OSError):  # the client has gone
             routes[self.path](body)
 
     def _json(self, found: Any, status: int = 200) -> None:

@@ -241,7 +241,7 @@ def test_other_groups_do_not_wait_for_one_that_is_asked_again():
 
 
 def test_what_is_asked_again_is_accounted_for_at_every_moment():
-    """Whoever reads while a group is being asked again finds no request that was not dispatched."""
+    """A reader finds no request that was not dispatched while a group is resampled."""
     sampler, asked_for = HeldSampler(), set()
     accounts = []
 

@@ -54,7 +54,7 @@ def descendants(root: int) -> set[int]:
 
 
 def children(pid: int) -> list[int]:
-    """Of its first thread. Process ids say nothing of who began first: they start anew at the highest number."""
+    """Of its first thread. Process ids do not show which began first: they wrap around at the highest number."""
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 

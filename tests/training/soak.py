@@ -139,7 +139,7 @@ class SoakStages:
         self.publish(done)
 
     def live_again(self) -> None:
-        """Make all workers anew."""
+        """Restart all workers."""
         self.found.lives += 1
         self.version = 0
         _until_it_holds(lambda: self.trainer.restart().result(WAIT_S))
@@ -149,7 +149,7 @@ class SoakStages:
         return (self.found.lives - 1) * VERSIONS + version
 
     def _heard(self, line: str) -> None:
-        self.found.faults["a sampler left out" if "left out" in line else "a sampler started anew"] += 1
+        self.found.faults["a sampler removed" if "is removed" in line else "a sampler restarted"] += 1
 
 
 @dataclass(frozen=True, slots=True)

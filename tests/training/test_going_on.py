@@ -40,7 +40,7 @@ class DiesLater(TransformersEngine):
 
 @dataclass
 class NewWorkers:
-    """Workers of stages, as whoever built them makes them anew."""
+    """Workers of stages, as the code that built them restarts them."""
 
     stages: Stages
 

@@ -1,4 +1,4 @@
-"""Whoever fails at whatever moment, nothing is lost, doubled, stamped with a wrong version or trained on twice."""
+"""Whichever process fails at any moment, nothing is lost, doubled, stamped with a wrong version or trained on twice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_thousand_iterations_of_parts_that_fail_cost_no_rollout(tmp_path: Path
     with failing_parts() as stages:
         found = soak(schedule, tmp_path, stages, total=1000)
     print(schedule, found)  # noqa: T201  shown with -s
-    assert min(found.faults["a sampler started anew"], found.faults["no verdict"], found.lives) > 20
+    assert min(found.faults["a sampler restarted"], found.faults["no verdict"], found.lives) > 20
 
 
 @pytest.mark.soak

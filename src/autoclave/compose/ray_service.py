@@ -78,7 +78,7 @@ def run_on_ray(config: ServeConfig, announce: Callable[[str], None]) -> None:
     """Serve until a signal ends it. `announce` is given the address of the proxy on this machine.
 
     Raises:
-        ConfigError: nobody could use the servers, or their certificate.
+        ConfigError: no client could use the servers, or their certificate.
         InputError: the store cannot be used.
         HostError: the database or the cluster does not answer, Serve is in use there, or the replicas do not start.
     """
@@ -137,7 +137,7 @@ def _start_proxies(config: ServeConfig) -> int:
     wanted = {"host": config.host, "port": config.port or found.port, **_encryption(config.tls)}
     for name in ("host", "port", "ssl_certfile", "ssl_keyfile"):
         value = getattr(found, name)
-        if value != wanted.get(name):  # whoever can reach it must be whom the settings are for
+        if value != wanted.get(name):  # only clients that the settings allow may reach it
             raise HostError(
                 f"ray: Serve runs on this cluster with {name} = {value!r}, not {wanted.get(name)!r}. "
                 "Fix: give the same, or end it with `serve shutdown`"

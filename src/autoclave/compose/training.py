@@ -73,7 +73,7 @@ def train(
         config: the settings.
         out: the run's folder.
         resume: go on from the newest checkpoint in `out`.
-        fresh: do the warm start anew even if the cache has it.
+        fresh: repeat the warm start even if it is in the cache.
         say: receives the lines a user should see.
         schedule: in place of the configured one; for experiments.
 
@@ -100,8 +100,8 @@ def train(
         folder = existing or RunFolder.create(out, keep=PLAN_NAME)
         folder.write_config(dump(config))
         say(
-            f"run {folder.path}: {len(problems.train)} problems to learn from, {len(problems.heldout)} held out; "
-            f"programs run {judge.level}"
+            f"run {folder.path}: {len(problems.train)} training problems, {len(problems.heldout)} held out; "
+            f"sandbox level: {judge.level}"
         )
         if checkpoint:
             say(f"resuming {out} after step {checkpoint.step} of {config.steps}")
@@ -183,7 +183,7 @@ def _with_samples_of_its_own(run: Run) -> Run:
 
 
 def _begin_anew(run: Run, workers: Workers) -> None:
-    """Make all workers anew, and forget what was under way."""
+    """Restart all workers, and drop what is in flight."""
     workers.restart()
     run.stages.controllers.restart()
     run.stages.length_schedule.restart()

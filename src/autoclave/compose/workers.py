@@ -166,14 +166,14 @@ class Workers:
                     group.export(written).result()
 
     def restart(self) -> None:
-        """Make all workers anew, with the models that they were made with."""
+        """Restart all workers, with the models that they started with."""
         others = [group for group in self.groups.values() if group not in self.sampler.groups]
         for restart in [group.restart() for group in others]:
             restart.result()
         self.sampler.restart()
 
     def close(self) -> None:
-        """End all workers, unless that is left to whoever opened the pools."""
+        """End all workers, unless the caller that opened the pools does so."""
         self.sampler.close()
         self._opened.close()
 

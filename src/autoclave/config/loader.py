@@ -32,7 +32,7 @@ class Resolved(Generic[C]):
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def lines(self) -> Iterator[tuple[str, Any, str]]:
-        """`(path, value, origin)` of every setting; the origin of one nobody set is `default`."""
+        """`(path, value, origin)` of every setting; the origin of a setting that was not set is `default`."""
         for path, value in leaves(self.config.model_dump(mode="json")):
             yield path, value, self.origin(path)
 

@@ -64,7 +64,7 @@ class ProblemFilesConfig(Config):
     seed: Seed = 0
     """Of `path`: another choice of these."""
     train: Path | None = None
-    """In place of `path`: problems to learn from."""
+    """In place of `path`: training problems."""
     heldout: Path | None = None
     """In place of `path`: problems to report on."""
 

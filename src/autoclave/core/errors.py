@@ -73,7 +73,7 @@ class JudgeFault(FaultError):
 
 
 class EngineFault(FaultError):
-    """An engine died, or its server does. It is not used again; one made anew can be asked for what it had not done."""
+    """An engine or its server died. It is not used again; a new one gets its unfinished requests."""
 
 
 class StalledFault(FaultError):

@@ -3,7 +3,7 @@
     W' = W + (alpha / rank) B A,   A (rank, in), B (out, rank), B = 0 at the start
 
 Source: Hu et al., LoRA, arXiv:2106.09685, section 4.1. The layers are those of `peft`, put into the model in place: it
-stays the model that it is, with the same methods. Whoever reads weights by name does so through `plain_weights`, and
+stays the model that it is, with the same methods. Callers read weights by name through `plain_weights`, and
 knows nothing of adapters.
 """
 

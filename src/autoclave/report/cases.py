@@ -56,7 +56,7 @@ class ShownAnswer:
     num_left_out: int
     """Values that were asked and are not shown."""
     num_others: int
-    """Keys in the answer that nobody asked for."""
+    """Keys in the answer that were not requested."""
     malformed: str
 
 

@@ -1,6 +1,6 @@
 """Engines that sample responses. May import `models`, `problems` and below; knows nothing of rewards or training.
 
-Engines are imported from files of their own: whoever only asks one for responses does without what it runs on.
+Engines are imported from their own files, so that a caller of `Sampler` needs none of their libraries.
 """
 
 from autoclave.rollout.collection import Collection, CollectionTimes

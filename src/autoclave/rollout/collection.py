@@ -1,7 +1,7 @@
 """Sampling and judging of one iteration: groups come out as they complete.
 
 Judging of a response starts the moment it is sampled. Callbacks run on the threads of sampler and judge, put groups
-together, and ask again for those that are to be refilled; whoever reads only waits.
+together, and resample groups; readers only wait.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from autoclave.core.timeline import Role, Timeline
 from autoclave.rollout.interface import Request, RewardFunction, Sampler
 
 Resample = Callable[[int, int, Group], Sequence[Request] | None]
-"""From the index of an item, how often it was asked again, and its group: what to ask in its place, None to keep it."""
+"""From the index of an item, its number of resamples and its group: the requests that replace it, None to keep it."""
 
 Name = tuple[int, ...]
 """Key of a request: its seed."""
@@ -56,15 +56,15 @@ class Account:
     """Fate of the requests of a collection."""
 
     asked: list[Name]
-    """Those that were made since the last account."""
+    """Requests made since the last account."""
     replaced: list[Name]
-    """Those whose groups were refilled since then."""
+    """Requests of groups that were resampled since then."""
     there: list[Name]
-    """Those that its groups are of, or will be; without the groups that were taken."""
+    """Requests of its groups, complete or not; without the groups that were taken."""
 
 
 class Collection:
-    """The groups of one iteration, in the making."""
+    """The groups of one iteration, in flight or complete."""
 
     def __init__(
         self,
@@ -81,13 +81,13 @@ class Collection:
         """Start sampling `requests[i]`, the samples of `items[i]`, and judging them by `reward`.
 
         Args:
-            items: what is asked.
-            requests: the samples of each; an item without any has no group.
-            sampler: where.
-            reward: what a response earns.
-            refill: a group for which it has other requests is dropped and sampled by those.
-            complete: groups that are there already, by the index of their item, which has no requests.
-            spans: where it is recorded when each request and reward began and ended.
+            items: prompts.
+            requests: the samples of each item; an item without any has no group.
+            sampler: samples the responses.
+            reward: judges a response.
+            resample: returns other requests for a group that is to be replaced.
+            complete: groups that exist already, by the index of their item, which has no requests.
+            spans: records begin and end of each request and reward.
             stall_s: see `STALL_S`.
         """
         self._spans = spans or CollectionSpans(Timeline(), 0)
@@ -138,7 +138,7 @@ class Collection:
         """Groups in order of completion; waits for each.
 
         Raises:
-            FaultError: nothing was sampled or judged for `stall_s`; the message says who is waited for.
+            FaultError: nothing was sampled or judged for `stall_s`; the message says what it waits for.
             Exception: whatever sampling or judging raised; the rest of the collection is lost.
         """
         for number in range(len(self)):
@@ -163,11 +163,11 @@ class Collection:
             return [self._complete.pop(index) for index in taken]
 
     def wait_until_sampled(self) -> None:
-        """Return when the sampler has nothing more to do for it; raises as iterating does."""
+        """Wait until all its requests are sampled; raises as iterating does."""
         self._wait_for(lambda: not self._unsampled and (self._resample is None or len(self._complete) == len(self)))
 
     def take_account(self) -> Account:
-        """Requests since the last call and the state of their groups, all of one instant."""
+        """Requests since the last call and the state of their groups, at one instant."""
         with self._changed:
             done = [rollout.request for group in self._complete.values() for rollout in group.rollouts]
             waited_for = (index for index in self._open if index not in self._complete)
@@ -177,7 +177,7 @@ class Collection:
         return account
 
     def abandon(self, why: str) -> None:
-        """Ask nothing more, whatever comes in: whoever reads is told `why`. What is under way is not ended."""
+        """Submit nothing more; readers get an error with `why`. Requests in flight are not ended."""
         self._fail(FaultError(why))
 
     def notify(self, event: threading.Event) -> None:
@@ -200,12 +200,12 @@ class Collection:
     # --- Callbacks
 
     def _note(self, requests: Mapping[int, Sequence[Request]]) -> None:
-        """These are asked from now on; with the lock, or before anybody else knows of the collection."""
+        """Count these requests as submitted; with the lock, or before other threads know of the collection."""
         self._unsampled += sum(map(len, requests.values()))
         self._asked += [request.seed for samples in requests.values() for request in samples]
 
     def _submit(self, requests: Mapping[int, Sequence[Request]]) -> None:
-        """Sample these requests by the index of their item; there are `_sizes` of each, and they are all of it."""
+        """Sample these requests, by the index of their item; all `_sizes` requests of each."""
         places = [(index, sample) for index, samples in requests.items() for sample in range(len(samples))]
         futures = self._sampler.submit([request for samples in requests.values() for request in samples])
         for (index, sample), future in zip(places, futures, strict=True):

@@ -59,7 +59,7 @@ class DrawsTokens(LogitsProcessor):
 
     For vLLM every request is greedy, so it takes that token and reports its logit (`processed_logits`): the log-prob
     at the sampling temperature before the nucleus is cut, which no mode of vLLM's gives. A token depends on the random
-    numbers of its request and its place alone, also where a prompt is computed in parts or a response anew. vLLM's own
+    numbers of its request and its place alone, also if a prompt is computed in parts or a response again. vLLM's own
     seeds depend on how often it samples, and on a CPU it ends where one meets a prompt that is computed in parts.
     """
 

@@ -1,6 +1,6 @@
 """Checkpoints that are whole or absent, taken between two iterations and written while the next one runs.
 
-A checkpoint is written under a name that nobody reads, made durable, and renamed. It names the configuration that it
+A checkpoint is written under a temporary name, made durable, and renamed. It names the configuration that it
 belongs to, and the inputs that no setting names, as the architecture of the policy; one of others is refused.
 """
 
@@ -188,7 +188,7 @@ def latest_checkpoint(parent: Path, config: TrainConfig, inputs: Mapping[str, An
         checkpoint, description = _read(folder)
         _check_parts(folder, description["parts"])
     except CheckpointError as error:
-        older = f"resume from {complete[-2].name}" if len(complete) > 1 else "start anew: there is no older checkpoint"
+        older = f"resume from {complete[-2].name}" if len(complete) > 1 else "start again: there is no older checkpoint"
         raise CheckpointError(f"{error}. Fix: move {folder} away to {older}") from None
     before = description["config"]
     if config.steps >= checkpoint.step:

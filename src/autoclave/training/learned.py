@@ -59,7 +59,7 @@ class ItemSource(Protocol):
 
 
 class ShuffledItems:
-    """Deals `items` in an order shuffled anew for each epoch; an iteration may span two epochs.
+    """Deals `items` in an order shuffled for each epoch; an iteration may span two epochs.
 
     A pure function of seed and place, so that resuming needs only the number.
     """

@@ -59,7 +59,7 @@ class RequestLedger:
         """Check that just the requests of `ahead` are asked and not done.
 
         Raises:
-            FaultError: a request is lost, or there is one that nobody asked; the message names one.
+            FaultError: a request is lost, or was never made; the message names one.
         """
         self._batches = list(ahead)
         there = self._read()

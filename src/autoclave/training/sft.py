@@ -68,7 +68,7 @@ def digest(sequences: Sequences) -> str:
 
 
 class Epochs:
-    """The batches of a warm start, epoch after epoch, each shuffled anew; they depend on the seed alone."""
+    """The batches of a warm start, shuffled in each epoch; they depend on the seed alone."""
 
     def __init__(self, sequences: Sequences, settings: SftConfig, seed: int) -> None:
         self._sequences, self._settings, self._seed = sequences, settings, seed

@@ -192,7 +192,7 @@ class Stages:
     def begin(self, version: int) -> Mapping[str, float]:
         """Hand the trainer's weights to the samplers as `version`, any number; before all else.
 
-        At the start of a run, and again when workers were made anew; see `publish`.
+        At the start of a run, and again after workers were restarted; see `publish`.
         """
         self.publisher.begin(version, self.sampler.groups)
         return self._handed_over(version)
@@ -226,7 +226,7 @@ FILE = "algorithm.json"
 
 
 class ControllerState:
-    """The state of `algorithm`, which begins anew with every run that does not resume."""
+    """The state of `algorithm`, which every run that does not resume begins with."""
 
     def __init__(self, algorithm: Algorithm) -> None:
         self._algorithm = algorithm

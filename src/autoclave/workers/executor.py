@@ -113,7 +113,7 @@ class Executor(Protocol):
 
 
 class InlineExecutor:
-    """One rank, in this process. Needs no process group: there is nobody to talk to."""
+    """One rank, in this process, without a process group."""
 
     processes = 1
 

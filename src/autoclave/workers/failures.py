@@ -74,7 +74,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The call is done. `value` is None where nobody asked for the result."""
+    """The call is done. `value` is None if the result was not requested."""
 
     value: Any
 

@@ -28,7 +28,7 @@ def open_pools(pools: Mapping[str, PoolConfig], *, devices_per_process: int) -> 
         for name, pool in pools.items()
     }
     inline = [name for name, pool in pools.items() if pool.executor == "inline"]
-    # Pools in this process all use its current device, the first one; nobody else gets it.
+    # Pools in this process all use its current device, the first one; no other pool gets it.
     free = visible_devices()[1 if inline and devices_per_process else 0 :]
     executors: dict[str, Executor] = {name: InlineExecutor() for name in inline}
     here = deal_devices({name: asked[name] for name, pool in pools.items() if pool.executor == "spawn"}, free)

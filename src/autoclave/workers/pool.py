@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 class CallFuture(Future[R]):
-    """The result of a call; one that is held by workers is fetched when somebody asks for it."""
+    """The result of a call; a result that workers hold is fetched when it is read."""
 
     def result(self, timeout: float | None = None) -> R:
         value = self.held(timeout)

@@ -2,7 +2,7 @@
 
 A pool is a placement group with one bundle per rank: a CPU, and the rank's GPUs. The actors of all groups of the pool
 live in the same bundles; they ask Ray for nothing more, since they take turns. Ranks are numbered by node, so that
-neighbours in rank are neighbours on the network. Results stay in Ray's object store until somebody asks for them.
+neighbours in rank are neighbours on the network. Results stay in Ray's object store until they are read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from autoclave.workers.wire import Held, Message, pack
 from autoclave.workers.worker_host import RankInfo, WorkerHost
 
 RESERVE_S = 30.0
-"""Seconds until resources that the cluster has, but somebody else holds, are taken for missing."""
+"""Seconds after which resources in use by other jobs count as missing."""
 
 
 # --- Resources -----------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class RayExecutor:
         """Reserve what the pool needs.
 
         Raises:
-            HostError: it is missing, or in use by somebody else for `RESERVE_S`.
+            HostError: it is missing, or in use by other jobs for `RESERVE_S`.
         """
         check_cluster({pool: demand}, cluster_nodes())
         self._pool, self._demand = pool, demand

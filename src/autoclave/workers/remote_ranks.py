@@ -2,7 +2,7 @@
 
 A call is sent to all ranks at once, and what they answer is read until the last has answered. When one fails, the
 others have `GRACE_S` to answer too: one that still works then most likely waits for the failed one in a collective, and
-would do so for ever. It is ended, as are all when one dies; from then on the group is dead until it is started anew.
+would do so for ever. It is ended, as are all when one dies; from then on the group is dead until it is restarted.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class RemoteRanks(ABC):
         return [results[rank] for rank in answering]
 
     def _bury(self, rank: int, how: str) -> None:
-        self._death = self._death or (rank, how)  # whoever was killed died of that
+        self._death = self._death or (rank, how)  # a rank that was killed died of that
         self.end()
 
     def _error_of_death(self) -> WorkerDied:

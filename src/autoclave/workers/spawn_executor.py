@@ -137,7 +137,7 @@ class _Process:
         return Returned(parcels[0]) if isinstance(answer, Returned) else answer
 
     def kill(self) -> None:
-        """Signal the process and all that it started. Its channel stays open: whoever reads there learns of the end."""
+        """Signal the process and all that it started. Its channel stays open: the reader there sees the end."""
         with self._killing:
             if not self._is_gone:
                 with contextlib.suppress(ProcessLookupError):

@@ -116,7 +116,7 @@ ALIGNMENT = 64
 
 
 class Descriptor:
-    """An open file descriptor that is closed when nobody refers to it any more."""
+    """An open file descriptor that is closed with the last reference to it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -150,7 +150,7 @@ class Parcel(Held):
         return Parcel(message.body, sizes, memory)
 
     def fetch(self) -> Any:
-        """The value. Its large arrays are copied where they are written to; nobody else sees that."""
+        """The value. Its large arrays are copied on write; other processes do not see the writes."""
         if self.memory is None:
             return Message(self.body, ()).fetch()
         whole = np.frombuffer(

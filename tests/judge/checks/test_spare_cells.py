@@ -30,7 +30,7 @@ def children() -> set[int]:
 
 @pytest.fixture
 def alone() -> Iterator[Callable[[Problem, str], Verdict]]:
-    """alone(problem, source): the verdict of a judge with one worker, each program judged anew."""
+    """alone(problem, source): the verdict of a judge with one worker, each program judged again."""
     try:
         opened = LocalJudge(SandboxConfig(), JUDGE)
     except IsolationError as error:

@@ -1,4 +1,4 @@
-"""Many engines as one sampler: every request ends once, whoever dies, leaves or comes; weights reach all of them."""
+"""Many engines as one sampler: every request ends once, whichever engine dies or leaves; weights reach all of them."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_started_anew_it_samples_with_the_weights_of_the_beginning():
         sampler.update_weights(5, numbered(5)).result(DEADLINE_S)
         (forgotten,) = sampler.submit(asked((0, 0), tokens=10**9))
         sampler.restart()
-        with pytest.raises(RuntimeError, match="started anew"):
+        with pytest.raises(RuntimeError, match="were restarted"):
             forgotten.result(DEADLINE_S)
         assert results(sampler.submit(asked((0, 1))))[0].tokens[0] == 0
         sampler.update_weights(2, numbered(2)).result(DEADLINE_S)

@@ -59,9 +59,9 @@ class Silent(CountingEngine):
 
 WRONG = {
     Doubling: r"engine 0 of worker group 'sampler-0' answered request \(0, 0\) 2 times",
-    Inventing: r"engine 0 of worker group 'sampler-0' answered request number 1000, which it was never asked",
-    Forgetting: r"engine 0 of worker group 'sampler-0' has lost requests: 3 are not answered, such as \(0, 0\)",
-    Silent: r"has lost requests: 3 are not answered, such as \(0, 0\), and it has 0",
+    Inventing: r"engine 0 of worker group 'sampler-0' answered request number 1000, which it does not have",
+    Forgetting: r"engine 0 of worker group 'sampler-0' has lost requests: 3 have not ended, such as \(0, 0\)",
+    Silent: r"has lost requests: 3 have not ended, such as \(0, 0\), and it has 0",
 }
 
 
@@ -84,7 +84,7 @@ def test_such_an_engine_is_made_anew_and_every_request_is_answered_once(engine):
 
 def test_a_callback_that_raises_takes_no_other_request_with_it(caplog):
     def raises(future: Future) -> None:
-        raise OSError("whoever asked is gone")
+        raise OSError("the client is gone")
 
     with samplers() as sampler:
         futures = sampler.submit(asked((0, 0), (0, 1), tokens=5))
@@ -130,7 +130,7 @@ def test_weights_that_wait_for_a_request_when_all_is_started_anew_are_not_taken_
         endless(sampler)
         update = sampler.update_weights(5, numbered(5), drains=True)
         sampler.restart()
-        with pytest.raises(RuntimeError, match="started anew"):
+        with pytest.raises(RuntimeError, match="were restarted"):
             update.result(DEADLINE_S)
         assert results(sampler.submit(asked((0, 1))))[0].tokens[0] == 0
         sampler.update_weights(2, numbered(2)).result(DEADLINE_S)
@@ -155,7 +155,7 @@ def test_the_last_two_cannot_both_leave():
         with pytest.raises(ValueError, match="sampler-1 is the only sampler"):
             sampler.detach(second)
         assert len(results(futures)) == 6
-        with pytest.raises(ValueError, match="sampler-0 is no sampler here"):
+        with pytest.raises(ValueError, match="sampler-0 is not a sampler here"):
             sampler.detach(first)
 
 

@@ -271,7 +271,7 @@ def test_samplers_that_die_leave_and_come_sample_with_what_is_published():
             sampler.update_weights(0, publisher).result(DEADLINE_S)
             publish_and_probe(1)
             os.kill(groups[0]._ranks.process_ids[0], 9)
-            sync_check.check(1, trainer, sampler)  # by the one that was made anew
+            sync_check.check(1, trainer, sampler)  # by the restarted one
             publish_and_probe(2)
             sampler.attach(groups[1])
             sync_check.check(2, trainer, sampler)

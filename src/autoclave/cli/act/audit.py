@@ -28,7 +28,7 @@ def audit() -> None:
 def verify(known: str | None, root: Path, state: Path | None, name: str) -> None:
     """Verify that no record of the journal was altered, inserted, removed or forged.
 
-    The exit code is 1 if one was. Whoever can write to the journal and its checkpoints can truncate both; --known
+    The exit code is 1 if one was. A process that can write to journal and checkpoints can truncate both; --known
     detects that.
 
     \b

@@ -72,7 +72,7 @@ def diff(action: str, is_undo: bool, root: Path, state: Path | None, name: str) 
         for each in session.dependents_of(action):
             say(f"depends on it: {each}  {words(session.journal.standing(each).proposed['operation'])}")
         for path in session.conflicts_of(action):
-            say(f"changed by somebody else: {path!r}")
+            say(f"changed by another program: {path!r}")
 
 
 @click.command()

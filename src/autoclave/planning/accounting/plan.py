@@ -159,7 +159,7 @@ CHECKPOINT_FILE = 1 << 27
 """Bytes of a file of a checkpoint (`workers.trainer.saved_state`), there twice beside the copy."""
 
 PROMPT_TOKENS = 1024
-"""Planned for where nobody says how long prompts are, if the context has room for it."""
+"""Prompt length in tokens where it is unknown, if the context has room for it."""
 
 
 def plan_for(config: TrainConfig, *, prompt_tokens: int | None = None, response_tokens: int | None = None) -> RunPlan:

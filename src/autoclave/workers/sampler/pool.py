@@ -1,9 +1,9 @@
-"""All engines of a run as one `Sampler`: requests are dealt to them, and survive them.
+"""All engines of a run as one `Sampler`: it distributes requests, which survive the death of an engine.
 
-A thread for each replica, a worker group, asks its engines to sample on, a little at a time; between two such calls
-they get new requests and weights. What a replica has not finished when it dies is asked again once it is
-back with the weights that count, so every request ends exactly once: in a completion or in an error. An engine that
-loses a request, or answers one that it does not have, is treated as one that died.
+A thread for each replica (a worker group) calls `step` of its engines for short times; between two such calls they get
+new requests and weights. Requests that a replica has not finished when it dies are submitted again after its restart,
+with the current weights, so every request ends exactly once: in a completion or in an error. An engine that loses a
+request, or answers one that it does not have, is treated as dead.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from autoclave.workers.sampler.replica import (
 from autoclave.workers.sampler.worker import Batches, SamplerWorker, StepOutput
 
 SLICE_S = 0.05
-"""Seconds that engines sample before they hand over completions and take new requests."""
+"""Seconds of one `step` of the engines, after which they return completions and take new requests."""
 
 START_S = 3600.0
-"""A replica that is not back after so long is given up."""
+"""Seconds after which a replica that has not restarted is given up."""
 
 NO_SAMPLER = "no sampler is left: all of them died, or have left"
 
@@ -60,12 +60,12 @@ class SamplerPool:
 
         Args:
             groups: the replicas; each has one engine per rank.
-            in_flight: most requests that an engine has at a time; the others wait here, for whichever is free first.
-                None deals requests at once, in an order that does not depend on time.
-            restarts: how often the processes of a replica may be started anew.
-            timeout_s: after so long without an answer, the processes of a replica are ended. While other groups have
-                their turn on its devices it does not count.
-            say: hears of replicas that died.
+            in_flight: most requests that an engine has at a time; others wait here for the first free engine. None
+                distributes requests at once, in an order that does not depend on time.
+            restarts: how often the processes of a replica may be restarted.
+            timeout_s: seconds without an answer after which the processes of a replica are ended, not counting the time
+                of other groups on its devices.
+            say: called with a line about each replica that died.
         """
         self._in_flight, self._restarts, self._timeout_s, self._say = in_flight, restarts, timeout_s, say
         self._changed = threading.Condition()
@@ -75,7 +75,7 @@ class SamplerPool:
         self._numbers = count()
         self._next_engine = 0
         self._published: tuple[int, WeightSource] | None = None
-        self._epoch = 0  # what was begun in an earlier one counts for nothing
+        self._epoch = 0  # results of an earlier epoch are dropped
         self._is_closed = self._is_restarting = False
         for group in groups:
             self.attach(group)
@@ -101,7 +101,7 @@ class SamplerPool:
     def submit_to_each(self, requests: Sequence[Request]) -> dict[str, list[Future[Completion]]]:
         """As `submit`, to every engine: futures for all of `requests`, by the name of its group and its rank.
 
-        They wait for no room there. What an engine has not done when it dies, another does.
+        They do not wait for room. Another engine takes over the requests of one that dies.
         """
         futures: dict[str, list[Future[Completion]]] = {}
         with self._changed:
@@ -122,15 +122,14 @@ class SamplerPool:
     # --- Weights
 
     def update_weights(self, version: int, weights: WeightSource, *, drains: bool = False) -> Future[None]:
-        """Have all engines sample with what `weights` delivers, called `version`, from now on.
+        """Have all engines sample with the weights that `weights` delivers, called `version`, from now on.
 
-        Requests in the making go on with them; with `drains`, those that an engine has are sampled to the end first.
-        The future fails, with an error that names version and replica, if a replica fails over them and no other goes
-        on in its place.
+        Requests in flight continue with them; with `drains`, an engine first finishes its requests. The future fails,
+        with an error that names version and replica, if a replica fails over them and no other replaces it.
 
         Raises:
             ValueError: the version is not newer than the last one.
-            RuntimeError: somebody does not have the last one yet, or it is closed.
+            RuntimeError: a replica does not have the last one yet, or the pool is closed.
         """
         whole: Future[None] = Future()
         with self._changed:
@@ -151,12 +150,12 @@ class SamplerPool:
 
     @property
     def groups(self) -> list[WorkerGroup[SamplerWorker]]:
-        """Those that sample, in the order in which they came."""
+        """The groups that sample, in the order in which they were attached."""
         with self._changed:
             return [replica.group for replica in self._replicas]
 
     def attach(self, group: WorkerGroup[SamplerWorker]) -> None:
-        """Sample on this group too. It gets the weights that count before its first request.
+        """Sample on this group too. It gets the current weights before its first request.
 
         Raises:
             RuntimeError: it is closed.
@@ -170,7 +169,7 @@ class SamplerPool:
         threading.Thread(target=self._serve, args=(replica,), name=f"sampler-{group.name}", daemon=True).start()
 
     def detach(self, group: WorkerGroup[SamplerWorker]) -> None:
-        """Sample on this group no more; what it has not done is asked of the others. Its workers stay.
+        """Stop sampling on this group; the others get its unfinished requests. Its workers stay.
 
         Raises:
             ValueError: it does not sample here, or no other group is left.
@@ -178,7 +177,7 @@ class SamplerPool:
         with self._changed:
             leaving = [replica for replica in self._replicas if replica.group is group]
             if not leaving:
-                raise ValueError(f"{group.name} is no sampler here, or was left out after it died")
+                raise ValueError(f"{group.name} is not a sampler here, or was removed after it died")
             if all(replica.is_leaving for replica in self._replicas if replica is not leaving[0]):
                 raise ValueError(f"{group.name} is the only sampler; attach another one first")
             leaving[0].is_leaving = True
@@ -193,12 +192,12 @@ class SamplerPool:
             )
 
     def restart(self) -> None:
-        """Make all workers anew with the models that they were made with, also of replicas that were given up.
+        """Restart all workers with the models that they started with, also those of replicas that were given up.
 
-        What was asked is forgotten; so are weights on their way.
+        Requests and weights in flight are dropped.
 
         Raises:
-            FaultError: a replica does not come to rest.
+            FaultError: a replica does not become idle.
             Exception: what making a worker raised.
         """
         with self._changed:
@@ -207,7 +206,7 @@ class SamplerPool:
             given_up = tuple(self._given_up)
             self._published, self._next_engine = None, 0
             pending, updates = self._take_back_all(), self._take_back_updates()
-        self._end(pending, updates, RuntimeError("the samplers were started anew"))
+        self._end(pending, updates, RuntimeError("the samplers were restarted"))
         try:
             restarts = [group.restart() for group in [*self._at_rest(), *given_up]]
             for restarted in restarts:
@@ -224,7 +223,7 @@ class SamplerPool:
         """All groups, once none has a call under way."""
         with self._changed:
             if not self._changed.wait_for(lambda: not any(r.doing for r in self._replicas), START_S):
-                raise FaultError(f"the samplers cannot be started anew:\n{self.state()}")
+                raise FaultError(f"the samplers cannot be restarted:\n{self.state()}")
             return self.groups
 
     def close(self) -> None:
@@ -254,7 +253,7 @@ class SamplerPool:
         self._next_engine = (self._next_engine + len(groups)) % len(queues)
 
     def _feed(self, replica: Replica) -> None:
-        """Give the engines of a replica what waits, as much as they have room for."""
+        """Give the engines of a replica as many waiting requests as they have room for."""
         limit = self._in_flight or 0
         if replica.update and replica.update.drains:
             return
@@ -284,11 +283,11 @@ class SamplerPool:
         try:
             while self._take_turn(replica):
                 pass
-        except BaseException as error:  # noqa: BLE001  a mistake of ours here must not leave requests without an end
+        except BaseException as error:  # noqa: BLE001  a bug here must not leave requests without an end
             self._give_up(replica, error, is_death=False)
 
     def _take_turn(self, replica: Replica) -> bool:
-        """Do the next thing that a replica has to do, which is waited for; whether there may be more."""
+        """Wait for the next task of a replica and do it. Return whether there may be more."""
         with self._changed:
             replica.doing = ""
             self._changed.notify_all()
@@ -332,7 +331,7 @@ class SamplerPool:
         return replica.group.wait_for(call, self._timeout_s, f"was to {what}", "sampler.timeout_s")
 
     def _delivered(self, replica: Replica) -> int | None:
-        """Give a replica the weights that count; returns their version, None where those of the start do."""
+        """Deliver the current weights to a replica. Return their version, None for the initial weights."""
         with self._changed:
             published = self._published
         if published is None:
@@ -342,7 +341,7 @@ class SamplerPool:
     def _updated(self, replica: Replica, update: Update, version: int | None) -> None:
         with self._changed:
             is_due = replica.update is update
-            if is_due:  # before the future is done: whoever waits for it may publish again at once
+            if is_due:  # before the future is set: a caller that waits for it may publish again at once
                 replica.update, replica.version = None, version
         if is_due:
             update.done.set_result(None)
@@ -350,7 +349,7 @@ class SamplerPool:
     def _hand_over(self, replica: Replica, answers: list[StepOutput], epoch: int) -> None:
         with self._changed:
             if self._epoch != epoch or self._is_closed:
-                return  # it was all taken back meanwhile
+                return  # all requests were taken back meanwhile
             for rank, (queue, output) in enumerate(zip(replica.queues, answers, strict=True)):
                 queue.check(output, f"engine {rank} of worker group {replica.group.name!r}")
             outputs = zip(replica.queues, answers, strict=True)
@@ -360,14 +359,14 @@ class SamplerPool:
             each.future.set_result(replace(completion, sampled_by=replica.group.name))
 
     def _recover(self, replica: Replica, error: BaseException, epoch: int) -> bool:
-        """Bring a replica back that failed, with all that it had to do; whether it goes on."""
+        """Restart a replica that failed, with all its requests. Return whether it continues."""
         if isinstance(error, CancelledError):
             error = RuntimeError("sampling was cancelled: the pool of the samplers is closed")
         is_death = isinstance(error, WorkerDied | EngineFault)
         while is_death and replica.restarts_left and self._epoch == epoch and not self._is_closed:
             replica.restarts_left -= 1
-            self._say(f"{error}; it is started anew, and asked again what it had not finished")
-            replica.doing = "is started anew"
+            self._say(f"{error}; it is restarted and gets its unfinished requests again")
+            replica.doing = "restarts"
             try:
                 version = self._revived(replica)
             except BaseException as another:  # noqa: BLE001  counted as the first one was
@@ -376,17 +375,17 @@ class SamplerPool:
             self._ask_again(replica, version)
             return True
         if self._epoch != epoch and not self._is_closed:
-            return True  # everything is started anew, by somebody else
+            return True  # another thread restarts all replicas
         self._give_up(replica, error, is_death=is_death)
         return False
 
     def _revived(self, replica: Replica) -> int | None:
-        """Start the workers of a replica anew, and give them the weights that count; see `_delivered`."""
+        """Restart the workers of a replica, and deliver the current weights; see `_delivered`."""
         name = replica.group.name
         try:
             replica.group.restart().result(START_S)
         except CallTimeout:
-            how = f"was to be started anew, and is not there after {START_S:.0f} s"
+            how = f"did not restart within {START_S:.0f} s"
             raise WorkerDied.of(name, 0, replica.group.nodes[0], how) from None
         return self._delivered(replica)
 
@@ -405,13 +404,13 @@ class SamplerPool:
             update.done.set_result(None)
 
     def _give_up(self, replica: Replica, error: BaseException, *, is_death: bool) -> None:
-        """Leave a replica out for good; others do its work if it died, else all that it had to do fails."""
+        """Remove a replica; if it died, others get its requests, else they fail."""
         with self._changed:
             self._given_up.append(replica.group)
             pending, update = self._leave_out(replica, passes_on=is_death)
             is_closed, left = self._is_closed, len(self._replicas)
         if not is_closed:
-            self._say(f"{str(error) or repr(error)}; it is left out, {left} samplers go on")
+            self._say(f"{str(error) or repr(error)}; it is removed, {left} samplers remain")
         if update and left and is_death:
             update.done.set_result(None)
         elif update:
@@ -420,7 +419,7 @@ class SamplerPool:
         fail(pending, error)
 
     def _let_go(self, replica: Replica) -> None:
-        """Without the requests of a replica that leaves; the others have them, or nobody, if all others died."""
+        """End a replica that leaves; the others get its requests, which fail if all others died."""
         with self._changed:
             pending, update = self._leave_out(replica, passes_on=True)
             published = self._published
@@ -428,14 +427,14 @@ class SamplerPool:
             update.done.set_result(None)
         fail(pending, WorkerDied(NO_SAMPLER))
         if published and replica.version is not None:
-            with suppress(Exception):  # it is nobody's any more; one that has died holds no weights
+            with suppress(Exception):  # a group that has died holds no weights
                 published[1].release(replica.group, partial(self._call, replica, "let go of weights"))
 
     def _leave_out(self, replica: Replica, *, passes_on: bool) -> tuple[list[PendingRequest], Update | None]:
-        """Take a replica out, with the lock; if it `passes_on` its requests, the others get them.
+        """Remove a replica, with the lock; with `passes_on`, the others get its requests.
 
         Returns:
-            The requests that no sampler has now, and the weights on their way to it.
+            The requests that no sampler has now, and the pending update of the replica.
         """
         self._replicas = [other for other in self._replicas if other is not replica]
         pending = replica.take_unfinished()

@@ -21,7 +21,7 @@ from autoclave.workers.sampler.worker import Batches, SamplerWorker, StepOutput
 
 @dataclass(slots=True, eq=False)
 class PendingRequest:
-    """A request on its way."""
+    """A request that has not ended."""
 
     number: int
     request: Request
@@ -35,50 +35,48 @@ class EngineQueue:
     batches: list[list[PendingRequest]] = field(default_factory=list[list[PendingRequest]])
     """Not yet handed over."""
     running: dict[int, PendingRequest] = field(default_factory=dict[int, PendingRequest])
-    """Handed over and not done."""
+    """Handed over, not ended."""
     stats: EngineStats = field(default_factory=lambda: EngineStats(0, 0, 0, 0))
 
     @property
     def outstanding(self) -> int:
-        """Requests that are not done."""
+        """Number of requests that have not ended."""
         return len(self.running) + sum(map(len, self.batches))
 
     def take_batches(self) -> Batches:
-        """Return what the engine takes on in its next step; these requests count as running from here."""
+        """Return the requests for the engine's next step; they count as running from here."""
         batches = tuple({each.number: each.request for each in batch} for batch in self.batches)
         self.running |= {each.number: each for batch in self.batches for each in batch}
         self.batches = []
         return batches
 
     def check(self, step_output: StepOutput, engine: str) -> None:
-        """Check that each answer is one to a request that runs, and that the engine still has all the others.
+        """Check that each completion belongs to a running request, and that the engine still has all others.
 
         Raises:
-            EngineFault: it is not so; the message names `engine` and the request.
+            EngineFault: otherwise; the message names `engine` and the request.
         """
         answers = Counter(number for number, _ in step_output.done)
         for number, times in answers.items():
             if number not in self.running:
-                raise EngineFault(
-                    f"{engine} answered request number {number}, which it was never asked or has answered"
-                )
+                raise EngineFault(f"{engine} answered request number {number}, which it does not have")
             if times > 1:
                 raise EngineFault(f"{engine} answered request {self.running[number].request.seed} {times} times")
         left = [pending_request for number, pending_request in self.running.items() if number not in answers]
         has = step_output.stats.running + step_output.stats.waiting
         if has < len(left):
             raise EngineFault(
-                f"{engine} has lost requests: {len(left)} are not answered, such as {left[0].request.seed}, "
+                f"{engine} has lost requests: {len(left)} have not ended, such as {left[0].request.seed}, "
                 f"and it has {has}"
             )
 
     def take_done(self, step_output: StepOutput) -> list[tuple[PendingRequest, Completion]]:
-        """The requests that are done; `check` comes first."""
+        """Return the requests that have ended; call `check` first."""
         self.stats = step_output.stats
         return [(self.running.pop(number), completion) for number, completion in step_output.done]
 
     def take_unfinished(self) -> list[PendingRequest]:
-        """All that is not done, in the order in which it was asked; the engine has nothing any more."""
+        """Return all requests that have not ended, in the order of their numbers, and empty the queue."""
         pending = sorted(
             [*self.running.values(), *(t for batch in self.batches for t in batch)], key=lambda t: t.number
         )
@@ -94,17 +92,17 @@ class WeightSource(Protocol):
     """
 
     def deliver(self, group: WorkerGroup[Any], call: Callable[..., Any]) -> int:
-        """Have `group` take over the weights that count; returns their version. It may be new, or made anew."""
+        """Load the current weights in `group`, which may be new or restarted. Return their version."""
         ...
 
     def release(self, group: WorkerGroup[Any], call: Callable[..., Any]) -> None:
-        """Have `group` let go of its weights: it samples no more until some are delivered."""
+        """Have `group` release its weights: it does not sample until some are delivered."""
         ...
 
 
 @dataclass(slots=True)
 class Update:
-    """Weights on their way to a replica."""
+    """A pending update of a replica's weights."""
 
     version: int
     drains: bool
@@ -120,14 +118,14 @@ class Replica:
     restarts_left: int
     update: Update | None = None
     version: int | None = None
-    """Of the weights that it took over last."""
+    """Version of its weights."""
     is_leaving: bool = False
     doing: str = ""
     """Call that its thread waits for; empty while none is in flight."""
 
     @property
     def is_idle(self) -> bool:
-        """True if it has no request."""
+        """True if it has no requests."""
         return not any(queue.outstanding for queue in self.queues)
 
     @property
@@ -140,7 +138,7 @@ class Replica:
         return [each for queue in self.queues for each in queue.take_unfinished()]
 
     def state(self) -> str:
-        """Description of its state; the same as long as nothing moves."""
+        """Description of its state; it changes whenever the replica progresses."""
         engines = "; ".join(
             f"engine {rank}: {len(queue.running)} requests run, {sum(map(len, queue.batches))} wait, "
             f"{queue.stats.sampled_tokens} tokens sampled"
@@ -154,7 +152,7 @@ class Replica:
 
 
 def by_prompt(pending: Iterable[PendingRequest]) -> list[list[PendingRequest]]:
-    """Those of equal prompts that stand together."""
+    """Group neighbours with equal prompts."""
     return [
         list(group)
         for _, group in groupby(pending, key=lambda pending_request: pending_request.request.prompt_tokens.tobytes())
@@ -162,13 +160,13 @@ def by_prompt(pending: Iterable[PendingRequest]) -> list[list[PendingRequest]]:
 
 
 def fail(pending: Iterable[PendingRequest], error: BaseException) -> None:
-    """End these in an error."""
+    """Set `error` on the futures of `pending`."""
     for pending_request in pending:
         pending_request.future.set_exception(error)
 
 
 def refused(error: BaseException, version: int, name: str) -> BaseException:
-    """`error`, which replica `name` ended with over the weights of a version, with both in its message."""
+    """Return `error`, with which replica `name` refused the weights of `version`, with both in its message."""
     message = (
         f"weights of version {version} did not reach {name}: {' '.join(str(error).split()) or type(error).__name__}"
     )
@@ -179,7 +177,7 @@ def refused(error: BaseException, version: int, name: str) -> BaseException:
 
 
 def when_all_are_done(parts: Sequence[Future[None]], whole: Future[None]) -> None:
-    """Have `whole` done with the last of `parts`, with the first error among them."""
+    """Set `whole` when the last of `parts` is set, with the first error among them."""
     lock, left = threading.Lock(), [len(parts)]
 
     def note(_: Future[None]) -> None:

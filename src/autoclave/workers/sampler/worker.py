@@ -1,4 +1,4 @@
-"""The worker that holds an engine, and its messages; loads no model library. `pool.py` is how others reach it."""
+"""The worker that holds an engine, and its messages; loads no model library. Used through `pool.py`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 Batches = tuple[Mapping[int, Request], ...]
-"""Requests to take on, by their numbers."""
+"""Requests to add, by their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class StepOutput:
 
 
 class SamplerWorker(MeasuresMemory, ReceivesWeights):
-    """Holds an engine, which computes on `device`; left out, on the CPU."""
+    """Holds an engine on `device`, by default the CPU."""
 
     def __init__(self, engine: Engine, device: torch.device | None = None) -> None:
         self._engine, self.device = engine, device
@@ -44,12 +44,12 @@ class SamplerWorker(MeasuresMemory, ReceivesWeights):
             self._engine.sleep()
 
     def close(self) -> None:
-        """End the engine, which may hold what another one in this process needs."""
+        """Close the engine, which may hold a resource that another one in this process needs."""
         self._engine.close()
 
     @register(Dispatch.EACH)
     def advance(self, batches: Batches, seconds: float) -> StepOutput:
-        """Take `batches` on, and sample for about `seconds`, or until nothing is left."""
+        """Add `batches`, and sample for about `seconds`, or until no request is left."""
         for batch in batches:
             self._engine.add(batch)
         return StepOutput(self._engine.step(seconds), self._engine.stats)

@@ -179,7 +179,7 @@ class SendsWeights:
 
     def _opened(self) -> Sender:
         if self._sender is None:
-            raise RuntimeError("this worker has no memory to publish by yet: its publisher must begin anew")
+            raise RuntimeError("this worker has no memory to publish by yet: its publisher must begin again")
         return self._sender
 
 

@@ -133,7 +133,7 @@ class AdjacentWeights:
             return None
         if any(tensor.dtype != entry.dtype for tensor, entry in zip(tensors, table.entries, strict=True)):
             return None
-        # numpy asks for huge pages; and each weight has a storage of its own, so that whoever saves it saves no other.
+        # numpy asks for huge pages; and each weight has a storage of its own, so that saving one saves no other.
         memory = np.empty(table.num_bytes, dtype=np.uint8)
         for tensor, entry in zip(tensors, table.entries, strict=True):
             if entry.num_bytes:
@@ -144,7 +144,7 @@ class AdjacentWeights:
         return AdjacentWeights(torch.from_numpy(memory), [(tensor, tensor.data_ptr()) for tensor in tensors])
 
     def write(self, slot: Tensor) -> bool:
-        """Copy them to `slot` (num_bytes,) uint8; False, and nothing is done, if somebody has moved one away."""
+        """Copy them to `slot` (num_bytes,) uint8; False, and nothing is done, if one has moved."""
         if any(tensor.data_ptr() != address for tensor, address in self._places):
             return False
         copy(self._memory, slot)

@@ -70,7 +70,7 @@ class Control:
     # --- The writer
 
     def begin(self, version: int, deadline_s: float) -> int:
-        """The slot to write `version` to, which nobody uses, marked as being written.
+        """The slot to write `version` to, which no reader uses, marked as being written.
 
         Raises:
             FaultError: a reader still uses it after `deadline_s`; the message names who.
@@ -97,7 +97,7 @@ class Control:
             if time.monotonic() > deadline:
                 raise FaultError(
                     f"publish of version {version}: its memory is still in use for version {self._version(slot)} by "
-                    f"{', '.join(users)} after {deadline_s:g} s; a sampler that hangs must be ended and attached anew"
+                    f"{', '.join(users)} after {deadline_s:g} s; a sampler that hangs must be ended and attached again"
                 )
             time.sleep(_POLL_S)
 
@@ -113,7 +113,7 @@ class Control:
     # --- A reader
 
     def register(self, reader: int, name: str) -> None:
-        """Take the seat of this number, which nobody alive has, as `name`."""
+        """Take the seat of this number, which no live process has, as `name`."""
         own = self._readers[reader : reader + 1]
         own["slots"] = 0
         own["process"], own["started"] = os.getpid(), _start_of(os.getpid())

@@ -112,7 +112,7 @@ class WeightMemory:
 
 
 def _opened(address: Address) -> Descriptor:
-    fix = "Fix: let the run choose how it publishes, and attach samplers anew when a trainer was restarted"
+    fix = "Fix: let the run choose how it publishes, and attach samplers again when a trainer was restarted"
     if address.host != this_host():
         raise HostError(f"the memory of the published weights is on another host, or in another container. {fix}")
     try:

@@ -1,8 +1,8 @@
 """The driver's side of a publish: what is written, who reads it, and by which route.
 
 The trainer writes its weights once, and each sampler takes them over when it can. No weight passes through the driver.
-Versions only grow. A version is out as soon as it is written: whoever comes later, or is made anew, gets that one, and
-not what was learnt since.
+Versions only grow. A version is published as soon as it is written: a sampler that is attached or restarted later gets
+that one, without later updates of the trainer.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Publisher:
         """
         self._trainer, self._form, self._deadline_s, self._may_alias = trainer, form, deadline_s, may_alias
         self._readers: dict[str, _Reader] = {}
-        self._numbers: dict[Rank, int] = {}  # of seats; a worker that is made anew takes the seat of the former
+        self._numbers: dict[Rank, int] = {}  # of seats; a restarted worker takes its former seat
         self._descriptor: BufferDescriptor | None = None
         self._memory_routes: frozenset[Route] = frozenset()  # those that the trainer's memory was made for
         self._frozen: Future[Any] | None = None
@@ -104,10 +104,10 @@ class Publisher:
     def begin(self, version: int, samplers: Sequence[SamplerGroup]) -> None:
         """Write the trainer's weights as `version`, any number, for these groups, by routes that are chosen now.
 
-        At the start of a run, and again whenever the trainer was made anew.
+        At the start of a run, and again whenever the trainer was restarted.
 
         Raises:
-            FaultError: somebody does not answer within the deadline; the message names who.
+            FaultError: a worker does not answer within the deadline; the message names it.
             HostError: there is no memory for the weights, or it cannot be reached by the route that was chosen.
         """
         with self._turn:
@@ -147,12 +147,12 @@ class Publisher:
             if version <= self._current():
                 raise ValueError(
                     f"publish of version {version}: version {self._version} is out already, and versions only grow; "
-                    "a run that goes back must `begin` anew"
+                    "a run that goes back must `begin` again"
                 )
             self._write(version)
 
     def deliver(self, group: SamplerGroup, call: Callable[..., Any]) -> int:
-        """Have `group` take the current version over, whether it is known, new, or was made anew; see `WeightSource`.
+        """Load the current version in `group`, which may be known, new, or restarted; see `WeightSource`.
 
         Raises:
             FaultError: it can be reached only if all `begin` again, or an engine computes with other weights.
@@ -226,7 +226,7 @@ class Publisher:
     # --- Reading
 
     def _welcomed(self, group: SamplerGroup, call: Callable[..., Any]) -> _Reader:
-        """A group that comes later, or was made anew, told how weights come in from the memory that there is."""
+        """Set up a group that is attached or restarted later to read weights from the existing memory."""
         starts, endpoints = group.starts, call("weights_endpoint")
         with self._turn:
             routes = [self._route_beside(group, endpoint) for endpoint in endpoints]
@@ -244,7 +244,7 @@ class Publisher:
                 return Route.ALIAS
             raise FaultError(
                 f"sampler {group.name!r}: the others compute with the tensors of the trainer itself, and it is in "
-                "another process; all must `begin` anew"
+                "another process; all must `begin` again"
             )
         return route_to_latecomer(
             self._endpoint,
@@ -317,4 +317,4 @@ def _ranks(reader: _Reader) -> list[Rank]:
 
 
 def _said(names: Iterable[str]) -> str:
-    return ", ".join(names) or "nobody"
+    return ", ".join(names) or "none"

@@ -86,7 +86,7 @@ def _route_on_device(trainer: Endpoint, sampler: Endpoint, shares_pool: bool) ->
 def route_to_latecomer(
     trainer: Endpoint, sampler: Endpoint, *, shares_pool: bool, is_on_device: bool, is_mapped: bool
 ) -> Route:
-    """The route to a sampler that comes, or is made anew, when the trainer's memory is there.
+    """The route to a sampler that is attached or restarted when the trainer's memory exists.
 
     Args:
         trainer: rank 0.

@@ -111,7 +111,7 @@ class SyncCheck:
 
         Raises:
             FaultError: a sampler stamps another version, or the gap is above the limit, or its answers are equal to
-                those before although the trainer's log-probs of them moved, or somebody does not answer in time. The
+                those before although the trainer's log-probs of them moved, or a worker does not answer in time. The
                 message names version and sampler, likely causes and the fix.
         """
         asked = samplers.submit_to_each(self._requests)
@@ -184,7 +184,7 @@ def _require_version(version: int, name: str, completions: Sequence[Completion])
     if stamped - {version}:
         raise FaultError(
             f"sync check of version {version}: sampler {name!r} stamps its tokens with version "
-            f"{', '.join(map(str, sorted(stamped)))}; it missed a publish, and must be attached anew"
+            f"{', '.join(map(str, sorted(stamped)))}; it missed a publish, and must be attached again"
         )
 
 

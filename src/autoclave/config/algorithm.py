@@ -27,7 +27,7 @@ DualClip = Annotated[float, Field(gt=1)] | None
 
 
 class NoCorrectionConfig(Config):
-    """Responses are taken to be samples of the policy that the trainer has at the start of the step."""
+    """No correction: responses count as samples of the trainer's policy at the start of the step."""
 
     name: Literal["none"] = "none"
     """The correction."""
@@ -70,7 +70,7 @@ CorrectionConfig = Annotated[
 
 
 class FixedKlConfig(Config):
-    """The weight of the KL penalty stays as it is."""
+    """Constant weight of the KL penalty."""
 
     name: Literal["fixed"] = "fixed"
     """The controller."""
@@ -82,7 +82,7 @@ class AdaptiveKlConfig(Config):
     name: Literal["adaptive"] = "adaptive"
     """The controller."""
     target: PositiveFloat = 6.0
-    """KL to the reference that is aimed at, in nats per response."""
+    """Target KL to the reference, in nats per response."""
     gain: PositiveFloat = 0.1
     """Relative change per step for an error of 1; errors beyond a fifth count as a fifth."""
 
@@ -99,9 +99,9 @@ class AlgorithmSettings(Config):
     name: Any
     """The algorithm: in each a literal of its own."""
     mask_overlong: bool = False
-    """Responses cut by the length limit do not train: neither good nor bad."""
+    """Mask responses that the length limit cut (overlong filtering)."""
     mask_format: bool = False
-    """Responses without a program do not train, instead of earning 0."""
+    """Mask responses without a program, instead of a reward of 0."""
     correction: CorrectionConfig = NoCorrectionConfig()
     """Importance sampling against the difference between the sampler's and the trainer's probabilities."""
 
@@ -130,7 +130,7 @@ class GroupSettings(AlgorithmSettings):
     """Settings of algorithms that compare the rollouts of a group."""
 
     include_masked_in_baseline: bool = False
-    """Masked rollouts with a reward count in the mean and deviation of their group all the same."""
+    """Masked rollouts with a reward still count in the mean and deviation of their group."""
 
     @property
     def compares_group(self) -> bool:
@@ -183,9 +183,9 @@ class PpoConfig(GaeSettings, ExchangeableAdvantage):
     clip_upper: PositiveFloat = 0.2
     """The ratio is clipped above at 1 + this."""
     dual_clip: DualClip = None
-    """For negative advantages the ratio counts as at most this (dual clip); null: no such bound."""
+    """Upper bound of the ratio for negative advantages (dual clip); null: none."""
     kl_coefficient: NonNegativeFloat = 0.02
-    """Cost of a nat of KL to the reference, in units of reward; 0: no reference model."""
+    """Reward subtracted per nat of KL to the reference; 0: no reference model."""
     kl_estimator: KlEstimator = "k1"
     """Estimator of that KL from the sampled tokens."""
     kl_controller: KlControllerConfig = FixedKlConfig()
@@ -211,7 +211,7 @@ class GrpoConfig(ExchangeableAdvantage, GroupSettings):
     name: Literal["grpo"] = "grpo"
     """The algorithm."""
     clip: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """Half-width of the trust region of the probability ratio, on both sides."""
+    """The ratio is clipped below at 1 - this and above at 1 + this."""
     kl_coefficient: NonNegativeFloat = 0.04
     """Weight of the KL term to the policy that training started from."""
     kl_estimator: KlEstimator = "k3"
@@ -232,11 +232,11 @@ class GrpoPlusConfig(ExchangeableAdvantage, GroupSettings):
     clip_upper: PositiveFloat = 0.28
     """The ratio is clipped above at 1 + this."""
     mask_overlong: bool = True
-    """Report: responses cut by the length limit do not train: neither good nor bad."""
+    """Report: mask responses that the length limit cut (overlong filtering)."""
     kl_coefficient: NonNegativeFloat = 0.0
-    """Report: weight of a KL term (k3). GRPO+ has none; above 0 this change is taken back, for ablations."""
+    """Report: weight of a KL term (k3). GRPO+ has none; above 0 is an ablation."""
     entropy_coefficient: NonNegativeFloat = 0.0
-    """Report: weight of an entropy bonus. GRPO+ has none; above 0 this change is taken back, for ablations."""
+    """Report: weight of an entropy bonus. GRPO+ has none; above 0 is an ablation."""
     group_kl_limit: PositiveFloat = 0.01
     """Introduction: KL, in nats per token, beyond which the update of a group is scaled down (relative-KL clipping)."""
     variance_share_limit: Annotated[float, Field(gt=0, le=1)] = 0.25
@@ -298,7 +298,7 @@ class DrGrpoConfig(ExchangeableAdvantage, GroupSettings):
     name: Literal["dr_grpo"] = "dr_grpo"
     """The algorithm."""
     clip: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """Half-width of the trust region of the probability ratio, on both sides."""
+    """The ratio is clipped below at 1 - this and above at 1 + this."""
 
 
 class RlooConfig(ExchangeableAdvantage, GroupSettings):
@@ -307,7 +307,7 @@ class RlooConfig(ExchangeableAdvantage, GroupSettings):
     name: Literal["rloo"] = "rloo"
     """The algorithm."""
     kl_coefficient: NonNegativeFloat = 0.05
-    """Cost of a nat of KL to the reference, in units of reward; 0: no reference model."""
+    """Reward subtracted per nat of KL to the reference; 0: no reference model."""
     kl_estimator: KlEstimator = "k1"
     """Estimator of that KL from the sampled tokens."""
 
@@ -320,7 +320,7 @@ class ReinforcePlusPlusConfig(ExchangeableAdvantage):
     baseline: Literal["none", "group"] = "none"
     """`group`: the mean of the group is subtracted first, and the KL is a term of the loss."""
     clip: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """Half-width of the trust region of the probability ratio, on both sides."""
+    """The ratio is clipped below at 1 - this and above at 1 + this."""
     kl_coefficient: NonNegativeFloat = 0.01
     """Cost of a nat of KL to the reference: in reward (k1), or with baseline `group` in loss (k2); 0: no reference."""
     own_estimator_keys: ClassVar[tuple[str, ...]] = ("baseline",)

@@ -19,20 +19,20 @@ class AlignmentLimitsConfig(Config):
     """Limits on the size of an alignment sample."""
 
     variables: Positive = 8
-    """Most variables that are asked of a program; informative ones come first."""
+    """Most variables of an alignment sample; informative ones come first."""
     program_characters: Positive = 8000
     """Longest program."""
     input_characters: Positive = 2000
     """Longest input."""
     value_characters: Positive = 200
-    """Longest value, as Python spells it; variables with longer ones are not asked."""
+    """Longest value, as a Python literal; variables with longer ones are omitted."""
 
 
 class AlignmentGrowthConfig(Config):
-    """Alignment samples begin small: limits that rise evenly to those of `limits`."""
+    """Limits that rise linearly to those of `limits`."""
 
     steps: Positive
-    """The step at which they have risen."""
+    """Step from which the limits are those of `limits`."""
     variables: Positive = 1
     """Most variables at the first step."""
     program_characters: Positive = 200
@@ -40,7 +40,7 @@ class AlignmentGrowthConfig(Config):
 
 
 class AlignmentConfig(Config):
-    """Learning what programs do, beside learning to write them."""
+    """Execution-semantics alignment (CodeRL+): part of the prompts ask for final values of variables."""
 
     share: Annotated[float, Field(ge=0, lt=1)] = 0.4
     """Share of the prompts of a step that are alignment samples, once there are enough; the rest asks for programs.
@@ -68,11 +68,11 @@ class AlignmentConfig(Config):
     max_new_tokens: Positive | None = None
     """Most tokens of an answer to an alignment sample; by default as for programs."""
     capacity: Positive = 4096
-    """Alignment samples that wait at most; the oldest leave first."""
+    """Capacity of the buffer; the oldest samples are dropped first."""
     per_problem: Positive = 8
-    """Alignment samples of one problem that wait at most."""
+    """Most buffered samples of one problem."""
     max_staleness: Positive | None = 16
-    """An alignment sample from a policy that is more versions old is dropped; null: none is."""
+    """Samples from a policy more than this many versions old are dropped; null: none."""
     traced_per_step: Positive | None = None
     """Most runs that are traced in a step; by default twice the alignment samples of a step, and four times while fewer
     than two steps' alignment samples wait."""
@@ -83,7 +83,7 @@ class AlignmentConfig(Config):
     """Share of alignment samples, with their answers, among the demonstrations of the warm start; from the demonstrated
     programs."""
     sft_error_rate: Fraction = 0.0
-    """Built-in problems: chance that the teacher overlooks an operation where the values of a program are told, as
+    """Built-in problems: chance that the teacher skips an operation when it computes values of a program, as
     `sft.error_rate` is for writing it. 0: all answers are right."""
 
     def broken_rules(self) -> Iterator[str]:

@@ -50,11 +50,11 @@ class EndpointConfig(Config):
     model: str = ""
     """The model's name at the server; empty: the only one that it lists."""
     api_key_variable: str = ""
-    """Environment variable that holds the key to the server; empty: it asks for none."""
+    """Environment variable that holds the key to the server; empty: none."""
     concurrency: Positive = 16
     """Requests that the server has at a time."""
     requests_per_minute: NonNegative = 0
-    """Most requests that are begun in a minute; 0: as many as go."""
+    """Most requests per minute; 0: unlimited."""
     timeout_s: PositiveFloat = 600.0
     """Longest silence of the server, in seconds, before a request counts as failed."""
     retries: NonNegative = 8
@@ -69,7 +69,7 @@ class EndpointConfig(Config):
 
 
 class RatingConfig(Config):
-    """A rating as Codeforces means it."""
+    """A Codeforces rating."""
 
     standings: str
     """Folder with standings and rating changes of the contests, as Codeforces' API gives them, or a file of rounds."""
@@ -126,7 +126,7 @@ class BenchmarkConfig(Config):
     limit: NonNegative = 0
     """Most problems, drawn from all of them, the same for every model; 0: all."""
     runs_per_problem: Positive = 1
-    """With `asks=trace_inference`: inputs of a problem that are asked."""
+    """With `asks=trace_inference`: inputs of a problem that are requested."""
     samples: Positive = 1
     """Responses to each problem."""
     temperature: NonNegativeFloat = 0.0

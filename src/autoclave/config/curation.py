@@ -194,7 +194,7 @@ class CurateConfig(Config):
     heldout_share: Fraction = 0.02
     """Share of the problems that go to heldout.jsonl, at least one, and not to train.jsonl; 0: none."""
     seed: Seed = 0
-    """Of the choice of these."""
+    """Seed of that choice."""
     judge: JudgeConfig = JudgeConfig()
     """Judging."""
     sandbox: SandboxConfig = SandboxConfig()

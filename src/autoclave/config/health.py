@@ -35,11 +35,11 @@ class HealthActions(Config):
     advantage_contradicts_reward: HealthAction = "alert"
     """Advantages do not rise with rewards."""
     gradient_contradicts_advantage: HealthAction = "alert"
-    """The loss does not raise what was better than expected."""
+    """The loss does not raise log-probs of tokens with a positive advantage."""
     nothing_raised: HealthAction = "alert"
-    """No response that is better than expected is trained."""
+    """Almost no trained token has a positive advantage."""
     penalty_limit: HealthAction = "alert"
-    """Terms of the loss beside the policy's weigh too much."""
+    """Penalty terms of the loss outweigh the policy term."""
     nothing_trained: HealthAction = "stop"
     """No step had anything to train on for a while."""
     reward_collapse: HealthAction = "alert"
@@ -92,9 +92,9 @@ class HealthConfig(Config):
     gradient_advantage_minimum: Annotated[float, Field(ge=-1, le=1)] = 0.5
     """Alert when the loss pulls log-probs in the direction of their advantages less than this; 1 is always."""
     raised_minimum: Fraction = 0.02
-    """Alert when a smaller share of what is trained, by weight and size of the advantage, is better than expected."""
+    """Alert when a smaller share of trained tokens, by weight and size of the advantage, has a positive advantage."""
     penalty_limit: PositiveFloat = 0.1
-    """Alert when terms beside the policy's, as KL, pull on log-probs with more than this share of its gradient."""
+    """Alert when penalty terms such as KL have more than this share of the policy gradient by log-probs."""
     dead_steps: Positive = 8
     """Alert when so many steps in a row had nothing to train on: no gradient, all masked, or all rewards equal."""
     reward_collapse: Annotated[float, Field(ge=0, lt=1)] = 0.5

@@ -35,7 +35,7 @@ def packaged_model_folder(name: str) -> Path:
 
 
 class TinyModelConfig(Config):
-    """Shape of the embedded policy, a Llama trained from nothing."""
+    """Shape of the embedded policy, a Llama trained from random weights."""
 
     hidden_size: Positive = 96
     """Width."""

@@ -62,7 +62,7 @@ class ProblemFilesConfig(Config):
     heldout_share: Fraction = 0.1
     """Of `path`: share of the problems that are held out to report on, at least one."""
     seed: Seed = 0
-    """Of `path`: another choice of these."""
+    """Of `path`: seed of that choice."""
     train: Path | None = None
     """In place of `path`: training problems."""
     heldout: Path | None = None
@@ -94,9 +94,9 @@ class ArithmeticConfig(Config):
     signs: Annotated[tuple[Literal["+", "-", "*", "mod"], ...], Field(min_length=1)] = ("+", "-", "*", "mod")
     """Signs of the operations."""
     highest: Annotated[int, Field(ge=9)] = 99
-    """The largest number on the way; the smallest is 1."""
+    """Largest intermediate number; the smallest is 1."""
     answer_alone_share: Fraction = 0.0
-    """Share of the demonstrations that give the answer without the steps to it: short, and beyond a small policy."""
+    """Share of the demonstrations that give the answer without its steps, which is too hard for a small policy."""
 
     @property
     def numbers(self) -> range:

@@ -46,7 +46,7 @@ class SynchronousConfig(ScheduleSettings):
 
 
 class MinibatchPipelineConfig(ScheduleSettings):
-    """Learn from each minibatch as soon as it is there, while the rest of the batch is sampled; on policy."""
+    """Learn from each minibatch when it is complete, while the rest of the batch is sampled; on policy."""
 
     learns_in_parts: ClassVar[bool] = True
     name: Literal["minibatch_pipeline"] = "minibatch_pipeline"
@@ -75,7 +75,7 @@ class AsynchronousConfig(ScheduleSettings):
     """Iterations that the weights of a group's first token may be older than those that learn from it. 0 is
     `synchronous`."""
     partial: bool = True
-    """Responses in the making go on with new weights. Without it new weights wait until these are done."""
+    """Responses in flight continue with new weights; false: new weights wait until they end."""
     order: Literal["prompt", "completion"] = "prompt"
     """Groups of a batch: those of `synchronous`, or those that complete first."""
 

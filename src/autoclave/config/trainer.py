@@ -9,7 +9,7 @@ from autoclave.config.base import Config, Fraction, NonNegative, NonNegativeFloa
 
 
 class OptimizerConfig(Config):
-    """AdamW and the course of its learning rate."""
+    """AdamW and its learning-rate schedule."""
 
     learning_rate: PositiveFloat = 4e-4
     """Peak learning rate."""
@@ -109,13 +109,13 @@ class TrainerConfig(Config):
 
 
 class CriticConfig(Config):
-    """The critic, which says what reward it expects; only for algorithms that read its values."""
+    """The critic (value model), for algorithms that read its values."""
 
     path: str = ""
     """Folder or hub name of a model whose trunk it begins with, and its head if it has one (a critic that was saved, a
     reward model). Empty: the trunk of the policy that training starts from."""
     optimizer: OptimizerConfig = OptimizerConfig(learning_rate=2e-3)
-    """Optimisation of the critic, whose head begins with nothing."""
+    """Optimizer of the critic, whose head starts at zero."""
 
 
 class RewardModelConfig(Config):

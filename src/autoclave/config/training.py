@@ -110,7 +110,7 @@ SHARDED = ("actor", "critic", "reference")
 
 
 class TrainConfig(Config):
-    """A reinforcement-learning run, whole."""
+    """A reinforcement-learning run."""
 
     name: str = "run"
     """Name of the run; its folder is `runs/<name>` unless --out is given."""
@@ -122,9 +122,9 @@ class TrainConfig(Config):
     steps: Positive = 50
     """Steps of reinforcement learning."""
     problems_per_step: Positive = 64
-    """Problems asked per step."""
+    """Problems (prompts) per step."""
     group_size: Positive = 8
-    """Responses sampled per problem; they are compared with each other."""
+    """Responses sampled per problem (a group)."""
     minibatches: Positive = 2
     """Optimizer steps per step; each sees whole groups."""
     micro_batch_tokens: Positive = 16384
@@ -142,9 +142,9 @@ class TrainConfig(Config):
     sampler: SamplerConfig = SamplerConfig()
     """Sampling."""
     length_schedule: LengthScheduleConfig | None = None
-    """Context lengthening: stages with more and more tokens of a response; null: `sampler.max_new_tokens` all along."""
+    """Context lengthening: stages with more and more tokens of a response; null: always `sampler.max_new_tokens`."""
     alignment: AlignmentConfig | None = None
-    """Alignment samples about what programs do, beside writing them; null: none."""
+    """Execution-semantics alignment: prompts that ask for final values of variables; null: none."""
     algorithm: AlgorithmConfig = GrpoPlusConfig()
     """Algorithm."""
     optimizer: OptimizerConfig = OptimizerConfig()

@@ -1,4 +1,4 @@
-"""Advantages: reward of each rollout above what was expected. Pure functions; no gradient flows through them.
+"""Advantage estimators: rewards minus a baseline. Pure functions; no gradient flows through them.
 
 Sums are formed in float64: in float32 the mean of equal rewards is off by more than any epsilon, and rollouts that
 teach nothing would be pulled apart.
@@ -17,7 +17,7 @@ from autoclave.algorithms.packed import check_tokens, discounted_sums, next_toke
 
 @dataclass(frozen=True, slots=True)
 class GroupStatistics:
-    """Of each row's group, over its rows in the baseline: (B,) each, float64 and bool.
+    """Statistics of each row's group, over its rows in the baseline: (B,) each, float64 and bool.
 
     `deviation` is that of a sample (divisor: count - 1), 0 for fewer than two rows. `has_spread` is true where two
     rows have different rewards: exactly, where a deviation is rounded. `mean` is 0 where no row is in the baseline.
@@ -97,7 +97,7 @@ def group_token_advantages(
     scale: Literal["std", "none"] = "std",
     epsilon: float = 1e-6,
 ) -> Tensor:
-    """The advantage of each token: that of its rollout, because the reward is given once, at the end.
+    """Advantage of each token: that of its rollout.
 
     Args:
         rewards: (B,) float, as in `group_advantages`; so are the next two and the options.
@@ -124,7 +124,7 @@ def group_token_advantages(
 def generalised_advantages(
     token_rewards: Tensor, old_values: Tensor, row: Tensor, in_loss: Tensor, *, discount: float, gae_lambda: float
 ) -> Tensor:
-    """The generalised advantage estimate (GAE): what came after each token, against what the critic expected.
+    """The generalised advantage estimate (GAE) of each token, from token rewards and the critic's values.
 
         d_t = r_t + discount V_(t+1) - V_t,   V after the last token of a response is 0
         A_t = d_t + discount gae_lambda A_(t+1)
@@ -220,7 +220,7 @@ def returns(advantages: Tensor, old_values: Tensor) -> Tensor:
 
 
 def rows_with_signal(values: Tensor, row: Tensor, in_loss: Tensor) -> Tensor:
-    """Mask of trained rows with a token whose value is not 0; a loss that vanishes with the value cannot move the
+    """Mask of trained rows with a token whose value is not 0; a loss that is 0 with the value cannot change the
     others.
 
     Args:

@@ -1,4 +1,4 @@
-"""The weight of each token in the loss: what "mean" means. Pure functions of the batch's shape.
+"""The weight of each token in the loss (`loss_agg_mode` in verl). Pure functions of the batch's shape.
 
 A loss is the sum over tokens of weight x loss of the token. Weights are computed once, over the rollouts of a whole
 optimizer step, before it is split; so the sum over micro-batches, ranks or parts of a sequence is the same whatever
@@ -74,7 +74,7 @@ def sequence_sum(row: Tensor, in_loss: Tensor) -> Tensor:
 
 
 def budget_mean(row: Tensor, in_loss: Tensor, length_limits: Tensor) -> Tensor:
-    """Weights that make the loss a sum over tokens, divided by the tokens there could have been.
+    """Weights that make the loss the sum over tokens divided by the sum of the length limits.
 
         w_t = 1 / (S L_i),   i = row of t, L_i its length limit, S = number of trained responses
 

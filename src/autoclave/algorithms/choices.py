@@ -1,4 +1,4 @@
-"""The algorithms: from the settings of each to its choices.
+"""The algorithms: a function from the settings of each to its `Algorithm`.
 
 One of another package is found by its entry point in `autoclave.algorithms`, under the name that its settings have in
 `autoclave.algorithm_settings`: a function from those settings to an `Algorithm`.
@@ -191,7 +191,7 @@ def dr_grpo(config: DrGrpoConfig) -> Algorithm:
 
 
 def rloo(config: RlooConfig) -> Algorithm:
-    """RLOO: the plain policy gradient of whole responses, with the mean of the others of a group as baseline.
+    """RLOO: the plain policy gradient of whole responses; baseline: the mean of the other rollouts of the group.
 
     Source: Ahmadian et al., "Back to Basics", arXiv:2402.14740, section 2.3.
     """
@@ -240,7 +240,7 @@ def gspo(config: GspoConfig) -> Algorithm:
 
 
 def cispo(config: CispoConfig) -> Algorithm:
-    """CISPO: the clipped ratio is a weight of the policy gradient, so no token ever stops learning.
+    """CISPO: the clipped ratio is a weight of the policy gradient, so every token keeps a gradient.
 
     Source: MiniMax, "MiniMax-M1", arXiv:2506.13585, section 3.1.
     """

@@ -1,4 +1,4 @@
-"""Importance sampling against a sampler whose probabilities are not those of the trainer.
+"""Importance sampling for the log-prob mismatch between sampler and trainer.
 
 The sampler computes with other kernels and number formats, and in asynchronous schedules with older weights. The ratio
 of both probabilities corrects for it in the mean, at the price of noise; so it is bounded.
@@ -27,7 +27,7 @@ Level = Literal["token", "sequence", "geometric"]
 def truncated_importance(
     old_log_probs: Tensor, sampler_log_probs: Tensor, row: Tensor, *, level: Level, upper: float
 ) -> Tensor:
-    """Factors that are never large: min(w, upper).
+    """Truncated importance ratios: min(w, upper).
 
     Args:
         old_log_probs: (N,) float, under the trainer's policy at the start of the step.
@@ -52,7 +52,7 @@ def truncated_importance(
 def masked_importance(
     old_log_probs: Tensor, sampler_log_probs: Tensor, row: Tensor, *, level: Level, lower: float, upper: float
 ) -> Tensor:
-    """Factors that leave out what cannot be trusted: w where lower <= w <= upper, else 0.
+    """Masked importance ratios: w where lower <= w <= upper, else 0.
 
     A token or response that is left out still counts in the mean of the loss.
 

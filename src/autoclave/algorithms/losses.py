@@ -14,7 +14,7 @@ from autoclave.algorithms.packed import row_lengths, row_sums
 
 @dataclass(frozen=True, slots=True)
 class TokenLoss:
-    """The loss of each token, and what was observed of it on the way.
+    """The loss of each token, and diagnostics.
 
     `loss` (N,) carries the gradient. `means` and `maxima` are (N,) each, detached, by the name of a metric: the metric
     of an optimizer step is their mean, or their maximum, over its trained tokens.
@@ -26,7 +26,7 @@ class TokenLoss:
 
 
 def policy_gradient_loss(log_probs: Tensor, advantages: Tensor) -> TokenLoss:
-    """The plain policy gradient, which takes the tokens to be samples of the policy that learns.
+    """The plain policy gradient, for tokens sampled from the policy in training.
 
         loss = -A log_probs
 
@@ -52,7 +52,7 @@ def clipped_policy_loss(
     clip_upper: float,
     dual_clip: float | None = None,
 ) -> TokenLoss:
-    """Policy-gradient loss that stops pulling a token once its probability has moved far enough.
+    """Clipped policy loss (PPO): no gradient once the ratio of a token has left the clip range in its direction.
 
         r = exp(log_probs - old_log_probs)
         loss = -min(r A, clip(r, 1 - clip_lower, 1 + clip_upper) A)
@@ -137,7 +137,7 @@ def sequence_clipped_policy_loss(
 def weighted_policy_loss(
     log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, *, clip_lower: float, clip_upper: float
 ) -> TokenLoss:
-    """Policy gradient with a bounded importance weight: far tokens pull less than they should, but never stop pulling.
+    """Policy gradient with a clipped importance weight: every token keeps a gradient.
 
         loss = -stop_gradient(clip(r, 1 - clip_lower, 1 + clip_upper)) A log_probs,   r = exp(log_probs - old_log_probs)
 
@@ -206,7 +206,7 @@ def kl_penalty(
     coefficient: float,
     estimator: Callable[[Tensor, Tensor], Tensor] = k3,
 ) -> TokenLoss:
-    """Penalty for leaving the reference policy.
+    """KL penalty to the reference policy.
 
         loss = coefficient * estimator of KL(policy || reference)
 
@@ -226,7 +226,7 @@ def kl_penalty(
 
 
 def entropy_bonus(entropy: Tensor, *, coefficient: float) -> TokenLoss:
-    """A reward for staying undecided: loss = -coefficient * entropy.
+    """Entropy bonus: loss = -coefficient * entropy.
 
     Args:
         entropy: (N,) float, in nats, of the policy at each token; carries the gradient.

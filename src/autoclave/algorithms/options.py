@@ -93,7 +93,7 @@ def mask_no_verdict(rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:
 
 
 def mask_overlong(rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:
-    """The same rollouts; those cut by the length limit are masked, whatever they earned: neither good nor bad.
+    """The same rollouts; those cut by the length limit are masked, whatever their reward.
 
     Source: Yu et al., DAPO, arXiv:2503.14476, section 3.4 (overlong filtering); the DeepCoder report (GRPO+).
     """
@@ -104,7 +104,7 @@ def mask_overlong(rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:
 
 
 def mask_format(rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:
-    """The same rollouts; those whose response holds no program are masked, instead of earning 0.
+    """The same rollouts; those without a program in the response are masked, instead of a reward of 0.
 
     Format is then neither taught nor punished; without this a wrong one counts as a failure (the DeepCoder report).
     """

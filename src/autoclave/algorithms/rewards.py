@@ -1,4 +1,4 @@
-"""From what the judge gave to what is learnt from: length, KL to a reference, and where in a response a reward falls.
+"""Rewards before advantages: length penalty, KL penalty, and rewards of tokens.
 
 Pure functions; no gradient flows through them. Rows without a verdict keep whatever stands in their reward.
 """
@@ -17,7 +17,7 @@ from autoclave.algorithms.packed import check_tokens, row_lengths, row_sums
 def soft_overlong_rewards(
     rewards: Tensor, row: Tensor, length_limits: Tensor, *, buffer: float, penalty: float
 ) -> Tensor:
-    """Rewards less what a response loses for coming near the length limit.
+    """Rewards minus a penalty for responses near the length limit.
 
         r' = r - penalty * clip((|o| - (1 - buffer) L) / (buffer L), 0, 1),   L = length limit, |o| = length
 
@@ -61,7 +61,7 @@ def token_kl(
 
 
 def penalised_rewards(rewards: Tensor, row: Tensor, kl: Tensor, kl_coefficient: Tensor) -> Tensor:
-    """Rewards of whole responses less what their KL to the reference costs.
+    """Rewards of responses minus their KL penalty.
 
         r'_i = r_i - sum over tokens t of i of c_t KL_t
 
@@ -96,7 +96,7 @@ def outcome_token_rewards(rewards: Tensor, row: Tensor) -> Tensor:
 
 
 def penalised_token_rewards(token_rewards: Tensor, kl: Tensor, kl_coefficient: Tensor) -> Tensor:
-    """(N,): rewards of tokens less what the KL of each token to the reference costs.
+    """(N,): rewards of tokens minus the KL penalty of each token.
 
         r'_t = r_t - c_t KL_t
 

@@ -1,4 +1,4 @@
-"""Over-long filtering by length-scaled variance: no response may dominate the noise of a minibatch by its length.
+"""Over-long filtering by length-scaled variance: drops long responses that dominate the variance of a minibatch.
 
 The thesis's introduction names it without a formula; this is ours. With a mean over tokens the gradient of response i
 is A_i / N times the sum of |o_i| score vectors; if these are independent and alike, its variance is proportional to
@@ -15,7 +15,7 @@ from autoclave.algorithms.packed import check_tokens, row_lengths, row_sums
 
 
 def without_dominant(advantages: Tensor, row: Tensor, in_loss: Tensor, minibatch: Tensor, *, limit: float) -> Tensor:
-    """The rows that train, less those that dominate their minibatch because they are long.
+    """The rows that train, minus long ones that dominate the variance of their minibatch.
 
     Row i is dropped if its share of the variance, v_i / sum of v, is above the limit, and would not be if the response
     were as long as the mean one of the minibatch. So a rare success that dominates by its advantage alone stays.

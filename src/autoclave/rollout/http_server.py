@@ -1,4 +1,4 @@
-"""A server that is asked over HTTP: key, time limits, another try; answers as JSON or as a stream of events.
+"""HTTP client of a server: key, time limits, retries; responses as JSON or as a stream of events.
 
 The standard library alone, one connection per call, so that any call can be cut off from another thread.
 """
@@ -21,7 +21,7 @@ from autoclave.core import ConfigError, EngineFault, InputError
 
 _BUSY = frozenset({408, 425, 429})
 _NEVER = frozenset({501, 505})
-"""Of the errors of servers, those that another try will not change."""
+"""Status codes for which a retry is useless."""
 
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 30.0
@@ -60,7 +60,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Address of a server, time limits and retries. White space around the key is no part of it.
+    """Address of a server, time limits and retries. White space around the key is stripped.
 
     Raises:
         ConfigError: the key cannot be sent.
@@ -116,7 +116,7 @@ class Server:
         return names[0]
 
     def events(self, path: str, body: Mapping[str, Any], line: Line) -> Iterator[Any]:
-        """Each event of the stream that answers, from JSON, as it comes.
+        """Yield each event of the response stream, parsed from JSON.
 
         Raises:
             Unavailable: another try may succeed.
@@ -162,7 +162,7 @@ class Server:
 
 
 def waiting_s(tries: int, error: BaseException) -> float:
-    """Seconds to wait after so many tries: doubled each time, or what the server asked for."""
+    """Seconds to wait before a retry: doubled each time, or what the server requests."""
     asked = error.wait_s if isinstance(error, Unavailable) else None
     return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2**tries) if asked is None else min(LONGEST_ASKED_WAIT_S, asked)
 

@@ -59,16 +59,16 @@ class RunningBatch:
 
     @property
     def sequences(self) -> list[Sampled]:
-        """Those that are not over, in the order of the rows."""
+        """The sequences that have not ended, in the order of the rows."""
         return [row for row in self._rows if not row.is_over]
 
     @property
     def can_be_joined(self) -> bool:
-        """True if further sequences can be sampled beside those that are here."""
+        """True if more sequences can join."""
         return self._cache is None or can_be_joined(self._cache)
 
     def join(self, sequences: Sequence[Sampled], *, spare: Callable[[], int]) -> int:
-        """Sample these too; rows that are over make room.
+        """Add sequences to the batch; ended rows leave it.
 
         Args:
             sequences: with what was sampled of them so far.
@@ -95,7 +95,7 @@ class RunningBatch:
         return sum(map(len, distinct))
 
     def decode(self, *, spare: Callable[[], int], shrink_at: float) -> list[Sampled]:
-        """Draw a token for each row, and compute the logits of the next; returns the sequences that are over now.
+        """Sample a token for each row, and compute the logits of the next. Return the sequences that ended with it.
 
         Args:
             spare: see `join`.
@@ -141,7 +141,7 @@ class RunningBatch:
         self._cache = put_together(parts, self._room)
 
     def _append(self, row: Sampled, token: int, log_prob: float, is_end: bool) -> bool:
-        """Return whether the row is over with this token."""
+        """Append a token. Return whether the row ends with it."""
         row.tokens.append(token)
         row.log_probs.append(log_prob)
         row.is_ended, row.is_stopped = is_end, not is_end and self._completes_a_stop(row)
@@ -181,7 +181,7 @@ class RunningBatch:
         return cache, logits
 
     def _forward(self, tokens: Tensor) -> None:
-        """Put `tokens` (R,) into the cache, and compute what comes after them."""
+        """Put `tokens` (R,) into the cache, and compute the logits after them."""
         lengths = self._index(self._lengths)[:, None]
         self._columns += 1
         columns = torch.arange(self._columns, device=self._model.device)[None]

@@ -1,4 +1,4 @@
-"""The one adapter that an engine of vLLM computes with, put in place of the former one while requests run."""
+"""The LoRA adapter of a vLLM engine, replaced in place while requests run."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class HotAdapter:
         }
 
     def start(self, engine: Any) -> None:
-        """Load an adapter that changes nothing, so that all requests have one."""
+        """Load an adapter without effect, so that all requests have one."""
         self.load(engine, 0, {name: torch.zeros(shape) for name, shape in self._shapes.items()})
 
     def load(self, engine: Any, version: int, weights: Mapping[str, Tensor]) -> None:
-        """Put these matrices in place of the former ones."""
+        """Replace the matrices by these."""
         from vllm.lora.request import LoRARequest  # pyright: ignore[reportMissingImports]
 
         size = sum(tensor.nbytes for tensor in weights.values())

@@ -1,4 +1,4 @@
-"""vLLM as a guest: what it changes in the process that it runs in is put back when a call to it ends.
+"""vLLM as a guest: what it changes in its process is restored when a call to it ends.
 
 It sets a dozen environment variables (LD_PRELOAD among them), seeds and draws from the global random numbers, replaces
 `torch.set_num_threads` and prints warnings. Its variables are there again in the next call, because it reads some
@@ -41,7 +41,7 @@ BROKEN = (
 
 
 class Guest:
-    """Calls of vLLM stand in `with guest.inside():`."""
+    """Context of calls of vLLM: `with guest.inside():`."""
 
     def __init__(self, *, is_eager: bool) -> None:
         self._is_eager = is_eager
@@ -49,7 +49,7 @@ class Guest:
 
     @contextmanager
     def inside(self) -> Generator[None]:
-        """The world of vLLM: its variables, and random numbers that are not those of the process."""
+        """Set vLLM's environment variables and its own random state; restore those of the process afterwards."""
         before, set_num_threads = dict(os.environ), torch.set_num_threads
         python_state, numpy_state = random.getstate(), np.random.get_state()
         os.environ.update({**DEFAULTS, **before, **REQUIRED, **self._variables})

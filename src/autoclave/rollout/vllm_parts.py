@@ -1,4 +1,4 @@
-"""Parts of ours that vLLM imports by name, in whichever process its workers are. Imports vLLM."""
+"""Code that vLLM imports by name in its workers' processes. Imports vLLM."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from autoclave.rollout.vllm_layout import adapter_shards_of, shards_of
 
 
 class TakesWeights:
-    """Methods that every worker of vLLM gets (`worker_extension_cls`)."""
+    """Methods added to every worker of vLLM (`worker_extension_cls`)."""
 
     model_runner: Any
 

@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import yaml
+
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.permissions import Permissions
 from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.rest import RestManager, ServiceConnection
+from autoclave.runtime.rest.loading import SHIPPED
 from autoclave.runtime.session import Session
 from autoclave.runtime.vault import Secret
 
@@ -92,6 +95,19 @@ def done(session: Session, operation: str, service: str = "kinto", **arguments: 
     return proposal.action
 
 
+def ask(port: int, method: str, path: str, body: str | None = None, **headers: str) -> tuple[int, dict[str, str], str]:
+    """Status, headers and body of an answer to somebody else than what is tested."""
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    with contextlib.closing(link):
+        link.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+        answer = link.getresponse()
+        told = {name.lower(): value for name, value in answer.getheaders()}
+        return answer.status, told, answer.read().decode()
+
+
+BASIC = f"Basic {base64.b64encode(f'us:{KEY}'.encode()).decode()}"
+
+
 @dataclass(frozen=True)
 class Reader:
     """Another client of Kinto, which also changes things as somebody else would."""
@@ -100,17 +116,12 @@ class Reader:
     bucket: str
     collection: str = "notes"
 
-    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], Any]:
-        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        with contextlib.closing(link):
-            credentials = base64.b64encode(f"us:{KEY}".encode()).decode()
-            given = {"Authorization": f"Basic {credentials}", "Content-Type": "application/json"}
-            given |= {name.replace("_", "-"): value for name, value in headers.items()}
-            link.request(method, path, None if body is None else json.dumps(body), given)
-            answer = link.getresponse()
-            content = answer.read()
-            told = {name.lower(): value for name, value in answer.getheaders()}
-            return answer.status, told, json.loads(content) if content else None
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, str], Any]:
+        given = None if body is None else json.dumps(body)
+        status, told, content = ask(
+            self.port, method, path, given, Authorization=BASIC, Content_Type="application/json"
+        )
+        return status, told, json.loads(content) if content else None
 
     @property
     def place(self) -> str:
@@ -147,3 +158,27 @@ class Reader:
             following = urlsplit(headers.get("next-page", ""))
             path = f"{following.path}?{following.query}" if following.path else ""
         return found
+
+
+# --- Variants of catalogues that ship --------------------------------------------------------------------------------
+
+
+def plain(name: str) -> Any:
+    return yaml.safe_load((SHIPPED / f"{name}.yaml").read_text())
+
+
+def written(folder: Path, catalogue: Any) -> str:
+    """The file of a catalogue."""
+    path = folder / "catalogue.yaml"
+    path.write_text(yaml.safe_dump(catalogue))
+    return str(path)
+
+
+def without_keys(folder: Path) -> str:
+    """Kinto's, with identifiers that the server alone chooses, so that only the listing tells what was made."""
+    catalogue = plain("kinto")
+    create = catalogue["operations"]["create_record"]
+    del create["idempotency"]
+    create["subject"] = {"id": "$response.body#/data/id"}
+    create["listing"] = "records"
+    return written(folder, catalogue)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import time
 from collections.abc import Generator
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from tests.runtime.rest.acting import ask
 from tests.runtime.rest.servers import synapse_running
 
 
@@ -31,11 +31,9 @@ class Chat:
         return found
 
     def _asked(self, method: str, path: str, body: Any) -> Any:
-        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        with contextlib.closing(link):
-            headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
-            link.request(method, f"/_matrix/client/v3{path}", None if body is None else json.dumps(body), headers)
-            return json.loads(link.getresponse().read())
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        given = None if body is None else json.dumps(body)
+        return json.loads(ask(self.port, method, f"/_matrix/client/v3{path}", given, **headers)[2])
 
     def new_room(self, name: str) -> Chat:
         """The same client in a room of its own."""

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from autoclave.runtime.session import Session
-from tests.runtime.rest.acting import Reader, connection, opened, secret
-from tests.runtime.rest.catalogues import without_keys
+from tests.runtime.rest.acting import Reader, connection, opened, secret, without_keys
 from tests.runtime.rest.faulty_proxy import FaultyProxy
 from tests.runtime.rest.servers import kinto_running, radicale_running
 

@@ -7,26 +7,15 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 
 from autoclave.core.closing import Closing
 
 Fault = Literal[
-    "none",
-    "cut_before",
-    "cut_after",
-    "half",
-    "delay",
-    "gateway_before",
-    "gateway_after",
-    "twice",
-    "late",
-    "resent",
+    "none", "cut_before", "cut_after", "half", "delay", "gateway_before", "gateway_after", "twice", "late", "resent",
     "empty",
-]
-FAULTS: tuple[Fault, ...] = (
-    *("cut_before", "cut_after", "half", "delay", "gateway_before", "gateway_after", "twice", "resent", "empty"),
-)
+]  # fmt: skip
+FAULTS: tuple[Fault, ...] = tuple(each for each in get_args(Fault) if each not in ("none", "late"))
 _BAD_GATEWAY = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
@@ -93,15 +82,13 @@ class FaultyProxy(Closing):
             return
         if fault == "late":
             client.shutdown(socket.SHUT_RDWR)
-            time.sleep(self.delay_s)  # what this fault is
-        if fault == "delay":
-            time.sleep(self.delay_s)  # what this fault is
+        if fault in ("late", "delay"):
+            time.sleep(self.delay_s)  # what these faults are
         self.before_forwarding(method)
         answer = self._asked(request)
-        if fault == "twice":
-            self._asked(request)
-        if fault == "resent":
-            answer = self._asked(request)
+        if fault in ("twice", "resent"):
+            second = self._asked(request)
+            answer = second if fault == "resent" else answer
         match fault:
             case "cut_after" | "late":
                 return

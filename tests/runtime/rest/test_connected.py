@@ -96,10 +96,9 @@ def test_a_connected_model_is_asked_for_a_compensation_that_nobody_knows(
             {"message": {"role": "assistant", "content": "hm"}, "finish_reason": "stop"},
             "proposes no compensating request",
         ),
-        (calling(("something_else", {})), "proposes no compensating request"),
         (calling(("take_back", {"arguments": {}})), "request: operation: "),
     ],
-    ids=["no answer", "no key", "words", "another function", "no operation"],
+    ids=["no answer", "no key", "words", "no operation"],
 )
 def test_without_an_answer_that_is_one_the_action_stands(
     place: Path, reader: Reader, model: ChatServer, trouble: Any, complaint: str
@@ -150,9 +149,7 @@ def test_without_a_catalogue_the_model_is_asked_for_the_compensating_request(
     ("method", "compensation", "complaint"),
     [
         ("POST", {"method": "DELETE", "path": "{records}"}, "targets .*, not this resource"),
-        ("POST", {"method": "DELETE", "path": "/v1/buckets/{bucket}"}, "targets .*, not this resource"),
         ("PUT", {"method": "DELETE", "path": "{records}/two"}, "targets .*, not this resource"),
-        ("PUT", {"method": "DELETE", "path": "records/one"}, "must begin with /"),
         ("PUT", {"method": "DELETE"}, "should be a valid string|must be"),
         ("PUT", {"method": "DELETE", "path": "{records}/{$response.body#/nothing}"}, "nothing"),
     ],
@@ -166,8 +163,7 @@ def test_a_compensating_request_of_a_model_is_about_what_the_action_wrote(
     complaint: str,
 ):
     records = f"/v1/buckets/{reader.bucket}/collections/notes/records"
-    for name, value in {"{records}": records, "{bucket}": reader.bucket}.items():
-        compensation = {key: each.replace(name, value) for key, each in compensation.items()}
+    compensation = {key: each.replace("{records}", records) for key, each in compensation.items()}
     reader.put("two", title="theirs")
     with opened(without_catalogue) as session:
         model.trouble = [proposing(compensation)] * 8
@@ -207,51 +203,11 @@ def test_compensations_are_shown_judged_and_pinned(place: Path, reader: Reader, 
     assert "does not exist" in str(unknown.exception)
 
 
-OPENAPI = {
-    "openapi": "3.1.0",
-    "paths": {
-        "/v1/buckets/{bucket}/collections/notes/records/{id}": {
-            "parameters": [
-                {"name": n, "in": "path", "required": True, "schema": {"type": "string"}} for n in ("bucket", "id")
-            ],
-            "get": {"operationId": "show"},
-            "put": {
-                "operationId": "keep",
-                "requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}},
-            },
-            "delete": {"operationId": "drop"},
-        }
-    },
-}
-
-
-def test_a_description_by_openapi_is_a_catalogue(place: Path, kinto: int, reader: Reader):
-    (place / "notes.json").write_text(json.dumps(OPENAPI))
-    words = ("base_url=http://localhost:" + str(kinto), "allows_private=true", "secret=kinto", "queue_s=0")
-    told = commanded(place, "connect", "service", "kinto", *words, f"catalogue={place}/notes.json")
-    assert told.exit_code == 0, told.exception
-    with opened(place) as session:
-        assert "drop(" in session.told()
-        action = done(session, "keep", bucket=reader.bucket, id="two", body={"data": {"title": "new"}})
-        assert set(reader.records()) == {"one", "two"}
-        session.undo(action)
-    assert set(reader.records()) == {"one"}
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ('{"openapi": "3.1.0", "paths": {"/x": {"get": {"parameters": [{}]}}}}', "is no description by OpenAPI 3"),
-        ('{"openapi": "3.1.0", "paths": []}', "is no description by OpenAPI 3"),
-        ('{"openapi": "2.0"}', "must be of version 3"),
-        ("[" * 5000, "nested too deeply"),
-    ],
-)
-def test_a_description_that_cannot_be_read_is_not_connected(place: Path, text: str, complaint: str):
-    (place / "odd.yaml").write_text(text)
+def test_a_description_that_cannot_be_read_is_not_connected(place: Path):
+    (place / "odd.yaml").write_text("[" * 5000)
     told = commanded(place, "connect", "service", "odd", "base_url=https://x.example", f"catalogue={place}/odd.yaml")
     assert isinstance(told.exception, InputError)
-    assert complaint in str(told.exception)
+    assert "nested too deeply" in str(told.exception)
     assert "odd" not in commanded(place, "connect", "list").output
 
 

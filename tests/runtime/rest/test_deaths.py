@@ -16,8 +16,7 @@ from autoclave.runtime.rest.notes import Notes
 from autoclave.runtime.rest.wire import Wire
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
-from tests.runtime.rest.acting import Reader, connection, done, opened
-from tests.runtime.rest.catalogues import without_keys
+from tests.runtime.rest.acting import Reader, connection, done, opened, without_keys
 
 S = ActionState
 CHANGES: list[dict[str, Any]] = [

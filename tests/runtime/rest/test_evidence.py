@@ -67,16 +67,6 @@ def test_what_somebody_else_did_meanwhile_is_in_doubt_and_stays(
     assert reader.records() == ({} if theirs is None else {"one": theirs})
 
 
-def test_a_twin_in_the_listing_is_not_taken_for_what_was_lost(unkeyed: Session, reader: Reader, proxy: FaultyProxy):
-    lost_while(proxy, "POST", lambda: reader.put("theirs", title="buy milk", author="somebody else"))
-    given = asked("create_record", bucket=reader.bucket, collection="notes", body={"data": {"title": "buy milk"}})
-    proposal = unkeyed.propose(given)
-    with pytest.raises(InputError, match="1 new ones could be what it made, and nothing proves by whom: theirs"):
-        unkeyed.run(proposal.action, proposal.plan.digest)
-    assert unkeyed.journal.standing(proposal.action).state is S.IN_DOUBT
-    assert list(reader.records()) == ["theirs"]
-
-
 @pytest.mark.parametrize("is_race", [True, False])
 def test_a_record_that_was_there_is_not_taken_over_by_one_of_the_same_id(
     proxy: FaultyProxy, reader: Reader, tmp_path: Path, is_race: bool

@@ -24,8 +24,7 @@ from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
 from tests.runtime.rest.acting import asked, done, manager_of
 from tests.runtime.rest.odd_service import CATALOGUE, opened_on
-from tests.runtime.rest.raw_service import answer
-from tests.runtime.rest.scripted_service import Items, Script, ScriptedService, told
+from tests.runtime.rest.scripted_service import Items, Script, ScriptedService, answer, told
 
 
 @pytest.fixture
@@ -68,10 +67,9 @@ def state_of(session: Session, action: str) -> ActionState:
         ("new", "put", {"body": {"cost": 2}}, {"x": {"cost": 1, "note": "n"}, "new": {"cost": 2}}),
         ("x", "put", {"body": {"cost": 2}}, {"x": {"cost": 2}}),
         ("x", "put", {"body": {"cost": 1}}, {"x": {"cost": 1}}),
-        ("x", "put", {"body": {"cost": 1, "note": "n", "more": 1}}, {"x": {"cost": 1, "note": "n", "more": 1}}),
         ("x", "delete", {}, {}),
     ],
-    ids=["new", "other content", "less content", "more content", "deletion"],
+    ids=["new", "other content", "less content", "deletion"],
 )
 def test_what_is_taken_on_for_later_is_in_doubt_until_it_shows_and_sent_once(
     serving: Serving, tmp_path: Path, name: str, operation: str, arguments: Any, after: Any
@@ -255,13 +253,9 @@ class Things:
 @pytest.mark.parametrize(
     "links",
     [
-        ('Link: <{next}>; rel="next"',),
-        ("Link: <{next}>; rel=next",),
         ('Link: </things?page=1>; rel="first", <{next}>; rel="next"',),
-        ('Link: <{next}>; rel="last next"',),
         ("Link: <{next}>; REL=NEXT",),
-        ('Link: <{next}> ; rel = "next"',),
-        ('Link: <{next}>; rel="next"', "Link: </things?page=1>; rel=first"),
+        ('Link: <{next}>; rel="last next"', "Link: </things?page=1>; rel=first"),
         ('Link: </things?page=9>; rel="nextfoo", <{next}>; rel="next"',),
     ],
 )
@@ -298,9 +292,7 @@ def test_pages_of_which_the_catalogue_does_not_know_are_not_overlooked(serving: 
     assert service.changes() == []
 
 
-@pytest.mark.parametrize(
-    "item", [{"x": 1}, {"id": None}, {"id": ""}, {"id": {"a": 1}}, {"id": True}, {"id": 1.5}, "text"]
-)
+@pytest.mark.parametrize("item", [{"x": 1}, {"id": ""}, {"id": True}, "text"])
 def test_things_without_identifiers_are_not_counted_as_one(serving: Serving, tmp_path: Path, item: Any):
     service = serving(lambda method, path, body: told([item]))
     with (

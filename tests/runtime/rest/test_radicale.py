@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import contextlib
-import http.client
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +13,7 @@ from autoclave.core import InputError
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import Choice
 from autoclave.runtime.session import Session
-from tests.runtime.rest.acting import KEY, asked, connection, done, opened, secret
+from tests.runtime.rest.acting import BASIC, ask, asked, connection, done, opened, secret
 from tests.runtime.rest.faulty_proxy import Fault, FaultyProxy
 
 _numbers = itertools.count()
@@ -37,13 +34,9 @@ class Calendar:
     name: str
 
     def ask(self, method: str, path: str, body: str | None = None) -> tuple[int, str, str]:
-        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        with contextlib.closing(link):
-            credentials = base64.b64encode(f"us:{KEY}".encode()).decode()
-            headers = {"Authorization": f"Basic {credentials}", "Content-Type": "text/calendar"}
-            link.request(method, f"/us/{self.name}/{path}", body, headers)
-            answer = link.getresponse()
-            return answer.status, answer.getheader("ETag") or "", answer.read().decode()
+        headers = {"Authorization": BASIC, "Content_Type": "text/calendar"}
+        status, told, content = ask(self.port, method, f"/us/{self.name}/{path}", body, **headers)
+        return status, told.get("etag", ""), content
 
     def put(self, name: str, body: str) -> None:
         assert self.ask("PUT", name, body)[0] in (201, 204)

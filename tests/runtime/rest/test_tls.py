@@ -13,8 +13,7 @@ from autoclave.runtime.rest import ServiceConnection
 from autoclave.runtime.session import Session
 from autoclave.runtime.vault import Secret
 from autoclave.runtime.vault.traces import found_in
-from tests.runtime.rest.acting import asked, done, opened
-from tests.runtime.rest.catalogues import written
+from tests.runtime.rest.acting import asked, done, opened, written
 from tests.runtime.web_service import WebService
 
 KEY = "sk-real-QmVyeVNlY3JldFZhbHVl0123"
@@ -23,8 +22,6 @@ CATALOGUE = {
     "operations": {
         "echo": {"method": "GET", "path": "/echo"},
         "post": {"method": "POST", "path": "/echo", "body": {}},
-        "away": {"method": "GET", "path": "/away"},
-        "huge": {"method": "GET", "path": "/huge"},
         "post_away": {"method": "POST", "path": "/away"},
     },
 }
@@ -74,16 +71,7 @@ def test_a_service_whose_certificate_is_not_trusted_gets_nothing(service: WebSer
 
 def test_no_redirect_takes_a_key_elsewhere(service: WebService, tmp_path: Path):
     with opened_on(service, tmp_path) as session:
-        with pytest.raises(InputError, match=r"leads to .*elsewhere\.example.*redirects are not followed"):
-            session.plan(asked("away", "web"))
         proposal = session.propose(asked("post_away", "web"))
-        with pytest.raises(
-            InputError, match="nothing shows whether it was done; it answered 302"
-        ):  # it may have been done: a user has to check
-            session.run(proposal.action, proposal.plan.digest)
-    assert [each.path for each in service.asked] == ["/away"] * 2
-
-
-def test_an_answer_without_an_end_is_broken_off(service: WebService, tmp_path: Path):
-    with opened_on(service, tmp_path) as session, pytest.raises(HostError, match="larger than 16777216 bytes"):
-        session.plan(asked("huge", "web"))
+        with pytest.raises(InputError, match="nothing shows whether it was done; it answered 302"):
+            session.run(proposal.action, proposal.plan.digest)  # it may have been done: a user has to check
+    assert [each.path for each in service.asked] == ["/away"]

@@ -49,17 +49,16 @@ def shape_of(template: str) -> str:
     return _PARAMETER.sub("{}", template)
 
 
-def _matches(template: str, path: str) -> tuple[str, ...] | None:
-    """The values of the parameters of a template that make it a path; None if none do."""
-    pieces = _PARAMETER.split(template)
-    pattern = "".join("([^/]+)" if place % 2 else re.escape(piece) for place, piece in enumerate(pieces))
-    found = re.fullmatch(pattern, path)
-    return found.groups() if found else None
-
-
 def is_header(name: str) -> bool:
     """Whether a header can be set: it is no part of HTTP itself, and nobody else sets it."""
     return bool(_HEADER.fullmatch(name) and name.lower() not in _RESERVED and is_passed_on(name.encode()))
+
+
+def require_value(where: str, value: str) -> str:
+    """Return a string that can be the value of a header; raise InputError if it cannot."""
+    if not _HEADER_VALUE.fullmatch(value):
+        raise InputError(f"{where} = {shown(value)}: must be printable ASCII, since it goes into a header")
+    return value
 
 
 def _header(name: str) -> str:
@@ -69,17 +68,6 @@ def _header(name: str) -> str:
             "them taken for others are not its to say"
         )
     return name
-
-
-def require_value(where: str, value: str) -> str:
-    """Return a string that can be the value of a header.
-
-    Raises:
-        InputError: it cannot.
-    """
-    if not _HEADER_VALUE.fullmatch(value):
-        raise InputError(f"{where} = {shown(value)}: must be printable ASCII, since it goes into a header")
-    return value
 
 
 def _pointer(given: str) -> str:
@@ -125,21 +113,19 @@ Names = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 class Parameter(Config):
-    """An argument that is not in the body."""
+    """An argument that is not in the body. `form`: JSON Schema of its value."""
 
     place: Literal["path", "query", "header"] = "path"
     is_required: bool = True
     form: Schema = {"type": "string"}
-    """JSON Schema of the value."""
 
 
 class Body(Config):
-    """What the body of a request may be."""
+    """What the body of a request may be, with its JSON Schema."""
 
     content_type: HeaderValue = "application/json"
     is_required: bool = True
     form: Schema = {}
-    """JSON Schema of the body."""
 
 
 class ReadBack(Config):
@@ -166,7 +152,6 @@ class ReadBack(Config):
         return self
 
     def is_absence(self, status: int, body: Any) -> bool:
-        """Whether an answer says that there is nothing."""
         told = (at(body, pointer) in values for pointer, values in self.absent_when.items())
         return status in self.absent or any(told)
 
@@ -180,9 +165,9 @@ class Listing(Config):
     id: Pointer
     """Pointer to the identifier in an item."""
     next: str = ""
-    """Expression for the next page: a URL of the same path, or a token for the parameter `next_as`."""
+    """Expression for the next page: a URL, whose query is asked for at the same path, or a token for the parameter
+    `next_as`."""
     next_as: str = ""
-    """Of a header `Link`, the parameter of this name in its URL is the token."""
     shows: Template = "$item"
     """What the answer to the request that made an item would have been, as far as compensating requests need it."""
 
@@ -196,25 +181,9 @@ class Undo(Config):
     when: Literal["existed", "absent", "any"] = "any"
     """For what was there before, for what was not, or for both."""
     grade: Guarantee = Field(default=Guarantee.EQUIVALENT, strict=False)
-    window_s: float | None = Field(default=None, gt=0)
-    """How long, in seconds, it can be taken back; null: without an end."""
     leaves: dict[Pointer, Any] = {}
     """What must be seen afterwards, by pointers; empty: what was there before."""
     status: Literal["unproven", "pinned"] = "unproven"
-
-
-class Idempotency(Config):
-    """A key that we choose, by which the service does the same request once however often it comes."""
-
-    place: Literal["header", "body", "path"]
-    name: str
-    """Of the header, a pointer into the body, or a parameter of the path."""
-
-    @model_validator(mode="after")
-    def _has_a_place(self) -> Idempotency:
-        if self.place != "path":
-            (_header if self.place == "header" else _pointer)(self.name)
-        return self
 
 
 class OperationSpec(Config):
@@ -238,7 +207,9 @@ class OperationSpec(Config):
     success: tuple[int, ...] = Field(default=(), strict=False)
     """The statuses that say that it was done; empty: all from 200 to 299."""
     undo: tuple[Undo, ...] = Field(default=(), strict=False)
-    idempotency: Idempotency | None = None
+    idempotency: str = ""
+    """A key that we choose, by which the service does the same request once however often it comes: a pointer into the
+    body, a parameter of the path, or a header."""
     listing: str = ""
     """The name of the listing in which what it made turns up."""
     contents: str = ""
@@ -260,11 +231,14 @@ class OperationSpec(Config):
                 raise ValueError(f"parameters: {name!r} is not in the path {self.path!r}")
             if each.place == "header":
                 _header(name)
+        if self.has_key_in_body:
+            steps_of(self.idempotency)
+        elif self.idempotency and self.idempotency not in parameters_in(self.path):
+            _header(self.idempotency)
         return self
 
     @property
     def is_reading(self) -> bool:
-        """Whether it changes nothing."""
         return self.policy_verb == "read"
 
     @property
@@ -282,16 +256,20 @@ class OperationSpec(Config):
         return any(each.startswith("$response") for each in expressions_in(self.subject))
 
     @property
+    def has_key_in_body(self) -> bool:
+        return self.idempotency.startswith("/")
+
+    @property
     def key_parameter(self) -> str:
         """The name of the argument for a key in a header or the path, which we choose; empty if there is none."""
-        return self.idempotency.name if self.idempotency and self.idempotency.place != "body" else ""
+        return "" if self.has_key_in_body else self.idempotency
 
     @cached_property
     def all_parameters(self) -> Mapping[str, Parameter]:
         """Those of the path, and the header of a key, that are declared nowhere as well."""
         found = {name: Parameter() for name in parameters_in(self.path)}
-        if self.idempotency and self.idempotency.place == "header":
-            found[self.idempotency.name] = Parameter(place="header", is_required=False)
+        if (key := self.key_parameter) and key not in found:
+            found[key] = Parameter(place="header", is_required=False)
         return found | self.parameters
 
 
@@ -323,16 +301,12 @@ class Catalogue(Config):
         return self
 
     def _check(self, where: str, spec: OperationSpec) -> None:
-        kinds = (("read_back", self.read_backs), ("listing", self.listings), ("contents", self.listings))
-        for kind, known in kinds:
-            if (given := getattr(spec, kind)) and given not in known:
-                raise ValueError(f"{where}.{kind} = {shown(given)}: there is none; {nearest(given, list(known))}")
+        for kind, known in (("read_back", self.read_backs), ("listing", self.listings), ("contents", self.listings)):
+            _require_one_of(known, f"{where}.{kind}", getattr(spec, kind))
         shown_by = self.read_backs[spec.read_back].path if spec.read_back else ""
-        if self.is_described and shown_by and not (is_below(shown_by, spec.path) or is_below(spec.path, shown_by)):
-            raise ValueError(
-                f"{where}.read_back: {shown_by} is about something else than {spec.path}; only a catalogue of your own "
-                "can say that it shows what that changes"
-            )
+        if self.is_described and shown_by and not (_is_below(shown_by, spec.path) or _is_below(spec.path, shown_by)):
+            told = f"{where}.read_back: {shown_by} is about something else than {spec.path}"
+            raise ValueError(f"{told}; only a catalogue of your own can say that it shows what that changes")
         for name in parameters_in(shown_by):
             if name not in spec.all_parameters and name not in spec.subject:
                 raise ValueError(f"{where}.subject: the read-back {spec.read_back!r} needs {name!r} as well")
@@ -340,24 +314,18 @@ class Catalogue(Config):
             self._check_undo(f"{where}.undo.{number}", spec, each)
 
     def _check_undo(self, where: str, spec: OperationSpec, undo: Undo) -> None:
-        if undo.operation not in self.operations:
-            fix = nearest(undo.operation, list(self.operations))
-            raise ValueError(f"{where}.operation = {shown(undo.operation)}: there is none; {fix}")
+        _require_one_of(self.operations, f"{where}.operation", undo.operation)
         other = self.operations[undo.operation]
-        if self.is_described and not (spec.read_back and is_below(other.path, self.read_backs[spec.read_back].path)):
-            raise ValueError(
-                f"{where}.operation = {shown(undo.operation)}: {other.path} is not below a read-back of what "
-                f"{spec.path} changes; only a catalogue of your own can say that it takes that back"
-            )
-        known = {
-            name: about.is_required and name != other.key_parameter for name, about in other.all_parameters.items()
-        }
-        known |= {"body": other.body.is_required} if other.body else {}
+        if self.is_described and not (spec.read_back and _is_below(other.path, self.read_backs[spec.read_back].path)):
+            told = f"{where}.operation: {other.path} is not below a read-back of what {spec.path} changes"
+            raise ValueError(f"{told}; only a catalogue of your own can say that it takes that back")
+        known: dict[str, Parameter | Body] = {**other.all_parameters, **({"body": other.body} if other.body else {})}
         for name in undo.arguments:
             if name not in known:
                 raise ValueError(f"{where}.arguments.{name}: {undo.operation} has none; {nearest(name, list(known))}")
-        if missing := [name for name, is_required in known.items() if is_required and name not in undo.arguments]:
-            raise ValueError(f"{where}.arguments: {undo.operation} needs {missing[0]!r}")
+        for name, about in known.items():
+            if about.is_required and name not in (*undo.arguments, other.key_parameter):
+                raise ValueError(f"{where}.arguments: {undo.operation} needs {name!r}")
 
     def kept_headers(self) -> frozenset[str]:
         """Return the headers of answers that expressions of this catalogue read, besides the usual ones."""
@@ -366,11 +334,7 @@ class Catalogue(Config):
         return frozenset(name.lower() for name in found)
 
     def operation(self, name: str) -> OperationSpec:
-        """An operation by its name.
-
-        Raises:
-            InputError: there is none.
-        """
+        """An operation by its name; InputError if there is none."""
         if name not in self.operations:
             fix = nearest(name, list(self.operations))
             raise InputError(f"service {self.service}: operation {shown(name)}: there is none; {fix}")
@@ -384,20 +348,26 @@ class Catalogue(Config):
         Raises:
             InputError: its path can be read in several ways.
         """
-        path, query = path_of(target), target.partition("?")[2]
-        found: list[tuple[str, dict[str, Any]]] = []
+        path, query = path_of(target), dict(parse_qsl(target.partition("?")[2], keep_blank_values=True))
+        found: list[tuple[str, dict[str, str]]] = []
         for name, spec in self.operations.items():
-            if spec.method == method and (values := _matches(unquote(spec.path), path)) is not None:
-                found.append((name, dict(zip(parameters_in(spec.path), values, strict=True))))
+            pieces = _PARAMETER.split(unquote(spec.path))
+            pattern = "".join("([^/]+)" if place % 2 else re.escape(each) for place, each in enumerate(pieces))
+            if spec.method == method and (match := re.fullmatch(pattern, path)):
+                found.append((name, dict(zip(pieces[1::2], match.groups(), strict=True))))
         if not found:
             return None
         name, arguments = min(found, key=lambda each: len(each[1]))
-        asked = dict(parse_qsl(query, keep_blank_values=True))
         known = {key for key, about in self.operations[name].all_parameters.items() if about.place == "query"}
-        return (name, arguments | asked) if asked.keys() <= known else None
+        return (name, arguments | query) if query.keys() <= known else None
 
 
-def is_below(path: str, other: str) -> bool:
+def _require_one_of(known: Mapping[str, Any], where: str, given: str) -> None:
+    if given and given not in known:
+        raise ValueError(f"{where} = {shown(given)}: there is none; {nearest(given, list(known))}")
+
+
+def _is_below(path: str, other: str) -> bool:
     """Whether a template of a path is that of another, or of something in it."""
     one, two = (f"{shape_of(each.partition('?')[0]).rstrip('/')}/" for each in (path, other))
     return one.startswith(two)
@@ -407,19 +377,16 @@ def is_below(path: str, other: str) -> bool:
 
 
 def catalogue_from(given: Any, where: str) -> Catalogue:
-    """A catalogue out of JSON data.
-
-    Raises:
-        InputError: it is none; the message begins with `where`.
-    """
+    """A catalogue out of JSON data, or an InputError that begins with `where`."""
     if not isinstance(given, Mapping):
         raise InputError(f"{where}: must be an object with the names service and operations")
     try:
         return Catalogue.model_validate(given)
     except ValidationError as error:
         first = first_error(error)
-        place = ".".join(str(part) for part in first["loc"])
-        rule = "is not a field of a catalogue" if first["type"] == "extra_forbidden" else rule_of(first["msg"])
-        if new := RENAMED_IN_CATALOGUES.get(str(first["loc"][-1])) if first["loc"] else None:
-            rule = f"is now called {new}"
-        raise InputError(f"{where}: {place + ': ' if place else ''}{rule}") from None
+        *_, last = place = [str(part) for part in first["loc"]] or [""]
+        rule = rule_of(first["msg"])
+        if first["type"] == "extra_forbidden":
+            new = RENAMED_IN_CATALOGUES.get(last)
+            rule = f"is now called {new}" if new else "is not a field of a catalogue"
+        raise InputError(": ".join(filter(None, (where, ".".join(place), rule)))) from None

@@ -6,8 +6,8 @@ what it showed before, and broken when it once does not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -35,18 +35,7 @@ class ProofStatus(StrEnum):
     """A developer answers for it."""
 
 
-class Match(StrEnum):
-    """What makes two actions the same for what is learnt (GoEX's match policies)."""
-
-    NAME = "name"
-    """The operation."""
-    NAME_AND_SCHEMA = "name_and_schema"
-    """The operation, and what the catalogue says of its arguments."""
-    EXACT = "exact"
-    """The operation with all its arguments."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Learnt:
     """Status of a compensating request, number of proofs, time of the last (seconds since 1970), why it is broken."""
 
@@ -54,6 +43,15 @@ class Learnt:
     num_proofs: int = 0
     proven_at: float = 0.0
     reason: str = ""
+
+    def add(self, status: ProofStatus, reason: str, at: float) -> None:
+        """Take one more record in: broken stays broken, until a developer pins it."""
+        if status is not ProofStatus.PROVEN:
+            self.status, self.reason = status, "" if status is ProofStatus.PINNED else reason
+            return
+        if self.status is ProofStatus.UNPROVEN:
+            self.status = status
+        self.num_proofs, self.proven_at = self.num_proofs + 1, at
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +80,13 @@ class Compensation:
 
     @property
     def told(self) -> str:
-        """In words."""
         known = self.status.value
         if self.status is ProofStatus.PROVEN:
             day = datetime.fromtimestamp(self.learnt.proven_at, UTC).date()
             known = f"proven {self.learnt.num_proofs} times, last on {day}" + (", expired" if self.is_expired else "")
         if self.guarantee is Guarantee.NONE and self.undo.grade is not Guarantee.NONE:
             known += "; counts as none until an undo proves it"
-        window = f", within {self.undo.window_s:.0f} s" if self.undo.window_s else ""
-        return f"{self.undo.operation}, {self.undo.grade} ({known}){window}"
+        return f"{self.undo.operation}, {self.undo.grade} ({known})"
 
 
 def worst(grades: Sequence[Guarantee]) -> Guarantee:
@@ -104,11 +100,11 @@ class Compensations:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
-    def name(self, match: Match, service: str, operation: str, spec: OperationSpec, arguments: Any, undo: Undo) -> str:
+    def name(self, match: str, service: str, operation: str, spec: OperationSpec, arguments: Any, undo: Undo) -> str:
         """Return the name of a compensating request: another for other arguments, another match or another request."""
+        declared = spec.model_dump(mode="json", include={"method", "path", "parameters", "body"})
+        same: Any = {"name": [], "name_and_schema": [declared], "exact": [arguments]}[match]
         given = [undo.operation, undo.arguments, undo.when]
-        same: list[Any] = [spec.model_dump(mode="json", include={"method", "path", "parameters", "body"})]
-        same = [] if match is Match.NAME else same if match is Match.NAME_AND_SCHEMA else [arguments]
         return f"{service}/{operation}/{digest_of([match, given, same])[:16]}"
 
     def learnt(self, name: str, declared: str = ProofStatus.UNPROVEN) -> Learnt:
@@ -116,7 +112,7 @@ class Compensations:
         learnt = Learnt(ProofStatus(declared))
         for record in self._journal.records(name):
             if record.kind == _KIND:
-                learnt = _after(learnt, record.body, record.at)
+                learnt.add(ProofStatus(record.body["status"]), str(record.body["reason"]), record.at)
         return learnt
 
     def record(self, name: str, status: ProofStatus, reason: str = "", undo: Undo | None = None) -> None:
@@ -140,16 +136,8 @@ class Compensations:
         found: dict[str, Undo] = {}
         for record in self._journal.records_of_kinds(_KIND):
             if record.subject.startswith(f"{service}/{operation}/") and record.body.get("undo"):
-                undo = Undo.model_validate(record.body["undo"])
+                given = {key: each for key, each in record.body["undo"].items() if key in Undo.model_fields}
+                undo = Undo.model_validate(given)
                 if is_general(undo.arguments):
                     found[record.subject] = undo
         return [undo for name, undo in found.items() if self.learnt(name).status is ProofStatus.PROVEN]
-
-
-def _after(learnt: Learnt, body: Mapping[str, Any], at: float) -> Learnt:
-    """What is known after one more record: broken stays broken, until a developer pins it."""
-    status = ProofStatus(body["status"])
-    if status is not ProofStatus.PROVEN:
-        return replace(learnt, status=status, reason="" if status is ProofStatus.PINNED else str(body["reason"]))
-    status = status if learnt.status is ProofStatus.UNPROVEN else learnt.status
-    return replace(learnt, status=status, num_proofs=learnt.num_proofs + 1, proven_at=at)

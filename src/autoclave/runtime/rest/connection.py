@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from autoclave.config import Config
-from autoclave.core import InputError
 from autoclave.core.files import alone_with
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.vault.injection import host_and_port
@@ -40,7 +39,8 @@ class ServiceConnection(Config):
     is_strict: bool = False
     """Whether only compensating requests count that a developer has pinned."""
     match: Literal["name", "name_and_schema", "exact"] = "name_and_schema"
-    """What makes two actions the same for what was learnt of taking them back."""
+    """What makes two actions the same for what was learnt of taking them back (GoEX's match policies): the operation,
+    also what the catalogue says of its arguments, or the operation with all its arguments."""
     proof_days: float = Field(default=90.0, gt=0)
     """How long, in days, an undo that was seen to work proves its compensating request."""
     timeout_s: float = Field(default=30.0, gt=0)
@@ -63,13 +63,11 @@ class ServiceConnection(Config):
             raise ValueError(f"{given!r} must be https://HOST, maybe with a port and a path")
         if "@" in place.netloc:
             raise ValueError("must have no user: keys belong into the vault")
-        try:
-            origin_of(given)
-        except InputError as error:
-            raise ValueError(str(error)) from None
         if re.search(r"%|//|\\", place.path) or any(part in (".", "..") for part in place.path.split("/")):
             raise ValueError(f"{given!r} has a path that can be read in several ways")
-        return f"{origin_of(given)}{place.path.rstrip('/')}"
+        default = 443 if place.scheme == "https" else 80
+        host, port = host_and_port(place.netloc, default)
+        return f"{place.scheme}://{host}{'' if port == default else f':{port}'}{place.path.rstrip('/')}"
 
     @model_validator(mode="after")
     def _is_safe(self) -> ServiceConnection:
@@ -79,7 +77,6 @@ class ServiceConnection(Config):
 
     @property
     def has_own_catalogue(self) -> bool:
-        """Whether the catalogue is a file of its own."""
         return is_file_name(self.catalogue)
 
     @property
@@ -95,18 +92,6 @@ class ServiceConnection(Config):
     def prefix(self) -> str:
         """The path of the base URL, without a slash at its end."""
         return urlsplit(self.base_url).path
-
-
-def origin_of(url: str) -> str:
-    """Scheme, host and port of a URL in their one spelling.
-
-    Raises:
-        InputError: it has no host that is a plain name.
-    """
-    place = urlsplit(url)
-    default = 443 if place.scheme == "https" else 80
-    host, port = host_and_port(place.netloc, default)
-    return f"{place.scheme}://{host}" + ("" if port == default else f":{port}")
 
 
 def is_file_name(catalogue: str) -> bool:

@@ -20,8 +20,6 @@ from autoclave.runtime.rest.expressions import at, without
 from autoclave.runtime.rest.forms import canonical, digest_of
 from autoclave.runtime.rest.parts import Part, State
 
-_MISSING = object()
-
 
 class Evidence(StrEnum):
     """What is seen says of a call whose answer nobody saw."""
@@ -52,18 +50,17 @@ def evidence(part: Part, spec: OperationSpec, read_back: ReadBack, now: State) -
 
 def has_own_name(part: Part, spec: OperationSpec) -> bool:
     """Whether its subject is something new under a name that only we know, since its key is in it."""
-    key, subject = spec.idempotency, part.subject
-    if not part.is_keyed or key is None or subject is None or part.existed:
+    if not part.is_keyed or part.subject is None or part.existed:
         return False
-    own = at(part.call.body, key.name, "") if key.place == "body" else part.arguments.get(key.name, "")
-    return bool(own) and str(own) in f"{subject.target} {subject.body}"
+    key = spec.idempotency
+    own = at(part.call.body, key, "") if spec.has_key_in_body else part.arguments.get(key, "")
+    return bool(own) and str(own) in f"{part.subject.target} {part.subject.body}"
 
 
 def may_be_late(part: Part, spec: OperationSpec, read_back: ReadBack, now: State) -> bool:
     """Whether what is seen after a part was done is what was there before, though that is not what it asked for."""
-    if part.before is None or not part.existed or not spec.leaves_it:
-        return False
-    return _is_version(now, part.before) and not _is_made_of(part, read_back, now)
+    is_before = part.before is not None and part.existed and spec.leaves_it and _is_version(now, part.before)
+    return is_before and not _is_made_of(part, read_back, now)
 
 
 def is_other_version(part: Part, now: State) -> bool:
@@ -92,15 +89,11 @@ def is_as_asked(part: Part, spec: OperationSpec, read_back: ReadBack, now: State
         return now.is_there == spec.leaves_it
     if part.call.body is None:
         return not part.existed
-    return _is_shown(part, read_back, now) and not (part.existed and _may_still_come(part, read_back, now))
-
-
-def _may_still_come(part: Part, read_back: ReadBack, now: State) -> bool:
-    """Whether all is as it was, and a part takes something out of it that is still there."""
     is_whole = part.call.method != "PATCH" and read_back.form == "json"
-    if part.before is None or not is_whole or not _is_version(now, part.before):
-        return False
-    return not _is_explained(part, read_back, now, part.call.body, None)
+    if part.before and part.existed and is_whole and _is_version(now, part.before):
+        # all is as it was: what the part takes out of it may be there still
+        return _is_shown(part, read_back, now) and _is_explained(part, read_back, now, part.call.body, None)
+    return _is_shown(part, read_back, now)
 
 
 def _is_shown(part: Part, read_back: ReadBack, now: State) -> bool:
@@ -115,34 +108,31 @@ def _is_made_of(part: Part, read_back: ReadBack, now: State) -> bool:
     body, before = part.call.body, part.before.body if part.before else None
     if read_back.form != "json":
         return body is not None and _is_shown(part, read_back, now)
-    asked = {} if body is None else merged(before, body) if part.call.method == "PATCH" else body
+    asked = {} if body is None else _merged(before, body) if part.call.method == "PATCH" else body
     is_shown = is_part_of(without(asked, read_back.volatile), now.body)
     return is_shown and _is_explained(part, read_back, now, asked, before)
 
 
-def merged(before: Any, change: Any) -> Any:
+def _merged(before: Any, change: Any) -> Any:
     """What a change of some names leaves."""
     if not (isinstance(before, Mapping) and isinstance(change, Mapping)):
         return change
-    return {**before, **{key: merged(before.get(key), inner) for key, inner in change.items()}}
+    return {**before, **{key: _merged(before.get(key), inner) for key, inner in change.items()}}
 
 
 def _is_explained(part: Part, read_back: ReadBack, now: State, asked: Any, before: Any) -> bool:
     """Whether each value is the one at the same place of what was asked or there before, or is a name in the path."""
     names = {str(each) for each in part.call.path.values()}
 
-    def is_known(seen: Any, asked: Any, before: Any) -> bool:
+    def is_known(seen: Any, *sources: Any) -> bool:
         if isinstance(seen, Mapping):
-            return all(is_known(inner, _inside(asked, key), _inside(before, key)) for key, inner in seen.items())
-        if any(type(seen) is type(each) and seen == each for each in (asked, before)):
+            objects = [each for each in sources if isinstance(each, Mapping)]
+            return all(is_known(seen[key], *(each[key] for each in objects if key in each)) for key in seen)
+        if any(type(seen) is type(each) and seen == each for each in sources):
             return True
         return isinstance(seen, (str, int)) and str(seen) in names
 
     return is_known(without(now.body, [*read_back.volatile, *read_back.added]), asked, before)
-
-
-def _inside(value: Any, key: str) -> Any:
-    return value.get(key, _MISSING) if isinstance(value, Mapping) else _MISSING
 
 
 def is_part_of(asked: Any, seen: Any) -> bool:

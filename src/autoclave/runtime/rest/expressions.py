@@ -5,7 +5,8 @@
     $before.body#/pointer    what was there before; $item: one of a list
 
 A string that is one expression becomes its value, whatever that is; within a longer string it stands in braces, as in
-`/v1/{$response.body#/id}`. `{of: EXPRESSION, without: [/pointer]}` is a value without some of its parts.
+`/v1/{$response.body#/id}`. `{of: EXPRESSION, without: [/pointer]}` is a value without some of its parts. What is not an
+expression or pointer, or has no value, is an InputError.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from autoclave.core import HostError, InputError
-from autoclave.core.install import install_command
+from autoclave.core import InputError
 from autoclave.core.json import shown
 
 if TYPE_CHECKING:
@@ -30,27 +30,19 @@ Context = Mapping[str, Any]
 
 
 def value_of(expression: str, context: Context, otherwise: Any = _MISSING) -> Any:
-    """The value of one expression, or `otherwise`.
-
-    Raises:
-        InputError: it has none, and there is no `otherwise`.
-    """
+    """The value of one expression, or `otherwise` where that is given."""
     names, _, pointer = expression[1:].partition("#")
     found: Any = context
     for name in names.split("."):
         found = found.get(name, found.get(name.lower())) if isinstance(found, Mapping) else None
-    found = _MISSING if found is None else at(found, pointer, _MISSING)
-    if found is not _MISSING or otherwise is not _MISSING:
-        return otherwise if found is _MISSING else found
-    raise InputError(f"{expression}: there is nothing of that name")
+    found = otherwise if found is None else at(found, pointer, otherwise)
+    if found is _MISSING:
+        raise InputError(f"{expression}: there is nothing of that name")
+    return found
 
 
 def evaluated(template: Any, context: Context, otherwise: Any = _MISSING) -> Any:
-    """A template of JSON with a value in place of each expression; with `otherwise` for those that have none.
-
-    Raises:
-        InputError: an expression has no value, and there is no `otherwise`.
-    """
+    """A template of JSON with a value in place of each expression; with `otherwise` for those that have none."""
 
     def text_of(found: re.Match[str]) -> str:
         value = value_of(found[1], context, otherwise)
@@ -59,7 +51,7 @@ def evaluated(template: Any, context: Context, otherwise: Any = _MISSING) -> Any
         return str(value)
 
     if _is_reduced(template):
-        return without(evaluated(template["of"], context, otherwise), _pointers(template))
+        return without(evaluated(template["of"], context, otherwise), template["without"])
     if isinstance(template, Mapping):
         return {key: evaluated(inner, context, otherwise) for key, inner in template.items()}
     if isinstance(template, (list, tuple)):
@@ -70,16 +62,13 @@ def evaluated(template: Any, context: Context, otherwise: Any = _MISSING) -> Any
 
 
 def checked_template(template: Any) -> Any:
-    """A template in its one spelling: what is one expression stands without braces and without an empty pointer.
-
-    Raises:
-        InputError: something begins like an expression and is not one.
-    """
+    """A template in its one spelling: what is one expression stands without braces and without an empty pointer."""
     if _is_reduced(template):
-        for pointer in _pointers(template):
+        for pointer in template["without"]:
             steps_of(pointer)
+        return {"of": checked_template(template["of"]), "without": template["without"]}
     if isinstance(template, Mapping):
-        return {key: inner if key == "without" else checked_template(inner) for key, inner in template.items()}
+        return {key: checked_template(inner) for key, inner in template.items()}
     if isinstance(template, (list, tuple)):
         return [checked_template(inner) for inner in template]
     if not isinstance(template, str):
@@ -98,42 +87,36 @@ def is_general(template: Any) -> bool:
     """Return True if every value in a template comes from request, answer or the state before, and none is its own."""
     if _is_reduced(template):
         return is_general(template["of"])
-    if isinstance(template, (Mapping, list, tuple)):
-        values = list(template.values() if isinstance(template, Mapping) else template)
-        return bool(values) and all(is_general(inner) for inner in values)
-    found = _WHOLE.fullmatch(template) if isinstance(template, str) else None
-    return bool(found) and found[1] != "item"
+    if isinstance(template, str):
+        return bool(found := _WHOLE.fullmatch(template)) and found[1] != "item"
+    return bool(values := _inside(template)) and all(is_general(inner) for inner in values)
 
 
 def expressions_in(template: Any) -> Iterator[str]:
-    """Return all expressions in a template."""
     if isinstance(template, str):
         yield from [template] if _WHOLE.fullmatch(template) else _WITHIN.findall(template)
-    elif isinstance(template, (Mapping, list, tuple)):
-        for inner in template.values() if isinstance(template, Mapping) else template:
-            yield from expressions_in(inner)
+    for inner in _inside(template):
+        yield from expressions_in(inner)
+
+
+def _inside(template: Any) -> list[Any]:
+    if isinstance(template, Mapping):
+        return list(template.values())
+    return list(template) if isinstance(template, (list, tuple)) else []
 
 
 def _is_reduced(template: Any) -> bool:
-    return isinstance(template, Mapping) and set(template) == {"of", "without"}
-
-
-def _pointers(template: Mapping[str, Any]) -> Sequence[str]:
-    given = template["without"]
-    if not isinstance(given, (list, tuple)) or not all(isinstance(each, str) for each in given):
-        raise InputError(f"without = {shown(given)}: must be a list of pointers, such as [/id]")
-    return given
+    if not isinstance(template, Mapping) or set(template) != {"of", "without"}:
+        return False
+    pointers = template["without"]
+    return isinstance(pointers, (list, tuple)) and all(isinstance(each, str) for each in pointers)
 
 
 # --- Pointers --------------------------------------------------------------------------------------------------------
 
 
 def steps_of(pointer: str) -> list[str]:
-    """Return the names in a JSON pointer (RFC 6901).
-
-    Raises:
-        InputError: it is not a JSON pointer.
-    """
+    """Return the names in a JSON pointer (RFC 6901)."""
     return _pointer(pointer).parts
 
 
@@ -144,11 +127,7 @@ def at(value: Any, pointer: str, otherwise: Any = None) -> Any:
 
 
 def with_value(value: Any, pointer: str, new: Any) -> Any:
-    """Return a copy of an object with something else at a pointer; objects on the way are made.
-
-    Raises:
-        InputError: something on the way is neither an object nor a list.
-    """
+    """Return a copy of an object with something else at a pointer; objects on the way are made."""
     from jsonpointer import JsonPointerException
 
     try:
@@ -158,10 +137,8 @@ def with_value(value: Any, pointer: str, new: Any) -> Any:
 
 
 def _pointer(pointer: str) -> JsonPointer:
-    try:
-        from jsonpointer import JsonPointer, JsonPointerException
-    except ImportError:
-        raise HostError(f"catalogues of services need a library. Fix: {install_command('runtime')}") from None
+    from jsonpointer import JsonPointer, JsonPointerException
+
     try:
         return JsonPointer(pointer)
     except JsonPointerException:

@@ -3,10 +3,10 @@
 A service may store something else than it was sent: other order, line ends, times. So what is compared is canonical,
 and without what the catalogue calls volatile.
 
-A mark stands in an answer for what cannot be sent back as it was: the key of the service, and numbers, names and bytes
-that data here cannot hold. Marks are the same in every session, so that two answers about one thing are the same. What
-has one in it is never sent: so a key is never written where only an answer had it, and nothing is put back as
-something else.
+A mark stands in an answer for what cannot be sent back as it was: the key of the service, numbers that data here cannot
+hold, and JSON that is not valid or gives a name twice. Marks are the same in every session, so that two answers about
+one thing are the same. What has one in it is never sent: so a key is never written where only an answer had it, and
+nothing is put back as something else. What cannot be sent is an InputError.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import binascii
 import hashlib
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from math import isfinite
@@ -31,8 +30,6 @@ from autoclave.runtime.vault.traces import found_in
 Form = Literal["json", "icalendar", "bytes"]
 """How a state is compared: as JSON; as calendar data, in which order does not count; byte by byte."""
 Json = Mapping[str, Any]
-_MOST_DIGITS = 4000
-"""Of an integer; Python reads few more."""
 _MARK = "autoclave-hides-"
 KEY = f"{_MARK}key"
 """In place of the key."""
@@ -40,11 +37,7 @@ _JSON = re.compile(r"application/(.+\+)?json")
 
 
 def encoded(body: Any, content_type: str) -> bytes:
-    """The bytes of a body.
-
-    Raises:
-        InputError: it is nothing that can be sent with this content type.
-    """
+    """The bytes of a body."""
     kind = content_type.partition(";")[0].strip().lower()
     if body is None:
         return b""
@@ -56,7 +49,8 @@ def encoded(body: Any, content_type: str) -> bytes:
         except binascii.Error:
             raise InputError("body.base64: is no base64") from None
     if kind == "application/x-www-form-urlencoded" and isinstance(body, Mapping):
-        return urlencode({key: _plain(value) for key, value in cast("Json", body).items()}).encode()
+        fields = cast("Json", body).items()
+        return urlencode({key: each if isinstance(each, str) else json.dumps(each) for key, each in fields}).encode()
     if isinstance(body, str):
         return body.encode("utf-8", "surrogatepass")
     raise InputError(f"body = {shown(body)}: for {kind} it must be a text, or bytes as {{base64: ...}}")
@@ -71,15 +65,11 @@ def _as_json(body: Any) -> bytes:
         raise InputError("body: has a number in it that is none in JSON, such as infinity") from None
 
 
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
 # --- Reading ---------------------------------------------------------------------------------------------------------
 
 
 def decoded(body: bytes, content_type: str, form: Form | None = None) -> Any:
-    """A body as JSON data, from which it can be written again as it was; what cannot has a mark in it (see `marks`).
+    """A body as JSON data, from which it can be written again as it was; what cannot has a mark in it.
 
     JSON is parsed; all else is text, or `{"base64": ...}`. `form` says whether it is JSON; None: the content type does.
     """
@@ -92,18 +82,13 @@ def decoded(body: bytes, content_type: str, form: Form | None = None) -> Any:
 def _from_json(body: bytes) -> Any:
     try:
         text = body.decode("utf-8-sig")
-        hooks: Any = {"parse_int": _integer, "parse_float": _number, "parse_constant": mark_for}
-        value = json.loads(text, object_pairs_hook=_object, **hooks)
-        if body.count(b"[") + body.count(b"{") <= DEPTH_LIMIT or _is_flat(value):
+        value = json.loads(text, parse_float=_number, parse_constant=mark_for, object_pairs_hook=_object)
+        if _is_flat(value):
             return value
     except (ValueError, RecursionError):
         pass
     text = _as_text(body)
     return mark_for(text if isinstance(text, str) else text["base64"])
-
-
-def _integer(text: str) -> int | str:
-    return int(text) if len(text) <= _MOST_DIGITS else mark_for(text)
 
 
 def _number(text: str) -> float | str:
@@ -117,14 +102,9 @@ def _number(text: str) -> float | str:
 
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; of names that are given several times the last counts, as most parsers have it."""
-    found = dict(members)
-    if len(found) == len(members):
-        return found
-    number = Counter(name for name, _ in members)
-    return found | {
-        mark_for(twice): [value for name, value in members if name == twice] for twice in number if number[twice] > 1
-    }
+    if len(found := dict(members)) < len(members):
+        raise ValueError("a name is given twice")
+    return found
 
 
 def _is_flat(value: Any, depth: int = DEPTH_LIMIT) -> bool:
@@ -187,11 +167,7 @@ def has_mark(value: Any) -> bool:
 
 
 def require_no_mark(where: str, value: Any) -> None:
-    """Check that JSON data can be sent as it is.
-
-    Raises:
-        InputError: it has a mark in it.
-    """
+    """Check that JSON data can be sent as it is."""
     if has_mark(value):
         raise InputError(
             f"{where}: has {_MARK}... in it, which stands for a key or for what cannot be written as it was; "

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import math
 import secrets
 import ssl
 import time
@@ -43,7 +42,7 @@ from autoclave.runtime.rest.compensations import Compensation, Compensations, Pr
 from autoclave.runtime.rest.connection import ServiceConnection
 from autoclave.runtime.rest.forms import digest_of
 from autoclave.runtime.rest.loading import load_catalogue
-from autoclave.runtime.rest.notes import Notes, age_s
+from autoclave.runtime.rest.notes import Notes
 from autoclave.runtime.rest.parts import Ask, Part, State, part_from
 from autoclave.runtime.rest.sending import Sender
 from autoclave.runtime.rest.service import Service
@@ -92,7 +91,6 @@ class RestManager(Manager):
     # --- Planning ---------------------------------------------------------------------------------------------------
 
     def told(self) -> str:
-        """See `Manager`: services, their operations, and how these are taken back."""
         return "\n".join(line for service in self._services.values() for line in service.described())
 
     def asks(self, operation: Config) -> Request:
@@ -123,16 +121,6 @@ class RestManager(Manager):
             delay_s=service.connection.queue_s if is_queued else 0.0,
         )
 
-    def _asked(self, operation: Config) -> tuple[Service, Ask]:
-        ask = cast("Ask", operation)
-        return self._service(ask.service), ask
-
-    def _service(self, name: str) -> Service:
-        if name not in self._services:
-            fix = nearest(name, list(self._services)) if self._services else "there are none"
-            raise InputError(f"service {name!r}: is not connected; {fix}")
-        return self._services[name]
-
     def _reading(self, service: Service, ask: Ask, part: Part) -> Plan:
         answer = service.seen(part.call)
         if not 200 <= answer.status < 300 or service.is_refusal(answer):
@@ -150,10 +138,9 @@ class RestManager(Manager):
 
     def _words(self, service: Service, part: Part, compensation: Compensation | None, why_not: str) -> str:
         """What a part would do. What a model would have to propose is not counted on."""
-        if compensation is not None and why_not:
-            undo = f"cannot be taken back: {compensation.undo.operation} could, but {why_not}"
-        elif compensation is not None:
-            undo = f"undo: {compensation.told}"
+        if compensation is not None:
+            could = f"cannot be taken back: {compensation.undo.operation} could, but {why_not}"
+            undo = could if why_not else f"undo: {compensation.told}"
         elif self._compensator.can_propose(service):
             undo = "undo: a model has to propose it, unproven; do not count on it"
         else:
@@ -180,7 +167,6 @@ class RestManager(Manager):
         return self._receipt(action, started, service, self._sender.carried_out(service, action, _DO, part))
 
     def find_out(self, action: str, started: Json) -> Json | None:
-        """See `Manager`, and `sending.py` for how."""
         service, part = self._begun(action, started)
         done = self._sender.settled(service, action, _DO, part)
         return self._receipt(action, started, service, done) if done else None
@@ -190,7 +176,6 @@ class RestManager(Manager):
         return service is not None and service.wire.is_reachable()
 
     def observed(self, action: str, receipt: Json) -> Request:
-        """See `Manager`: what was sent and done."""
         service, part = self._begun(action, receipt)
         return service.request(part, Guarantee(receipt["guarantee"]))
 
@@ -229,17 +214,11 @@ class RestManager(Manager):
     # --- Undo and redo ----------------------------------------------------------------------------------------------
 
     def obstacle(self, action: str, receipt: Json) -> str:
-        """See `Manager`: no compensating request is known, or its time is over."""
+        """See `Manager`: no compensating request is known."""
         service, part = self._begun(action, receipt)
-        compensation = self._compensator.best(service, part)
-        may_propose = self._compensator.can_propose(service)
-        if compensation is None and not (may_propose and (part.subject or not part.operation)):
-            return f"{part.call.told}: {self._compensator.why_none(service, part)}"
-        window_s = compensation.undo.window_s if compensation else None
-        if window_s is not None and (age := age_s(float(receipt["at"]))) > window_s:
-            over = "that time is over" if age < math.inf else "the clock was set back since, so nobody can tell"
-            return f"{part.call.told}: could be taken back for {window_s:.0f} s, and {over}"
-        return ""
+        compensation, why_none = self._compensator.best(service, part)
+        may_propose = self._compensator.can_propose(service) and (part.subject or not part.operation)
+        return f"{part.call.told}: {why_none}" if compensation is None and not may_propose else ""
 
     def conflicts(self, done: Sequence[tuple[str, Json]]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -257,28 +236,22 @@ class RestManager(Manager):
         self, action: str, receipt: Json, choices: Mapping[str, Choice], default: Choice, undone_with: UndoneWith
     ) -> Json:
         service, part = self._begun(action, receipt)
-        now, choice = self._now(service, part, choices, default)
-        if choice is Choice.SAVE_ASIDE:
-            raise InputError(f"{part.call.told}: services have no save_aside; choose skip or force")
-        if choice is Choice.SKIP:
-            raise NothingLeft(f"{part.call.told}: somebody else has changed it since")
+        now = part.after
+        if part.subject and part.after:
+            now, key = self._sender.current(service, part, part.after), service.key_of(part.subject)
+            if not now.is_same(part.after) and not now.is_same(part.before or State()):
+                match choices.get(key, default):
+                    case Choice.REFUSE:
+                        raise InputError(f"{key}: somebody else has changed it since")
+                    case Choice.SAVE_ASIDE:
+                        raise InputError(f"{part.call.told}: services have no save_aside; choose skip or force")
+                    case Choice.SKIP:
+                        raise NothingLeft(f"{part.call.told}: somebody else has changed it since")
+                    case Choice.FORCE:
+                        pass
         back = self._compensator.taking_back(service, part, now, may_propose=True)
         undoing = {"service": service.name, "ask": receipt["ask"], "run": secrets.token_hex(4)}
         return {**undoing, "part": self._held(action, back), "done": receipt["part"]}
-
-    def _now(
-        self, service: Service, part: Part, choices: Mapping[str, Choice], default: Choice
-    ) -> tuple[State | None, Choice | None]:
-        """What there is of the subject of a part, and what was chosen to become of it; None if nobody changed it."""
-        if part.subject is None or part.after is None:
-            return part.after, None
-        now, key = self._sender.current(service, part, part.after), service.key_of(part.subject)
-        if now.is_same(part.after) or now.is_same(part.before or State()):
-            return now, None
-        choice = choices.get(key, default)
-        if choice is Choice.REFUSE:
-            raise InputError(f"{key}: somebody else has changed it since")
-        return now, choice
 
     def undo(self, action: str, undoing: Json, *, is_late: bool) -> Json:
         service, part = self._begun(action, undoing)
@@ -313,8 +286,6 @@ class RestManager(Manager):
             ended = replace(done, after=ended.after if done.subject else None)
         return self._receipt(action, receipt, service, ended)
 
-    # --- Proofs -----------------------------------------------------------------------------------------------------
-
     def declared_compensations(self) -> dict[str, tuple[str, Compensation]]:
         """Return operation and compensating request of all in catalogues, by the names of `compensations`."""
         return {
@@ -323,8 +294,18 @@ class RestManager(Manager):
 
     # --- Inside -----------------------------------------------------------------------------------------------------
 
+    def _asked(self, operation: Config) -> tuple[Service, Ask]:
+        ask = cast("Ask", operation)
+        return self._service(ask.service), ask
+
+    def _service(self, name: str) -> Service:
+        if name not in self._services:
+            fix = nearest(name, list(self._services)) if self._services else "there are none"
+            raise InputError(f"service {name!r}: is not connected; {fix}")
+        return self._services[name]
+
     def _begun(self, action: str, plain: Json) -> tuple[Service, Part]:
-        """The service, and the part that changes something, in JSON data of ours."""
+        """The service and the part in JSON data of ours."""
         return self._service(plain["service"]), part_from(self._notes.recalled(action, plain["part"]))
 
     def _receipt(self, action: str, started: Json, service: Service, part: Part) -> dict[str, Any]:
@@ -332,12 +313,10 @@ class RestManager(Manager):
         return {**receipt, "kept_bytes": self._notes.num_bytes(action)}
 
     def _held(self, action: str, part: Part) -> Any:
-        """JSON data of a part for the journal."""
         return self._notes.held(action, part.to_json())
 
 
 def _keys(footprint: Footprint) -> dict[str, list[str]]:
-    """The footprint of a receipt."""
     return {"reads": sorted(footprint.reads), "writes": sorted(footprint.writes)}
 
 

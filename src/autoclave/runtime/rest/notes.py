@@ -1,8 +1,8 @@
 """What is known of the requests of an action outside of the journal: that one is being sent, and what it was answered.
 
 A mark is durable before the first byte of its request, and an answer before anything is made of it. So after a death it
-is known which requests cannot have reached the service, and which were answered. Large bodies are kept here as well,
-so that the journal stays small.
+is known which requests cannot have reached the service, and which were answered. What is large is kept here as well, so
+that the journal stays small.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -48,66 +47,56 @@ class Notes:
         return self._read(action, f"sent-{request}")
 
     def note_answer(self, action: str, request: str, answer: Answer) -> None:
-        """What a request was answered; durable when this returns."""
+        """Note what a request was answered; durable when this returns."""
         self._write(action, f"answer-{request}.json", json.dumps(asdict(answer)))
 
     def answer(self, action: str, request: str) -> Answer | None:
-        """What a request was answered, if that was noted."""
         found = self._read(action, f"answer-{request}.json")
         return None if found is None else Answer(**found)
 
     def note_end(self, action: str, request: str, part: Part) -> None:
-        """A request has been dealt with, and its effect was seen; durable when this returns."""
+        """Note that a request has been dealt with, and what its effect was; durable when this returns."""
         self._write(action, f"end-{request}.json", json.dumps(part.to_json()))
 
     def end(self, action: str, request: str) -> Part | None:
-        """What became of a request that has been dealt with."""
         found = self._read(action, f"end-{request}.json")
         return None if found is None else part_from(found)
 
     def held(self, action: str, plain: Any) -> Any:
-        """JSON data with large values of `body` kept here in place of being in it."""
-
-        def keep(body: Any) -> Any:
-            content = canonical_json(body)
-            if len(content) <= _INLINE_BYTES and not (isinstance(body, Mapping) and _KEPT in body):
-                return body
-            name = hashlib.sha256(content).hexdigest()
-            if not (self._folder / action / name).exists():
-                self._write(action, name, content)
-            return {_KEPT: name, "num_bytes": len(content)}
-
-        return _with_bodies(plain, keep)
+        """Return JSON data as it is, or, if it is large, what names it here."""
+        content = canonical_json(plain)
+        if len(content) <= _INLINE_BYTES and _KEPT.encode() not in content:
+            return plain
+        name = hashlib.sha256(content).hexdigest()
+        if not (self._folder / action / name).exists():
+            self._write(action, name, content)
+        return {_KEPT: name, "num_bytes": len(content)}
 
     def recalled(self, action: str, plain: Any) -> Any:
-        """The same with the bodies in it again.
+        """Return the JSON data that `held` was given.
 
         Raises:
-            InputError: one is not kept any more.
+            InputError: it is not kept any more.
         """
-
-        def recall(body: Any) -> Any:
-            if not (isinstance(body, Mapping) and _KEPT in body):
-                return body
-            name = str(body[_KEPT])
-            try:
-                content = (self._folder / action / Path(name).name).read_bytes()
-            except OSError:
-                raise InputError(f"action {action}: what it replaced is not kept any more") from None
-            if hashlib.sha256(content).hexdigest() != name:
-                raise InputError(f"action {action}: what is kept of it was altered")
-            return json.loads(content)
-
-        return _with_bodies(plain, recall)
+        if _KEPT not in plain:
+            if _KEPT.encode() in canonical_json(plain):
+                raise InputError(f"action {action}: what is kept of it is in the form of an earlier version")
+            return plain
+        name = Path(str(plain[_KEPT])).name
+        try:
+            content = (self._folder / action / name).read_bytes()
+        except OSError:
+            raise InputError(f"action {action}: what it replaced is not kept any more") from None
+        if hashlib.sha256(content).hexdigest() != name:
+            raise InputError(f"action {action}: what is kept of it was altered")
+        return json.loads(content)
 
     def num_bytes(self, action: str) -> int:
-        """What is kept of an action here."""
         with contextlib.suppress(FileNotFoundError):
             return sum(each.stat().st_size for each in (self._folder / action).iterdir())
         return 0
 
     def forget(self, action: str) -> None:
-        """Remove all that is known of an action."""
         shutil.rmtree(self._folder / action, ignore_errors=True)
 
     def _read(self, action: str, name: str) -> Any:
@@ -125,15 +114,6 @@ class Notes:
             os.chmod(folder / name, 0o600)
         except OSError as error:
             raise HostError(f"{folder}: cannot be written ({error}). Fix: make room on its disk") from None
-
-
-def _with_bodies(plain: Any, change: Callable[[Any], Any]) -> Any:
-    """Return JSON data with all values of `body` changed."""
-    if isinstance(plain, Mapping):
-        return {k: change(value) if k == "body" else _with_bodies(value, change) for k, value in plain.items()}
-    if isinstance(plain, (list, tuple)):
-        return [_with_bodies(each, change) for each in plain]
-    return plain
 
 
 def age_s(at: float) -> float:

@@ -1,4 +1,7 @@
-"""What an action consists of: what is requested, calls, states before and after, answers. Data, to and from JSON."""
+"""What an action consists of: what is requested, calls, states before and after, answers. Data, to and from JSON.
+
+A call is made of an operation and its arguments; what the catalogue does not permit of them is an InputError. Pure.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,20 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
+from urllib.parse import quote, urlencode
 
 from pydantic import Field, TypeAdapter, model_validator
 
 from autoclave.config import Config
+from autoclave.core import InputError
+from autoclave.core.json import nearest, shown
+from autoclave.runtime.rest.catalogue import Catalogue, OperationSpec, parameters_in, require_value
 from autoclave.runtime.rest.expressions import at
-from autoclave.runtime.rest.forms import Form
+from autoclave.runtime.rest.forms import Form, encoded, require_no_mark
+from autoclave.runtime.rest.schemas import require_form
 
 Json = Mapping[str, Any]
+_MOST_PATH = 4096
 _STRONG = re.compile(r'"[\x21\x23-\x7e]*"|[A-Za-z0-9._:+/=-]+')
 """An entity tag that names one version: no weak one, no list of several, no `*`. Some services leave the quotes out."""
 ABSENT = "absent"
@@ -47,9 +56,8 @@ class Ask(Config):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request without a key. `target` is path and query; `path`, `query`: parameters by their names.
-
-    `form`: what its answer is read as; None: as its content type says.
+    """A request without a key. `target`: path and query; `path`, `query`: parameters by their names; `form`: of its
+    answer, None if as its content type says.
     """
 
     method: str
@@ -63,7 +71,6 @@ class Call:
 
     @property
     def told(self) -> str:
-        """In words."""
         return f"{self.method} {self.target.partition('?')[0]}"
 
     @property
@@ -97,11 +104,6 @@ class State:
     @property
     def is_there(self) -> bool:
         return self.digest != ABSENT
-
-    @property
-    def seen(self) -> Json:
-        """What expressions call `$before`."""
-        return {"body": self.body, "header": {"etag": self.etag}}
 
     def is_same(self, other: State) -> bool:
         """Whether both are the same for whoever uses them."""
@@ -154,7 +156,9 @@ class Part:
         """What expressions can speak of."""
         context: dict[str, Any] = {"request": self.call.request}
         context |= {"response": self.answer.response} if self.answer else {}
-        return context | ({"before": self.before.seen} if self.before and self.before.is_there else {})
+        if self.before and self.before.is_there:
+            context["before"] = {"body": self.before.body, "header": {"etag": self.before.etag}}
+        return context
 
     @property
     def existed(self) -> bool:
@@ -194,5 +198,72 @@ _PART = TypeAdapter(Part)
 
 
 def part_from(plain: Json) -> Part:
-    """A part out of JSON data."""
     return _PART.validate_python(plain)
+
+
+# --- Calls -----------------------------------------------------------------------------------------------------------
+
+
+def call_of(name: str, spec: OperationSpec, arguments: Mapping[str, Any], headers: Mapping[str, str]) -> Call:
+    """The call of an operation. `headers` are those of all requests to the service."""
+    known = [*spec.all_parameters, *(["body"] if spec.body else [])]
+    for given in arguments:
+        if given not in known:
+            raise InputError(f"{name}.{given}: no such argument; {nearest(given, known) if known else 'it has none'}")
+    require_no_mark(name, arguments)
+    by_place: dict[str, dict[str, Any]] = {"path": {}, "query": {}, "header": {}}
+    for parameter, about in spec.all_parameters.items():
+        if parameter in arguments:
+            by_place[about.place][parameter] = value = arguments[parameter]
+            require_form(f"{name}.{parameter}", value, about.form)
+        elif about.is_required and parameter != spec.key_parameter:
+            raise InputError(f"{name}.{parameter}: is missing")
+    body = arguments.get("body")
+    if spec.body and body is not None:
+        require_form(f"{name}.body", body, spec.body.form)
+    elif spec.body and spec.body.is_required:
+        raise InputError(f"{name}.body: is missing")
+    content_type = spec.body.content_type if spec.body else "application/json"
+    encoded(body, content_type)
+    query = urlencode({key: _text(value) for key, value in by_place["query"].items()})
+    own = {key: require_value(f"{name}.{key}", str(value)) for key, value in by_place["header"].items()}
+    return Call(
+        spec.method,
+        filled(spec.path, by_place["path"]) + (f"?{query}" if query else ""),
+        {**headers, **own},
+        body,
+        content_type,
+        by_place["path"],
+        by_place["query"],
+    )
+
+
+def filled(template: str, values: Mapping[str, Any]) -> str:
+    """Path and query with values in place of their parameters, each a name of its own whatever is in it."""
+    path, mark, query = template.partition("?")
+    for name in parameters_in(template):
+        text = _text(values.get(name, ""))
+        if name in parameters_in(path):
+            if text in ("", ".", "..") or any(ord(each) < 32 or ord(each) == 127 for each in text):
+                raise InputError(f"path {template}: {name} = {shown(text)} cannot be a part of it")
+            path = path.replace(f"{{{name}}}", quote(text, safe="@:!$&'()*+,;=~"), 1)
+        elif name not in values:
+            raise InputError(f"path {template}: {name} is missing")
+        query = query.replace(f"{{{name}}}", quote(text, safe=""))
+    return f"{path}{mark}{query}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def free_call(method: str, target: str, body: Any, content_type: str, catalogue: Catalogue | None) -> Call:
+    """The call of a request that no catalogue has."""
+    if not re.fullmatch(r"/[!-~]*", target) or "#" in target or len(target) > _MOST_PATH:
+        raise InputError(f"path {shown(target)}: must begin with / and be ASCII, the rest percent-encoded")
+    require_value("content_type", content_type)
+    require_no_mark(f"{method} {target[:200]}", [target, body])
+    encoded(body, content_type)
+    return Call(method, target, dict(catalogue.headers) if catalogue else {}, body, content_type)

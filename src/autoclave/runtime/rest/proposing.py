@@ -10,7 +10,7 @@ from typing import Any, cast
 from autoclave.core import EngineFault, InputError
 from autoclave.core.json import foreign_json
 from autoclave.runtime.proposals import Chat
-from autoclave.runtime.rest.undoing import ProposeCompensation
+from autoclave.runtime.rest.undoing import Json, ProposeCompensation
 
 _MOST = 20_000
 _TASK = (
@@ -50,24 +50,21 @@ def compensation_by(chat: Callable[[], Chat]) -> ProposeCompensation:
         InputError: it proposes none, or nothing that is one, or it cannot be asked.
     """
 
-    def ask(
-        request: Mapping[str, Any], response: Mapping[str, Any], operations: Mapping[str, Any] | None
-    ) -> dict[str, Any]:
+    def ask(request: Json, response: Json, operations: Json | None) -> Json:
         told = {"request": request, "response": response} | ({} if operations is None else {"operations": operations})
         text = "\n\n".join(f"{name}:\n{json.dumps(each, ensure_ascii=False)[:_MOST]}" for name, each in told.items())
         messages = [{"role": "system", "content": _TASK}, {"role": "user", "content": text}]
         try:
             answer = chat()(messages, [_FREE if operations is None else _OF_CATALOGUE])
         except EngineFault as error:
-            raise InputError(
-                f"no compensating request is known, and the model cannot be asked for one: {error}"
-            ) from None
+            why = f"no compensating request is known, and the model cannot be asked for one: {error}"
+            raise InputError(why) from None
         if len(answer.calls) != 1 or answer.calls[0].name != "take_back":
             raise InputError("the model proposes no compensating request")
         with contextlib.suppress(ValueError):
             given = foreign_json(answer.calls[0].arguments)
             if isinstance(given, dict):
-                return cast("dict[str, Any]", given)
+                return cast("Json", given)
         raise InputError("the compensating request that the model proposes is not a JSON object")
 
     return ask

@@ -1,7 +1,7 @@
 """Check values by JSON Schema (2020-12) in bounded time: schemas may come from the description of a service.
 
 No other schema is fetched. The regular expressions run in linear time, or within a limit of backtracking steps, and a
-schema that applies too many subschemas to one value is refused.
+schema that applies too many subschemas to one value is refused. What does not hold is an InputError.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from autoclave.core import HostError, InputError
-from autoclave.core.install import install_command
+from autoclave.core import InputError
 from autoclave.core.json import shown
 from autoclave.runtime.rest.expressions import at
 
@@ -27,28 +26,16 @@ _SCHEMAS_BY_NAME = ("patternProperties", "dependentSchemas")
 
 
 def require_schema(form: dict[str, Any]) -> dict[str, Any]:
-    """Return a JSON Schema that values can be checked by.
-
-    Raises:
-        InputError: it is not one.
-        HostError: the library is missing.
-    """
+    """Return a JSON Schema that values can be checked by."""
     _validator(form)
     return form
 
 
 def require_form(where: str, value: Any, form: Mapping[str, Any]) -> None:
-    """Check a value by a schema.
-
-    Raises:
-        InputError: the value is not as the schema says.
-        HostError: the library is missing.
-    """
-    if not form:
-        return
-    validator = _validator(form)
+    """Check a value by a schema."""
     from jsonschema_rs import ValidationError
 
+    validator = _validator(form)
     try:
         if not validator.is_valid(value):  # remembers what it has seen, `validate` alone does not
             validator.validate(value)
@@ -60,10 +47,8 @@ def require_form(where: str, value: Any, form: Mapping[str, Any]) -> None:
 
 
 def _validator(form: Mapping[str, Any]) -> Draft202012Validator:
-    try:
-        import jsonschema_rs
-    except ImportError:
-        raise HostError(f"arguments of services need a library. Fix: {install_command('runtime')}") from None
+    import jsonschema_rs
+
     try:
         limits = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MOST_BACKTRACKING)
         validator = jsonschema_rs.Draft202012Validator(dict(form), pattern_options=limits, offline=True)
@@ -77,11 +62,7 @@ def _validator(form: Mapping[str, Any]) -> Draft202012Validator:
 
 
 def _num_applied(form: Any, root: Mapping[str, Any], known: dict[int, int]) -> int:
-    """Return an upper bound of the subschemas that are applied to one value and to one path of its members.
-
-    Raises:
-        ValueError: a reference leads elsewhere.
-    """
+    """Return an upper bound of the subschemas that are applied to one value and to one path of its members."""
     if not isinstance(form, (Mapping, list)):
         return 0
     if id(form) in known:

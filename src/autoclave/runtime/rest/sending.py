@@ -15,9 +15,9 @@ there is a mark and no answer is in doubt, and settled so:
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Generator
 from dataclasses import replace
-from enum import StrEnum
 
 from autoclave.core import HostError, InputError
 from autoclave.core.json import shown
@@ -41,27 +41,11 @@ _MEANT_S = 900.0
 """For so long, in seconds, after a request was sent it is meant: who comes back later is told, and decides anew."""
 _ACCEPTED = 202
 _UNDECIDED = (408, 409, 425)
-"""Statuses of 400 and above that do not say that nothing was done."""
+"""Statuses from 400 to 499 that do not say that nothing was done."""
 _NEVER_DONE = (401, 403, 407, 429)
 """Statuses of a service, or of a gateway before it, that did not examine the request itself."""
 _UNSEEN = "unseen"
 """In place of the digest of a state that nobody has seen: the same as no other."""
-
-
-class Outcome(StrEnum):
-    """What an answer says of a request that changes something."""
-
-    APPLIED = "applied"
-    """It was done."""
-    ACCEPTED = "accepted"
-    """It was taken on, to be done by and by: only what is seen says when it is."""
-    REFUSED = "refused"
-    """It was not."""
-    UNKNOWN = "unknown"
-    """Neither, as when a gateway gave up."""
-
-
-_DONE = (Outcome.APPLIED, Outcome.ACCEPTED)
 
 
 class Refused(InputError):
@@ -84,7 +68,7 @@ class Sender:
     # --- Sending ----------------------------------------------------------------------------------------------------
 
     def carried_out(self, service: Service, action: str, request: str, part: Part) -> Part:
-        """Send a part, unless that was done before; the part with its answer and what is seen after it.
+        """Send a part, or settle it if it was sent before; the part with its answer and what is seen after it.
 
         Raises:
             Refused: it was not done.
@@ -92,12 +76,11 @@ class Sender:
             InDoubt: nobody knows.
         """
         if self.notes.sent_at(action, request) is not None:
-            ended = self.settled(service, action, request, part)
-            if ended is None:
+            if (ended := self.settled(service, action, request, part)) is None:
                 raise Refused(f"{service.place(part)}: was lost on the way, and not done")
             return ended
         try:
-            self._require_contents(service, part)
+            service.require_contents(part)
         except (InputError, HostError) as error:
             raise Refused(str(error)) from None
         try:
@@ -109,40 +92,19 @@ class Sender:
             return ended
         raise Refused(f"{service.place(part)}: {complaint(answer)}", answer.status)
 
-    @staticmethod
-    def _require_contents(service: Service, part: Part) -> None:
-        """Check right before it is sent that as much goes with its subject as when that was read."""
-        if part.num_inside is not None and (now := service.num_inside(part)) != part.num_inside:
-            raise InputError(
-                f"{service.place(part)}: there are {now} things in it, which would go with it, and {part.num_inside} "
-                "before"
-            )
-
     # --- Answers ----------------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def _outcome(service: Service, part: Part, answer: Answer) -> Outcome:
-        status, spec = answer.status, service.spec_of(part)
-        if 200 <= status < 300:
-            if status not in (spec.success or (status,)) or service.is_refusal(answer):
-                return Outcome.REFUSED
-            # where nothing shows it and nothing takes it back, as of a mail, to be taken on is all that can be known
-            is_later = status == _ACCEPTED and not spec.success and bool(spec.read_back or spec.undo)
-            return Outcome.ACCEPTED if is_later else Outcome.APPLIED
-        is_refused = status in (307, 308) or (400 <= status < 500 and status not in _UNDECIDED)
-        return Outcome.REFUSED if is_refused else Outcome.UNKNOWN
 
     def _judged(self, service: Service, part: Part, answer: Answer) -> Part | None:
         """The part with its end by an answer; None if it was not done."""
-        match self._outcome(service, part, answer):
-            case Outcome.REFUSED:
-                return self._done_though_refused(service, part, answer)
-            case Outcome.UNKNOWN:
-                raise InDoubt(f"{service.place(part)}: {complaint(answer)}")
-            case Outcome.ACCEPTED:
-                return self._come_about(service, part.with_end(answer, None))
-            case Outcome.APPLIED:
-                return self._seen_after(service, part.with_end(answer, None))
+        if _says_nothing(answer):
+            raise InDoubt(f"{service.place(part)}: {complaint(answer)}")
+        if not _is_done(service, part, answer):
+            return self._done_though_refused(service, part, answer)
+        spec, part = service.spec_of(part), part.with_end(answer, None)
+        # where nothing shows it and nothing takes it back, as of a mail, to be taken on is all that can be known
+        if answer.status == _ACCEPTED and not spec.success and (spec.read_back or spec.undo):
+            return self._come_about(service, part)
+        return self._seen_after(service, part)
 
     def _done_though_refused(self, service: Service, part: Part, answer: Answer) -> Part | None:
         """Return a refused part with its end if the service shows that it was done; None if it was not.
@@ -154,16 +116,13 @@ class Sender:
             return None
         if part.subject is None or part.before is None:
             return self._shown(service, part)
-        spec, read_back = service.spec_of(part), service.read_back_of(part)
-        with _in_doubt():
-            now = service.read_back(part.read_back, part.subject)
-        found = evidence(part, spec, read_back, now)
+        spec, now, found = service.spec_of(part), *_seen(service, part)
         if found is Evidence.DONE and (part.has_aim or has_own_name(part, spec)):
             return part.with_end(_seen_answer(now), now)
-        if found is not Evidence.AS_BEFORE and is_as_asked(part, spec, read_back, now):  # others may write the same
-            raise InDoubt(
-                f"{service.place(part)}: {complaint(answer)}, but is as requested, and nothing proves who did it"
-            )
+        is_so = is_as_asked(part, spec, service.read_back_of(part), now)
+        if found is not Evidence.AS_BEFORE and is_so:  # others may write the same
+            why = f"{complaint(answer)}, but is as requested, and nothing proves who did it"
+            raise InDoubt(f"{service.place(part)}: {why}")
         return None
 
     def _seen_after(self, service: Service, part: Part) -> Part:
@@ -195,12 +154,11 @@ class Sender:
 
     def _named_by_listing(self, service: Service, part: Part) -> Part:
         """Return a part whose answer does not name what it made with the one new thing in its listing as the answer."""
-        found = self._candidates(service, part)
+        found = _candidates(service, part)
         if len(found) != 1:
-            names = f": {', '.join(sorted(found)[:10])}" if found else ""
             raise InDoubt(
                 f"{service.place(part)}: was answered as done without the name of what it made, and {len(found)} new "
-                f"things could be it{names}"
+                f"things could be it: {', '.join(sorted(found)[:10]) or 'none'}"
             )
         part = replace(part, answer=next(iter(found.values())))
         return replace(part, subject=service.subject(part))
@@ -242,34 +200,18 @@ class Sender:
     def _shown(self, service: Service, part: Part) -> Part | None:
         """The part with its end if what is seen proves that it was done; None if all is as before."""
         if part.subject is not None and part.before is not None:
-            with _in_doubt():
-                now = service.read_back(part.read_back, part.subject)
-            match evidence(part, service.spec_of(part), service.read_back_of(part), now):
-                case Evidence.DONE:
-                    return part.with_end(_seen_answer(now), now)
-                case Evidence.UNCLEAR:
-                    has_changed = f"{'has changed' if part.existed else 'is there by now'} ({shown(now.body, 200)})"
-                    told = f"it {has_changed if now.is_there else 'is not there any more'}"
-                    raise InDoubt(f"{service.place(part)}: {told}, and nothing proves by whom")
-                case Evidence.AS_BEFORE:
-                    return None
-        if part.listed is not None and (found := self._candidates(service, part)):
+            now, found = _seen(service, part)
+            if found is Evidence.UNCLEAR:
+                has_changed = f"{'has changed' if part.existed else 'is there by now'} ({shown(now.body, 200)})"
+                told = f"it {has_changed if now.is_there else 'is not there any more'}"
+                raise InDoubt(f"{service.place(part)}: {told}, and nothing proves by whom")
+            return part.with_end(_seen_answer(now), now) if found is Evidence.DONE else None
+        if part.listed is not None and (found := _candidates(service, part)):
             raise InDoubt(
                 f"{service.place(part)}: {len(found)} new ones could be what it made, and nothing proves by whom: "
                 f"{', '.join(sorted(found)[:10])}"
             )
         return None
-
-    def _candidates(self, service: Service, part: Part) -> dict[str, Answer]:
-        """What is new in the listing of a part, and as it would make it, by names, each as if it were the answer."""
-        assert service.catalogue is not None
-        assert part.listed is not None
-        name, body = service.spec_of(part).listing, part.call.body
-        listing, before = service.catalogue.listings[name], set(part.listed)
-        with _in_doubt():
-            now = service.listed(name, part)
-        new = {each: evaluated(listing.shows, {"item": item}) for each, item in now.items() if each not in before}
-        return {each: Answer(0, {}, made) for each, made in new.items() if body is None or is_part_of(body, made)}
 
     # --- Finding out ------------------------------------------------------------------------------------------------
 
@@ -282,12 +224,12 @@ class Sender:
         if sent_at is None:
             return None
         answer = self.notes.answer(action, request)
-        if answer is not None and self._outcome(service, part, answer) is not Outcome.UNKNOWN:
+        if answer is not None and not _says_nothing(answer):
             return self._judged(service, part, answer)
         patience_s, age = service.connection.patience_s, age_s(sent_at)
         may_send = may_send and age <= _MEANT_S
         # all of the time where the clock says nothing of how long it was
-        for _ in attempts(max(0.0, patience_s - age) if age < float("inf") else patience_s):
+        for _ in attempts(max(0.0, patience_s - age) if age < math.inf else patience_s):
             if may_send and _is_told_by_key(service, part):
                 return self._sent_again(service, action, request, part)
             if done := self._shown(service, part):
@@ -303,19 +245,19 @@ class Sender:
         """Send a part once more, which cannot do it twice, until an answer or what is seen says what became of it."""
         reason = ""
         for _ in attempts(service.connection.patience_s):
-            answer, outcome = None, Outcome.UNKNOWN
+            answer = None
             try:
-                self._require_contents(service, part)
+                service.require_contents(part)
                 answer = service.wire.send(part.call, part.guard)
-                outcome, reason = self._outcome(service, part, answer), complaint(answer)
+                reason = complaint(answer)
             except (Lost, HostError, InputError) as error:
                 reason = str(error)
-            if answer is not None and outcome in _DONE:
+            if answer is not None and _is_done(service, part, answer):
                 self.notes.note_answer(action, request, answer)
                 return self._judged(service, part, answer)
             if not _is_told_by_key(service, part) and (done := self._shown(service, part)):
                 return done  # the first one came after all
-            if answer is not None and outcome is Outcome.REFUSED and answer.status != 429:
+            if answer is not None and not _says_nothing(answer) and answer.status != 429:
                 done = self._done_though_refused(service, part, answer)
                 if done or answer.status not in (401, 403, 412):  # which say nothing of the first one
                     return done
@@ -324,16 +266,48 @@ class Sender:
 
     def accepted(self, service: Service, part: Part, noted: Answer | None) -> Part:
         """A part of which a user says that it was done: without an answer, the only new one in its listing is it."""
-        if part.answer is None and noted and self._outcome(service, part, noted) in _DONE:
+        if part.answer is None and noted and _is_done(service, part, noted):
             part = replace(part, answer=noted)
         elif part.answer is None and part.listed is not None:
-            found = list(self._candidates(service, part).values())
+            found = list(_candidates(service, part).values())
             part = replace(part, answer=found[0] if len(found) == 1 else None)
         subject = part.subject or service.subject(part)
         after = service.read_back(part.read_back, subject) if subject else None
         if part.answer is None and after is not None:
             part = replace(part, answer=_seen_answer(after))
         return replace(part, subject=subject, after=after)
+
+
+def _is_done(service: Service, part: Part, answer: Answer) -> bool:
+    """Whether an answer says that a part was done, or taken on to be done."""
+    is_good = 200 <= answer.status < 300 and answer.status in (service.spec_of(part).success or (answer.status,))
+    return is_good and not service.is_refusal(answer)
+
+
+def _says_nothing(answer: Answer) -> bool:
+    """Whether an answer says neither that a request was done nor that it was not, as when a gateway gave up."""
+    is_refused = answer.status in (307, 308) or (400 <= answer.status < 500 and answer.status not in _UNDECIDED)
+    return not (200 <= answer.status < 300 or is_refused)
+
+
+def _seen(service: Service, part: Part) -> tuple[State, Evidence]:
+    """What there is of the subject of a part, and what that proves."""
+    assert part.subject is not None
+    with _in_doubt():
+        now = service.read_back(part.read_back, part.subject)
+    return now, evidence(part, service.spec_of(part), service.read_back_of(part), now)
+
+
+def _candidates(service: Service, part: Part) -> dict[str, Answer]:
+    """What is new in the listing of a part, and as it would make it, by names, each as if it were the answer."""
+    assert service.catalogue is not None
+    assert part.listed is not None
+    name, body, before = service.spec_of(part).listing, part.call.body, set(part.listed)
+    with _in_doubt():
+        now = service.listed(name, part)
+    shows = service.catalogue.listings[name].shows
+    new = {each: evaluated(shows, {"item": item}) for each, item in now.items() if each not in before}
+    return {each: Answer(0, {}, made) for each, made in new.items() if body is None or is_part_of(body, made)}
 
 
 @contextlib.contextmanager

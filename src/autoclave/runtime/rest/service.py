@@ -8,20 +8,19 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from autoclave.core import HostError, InputError
 from autoclave.core.json import shown
 from autoclave.runtime.footprints import Footprint
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.policy.request import Access, Request
-from autoclave.runtime.rest.calls import call_of, filled, free_call
-from autoclave.runtime.rest.catalogue import Catalogue, Listing, OperationSpec, ReadBack, parameters_in
+from autoclave.runtime.rest.catalogue import Catalogue, Listing, OperationSpec, ReadBack
 from autoclave.runtime.rest.compensations import worst
-from autoclave.runtime.rest.connection import ServiceConnection, origin_of
+from autoclave.runtime.rest.connection import ServiceConnection
 from autoclave.runtime.rest.expressions import at, evaluated, expressions_in, value_of, with_value
 from autoclave.runtime.rest.forms import canonical, digest_of, encoded
-from autoclave.runtime.rest.parts import ABSENT, Answer, Ask, Call, Part, State
+from autoclave.runtime.rest.parts import ABSENT, Answer, Ask, Call, Part, State, call_of, filled, free_call
 from autoclave.runtime.rest.wire import Lost, NotSent, Wire, complaint
 from autoclave.runtime.vault.targets import plain_path
 
@@ -40,7 +39,7 @@ class Service:
         self.name, self.connection, self.catalogue, self.wire = name, connection, catalogue, wire
 
     def spec(self, operation: str, method: str = "POST") -> OperationSpec:
-        """What is known of an operation; for an empty name: of a free request, which is nothing but the method."""
+        """What is known of an operation; of a free request, without a name, that is the method alone."""
         if not operation:
             return OperationSpec(method=method, path="/")
         if self.catalogue is None:
@@ -48,7 +47,6 @@ class Service:
         return self.catalogue.operation(operation)
 
     def spec_of(self, part: Part) -> OperationSpec:
-        """What is known of the operation of a part."""
         return self.spec(part.operation, part.call.method)
 
     def read_back_of(self, part: Part) -> ReadBack:
@@ -101,12 +99,6 @@ class Service:
 
     # --- Asking -----------------------------------------------------------------------------------------------------
 
-    def foreseen(self, operation: str, arguments: Mapping[str, Any], part: Part) -> Call:
-        """Method and path of what would take a part back; a name that only the answer will tell is `x` here."""
-        spec = self.spec(operation)
-        given = {name: arguments.get(name, "x") for name in parameters_in(spec.path)}
-        return Call(spec.method, filled(spec.path, evaluated(given, part.context, "x")))
-
     def requested(self, ask: Ask, *, reads_back: bool) -> Part:
         """Return what is requested, with what there is before it. Without `reads_back`, nothing is sent."""
         if ask.operation:
@@ -118,10 +110,8 @@ class Service:
             body = {"body": ask.body} if ask.body is not None else {}
             return self.part(found[0], found[1] | body, reads_back=reads_back)
         if not self.connection.allows_free:
-            raise InputError(
-                f"service {self.name}: {ask.method} {path[:200]} is no operation of its catalogue, and this connection "
-                "permits no others"
-            )
+            told = f"service {self.name}: {ask.method} {path[:200]}"
+            raise InputError(f"{told} is no operation of its catalogue, and this connection permits no others")
         return Part("", {}, call)
 
     def part(self, name: str, arguments: Mapping[str, Any], *, reads_back: bool = True) -> Part:
@@ -142,6 +132,12 @@ class Service:
         """How many things are in the subject of a part that go with it; None if the catalogue knows of none."""
         spec = self.spec_of(part)
         return len(self.listed(spec.contents, part)) if spec.contents else None
+
+    def require_contents(self, part: Part) -> None:
+        """Check, right before a part is sent, that as much goes with its subject as when that was read."""
+        if part.num_inside is not None and (now := self.num_inside(part)) != part.num_inside:
+            told = f"{self.place(part)}: there are {now} things in it, which would go with it"
+            raise InputError(f"{told}, and {part.num_inside} before")
 
     # --- Reading back -----------------------------------------------------------------------------------------------
 
@@ -206,9 +202,9 @@ class Service:
             if not 200 <= answer.status < 300 or self.is_refusal(answer) or not isinstance(items, list):
                 raise InputError(f"service {self.name}: {call.told}: {complaint(answer)}, and no list")
             found |= {self._id_of(call, listing, item): item for item in items}
-            if (following_call := self.next_page(listing, first, answer)) is None:
+            if (following_page := self.next_page(listing, first, answer)) is None:
                 return found
-            call = following_call
+            call = following_page
         raise InputError(f"service {self.name}: {first.told}: has more than {_MOST_PAGES} pages")
 
     def _id_of(self, call: Call, listing: Listing, item: Any) -> str:
@@ -222,36 +218,25 @@ class Service:
         return str(name)
 
     def next_page(self, listing: Listing, first: Call, answer: Answer) -> Call | None:
-        """The request for the page after an answer; None if that was the last."""
+        """The request for the page after an answer, at the same path: nothing else was permitted. None if that was the
+        last.
+        """
         told = value_of(listing.next, {"response": answer.response}, None) if listing.next else None
         place = f"service {self.name}: {first.told}"
-        if listing.next == _LINK:
-            told = link = following(str(told or ""))
-            if link and listing.next_as:
-                told = dict(parse_qsl(link.partition("#")[0].partition("?")[2])).get(listing.next_as)
-                if not told:
-                    raise InputError(f"{place}: the next page is {link[:200]!r}, without {listing.next_as!r} in it")
-        elif not told and following(answer.headers.get("link", "")):
-            raise InputError(f"{place}: has more pages than its catalogue knows of. Fix: listings.next = {_LINK}")
+        if listing.next == _LINK or not told:
+            told = following(answer.headers.get("link", ""))
+            if told and listing.next != _LINK:
+                raise InputError(f"{place}: has more pages than its catalogue knows of. Fix: listings.next = {_LINK}")
         if not told:
             return None
-        if not listing.next_as:
-            return replace(first, target=self._target_of_page(first, str(told)))
-        joint = "&" if "?" in first.target else "?"
-        return replace(first, target=f"{first.target}{joint}{urlencode({listing.next_as: str(told)})}")
-
-    def _target_of_page(self, first: Call, url: str) -> str:
-        """The target of the next page, which is at the same path: nothing else was permitted."""
-        base, prefix = self.connection.base_url, self.connection.prefix
-        try:
-            place = urlsplit(url)
-            target = place.path.removeprefix(prefix) + (f"?{place.query}" if place.query else "")
-            is_here = not place.netloc or origin_of(url) == origin_of(base)
-            if is_here and place.path.startswith(f"{prefix}/") and _plain(target) == _plain(first.target):
-                return target
-        except ValueError:  # no URL at all
-            pass
-        raise InputError(f"service {self.name}: {first.told}: the next page leads to {url[:200]!r}, which is elsewhere")
+        path, _, query = first.target.partition("?")
+        if listing.next_as:
+            more = urlencode({listing.next_as: str(told)})
+            return replace(first, target=f"{path}?{query}&{more}" if query else f"{path}?{more}")
+        page = str(told).partition("#")[0].partition("?")[2]
+        if page in ("", query):
+            raise InputError(f"{place}: the next page is {str(told)[:200]!r}, whose query does not say which it is")
+        return replace(first, target=f"{path}?{page}")
 
     # --- Words ------------------------------------------------------------------------------------------------------
 
@@ -282,25 +267,18 @@ def attempts(within_s: float) -> Iterator[None]:
 
 
 def _with_key(spec: OperationSpec, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
-    """The arguments with a key of ours where the service takes one, and whether it is ours.
-
-    Raises:
-        InputError: one is given that is no name of anything. With one that was used, the service would do nothing.
-    """
-    if spec.idempotency is None:
+    """The arguments with a key of ours where the service takes one, and whether it is ours."""
+    if not spec.idempotency:
         return arguments, False
-    key = str(uuid.uuid4())
-    if name := spec.key_parameter:
-        if name in arguments:
-            raise InputError(
-                f"{name} is a key by which the service does a request once, and chosen anew for each. "
-                "Fix: leave it out, and name the operation in place of method and path"
-            )
-        return {**arguments, name: key}, True
-    name = spec.idempotency.name
-    if at(arguments.get("body"), name) is not None:
-        return arguments, False
-    return {**arguments, "body": with_value(arguments.get("body"), name, key)}, True
+    key, name = str(uuid.uuid4()), spec.idempotency
+    if spec.has_key_in_body:
+        if at(arguments.get("body"), name) is not None:
+            return arguments, False
+        return {**arguments, "body": with_value(arguments.get("body"), name, key)}, True
+    if name in arguments:
+        why = f"{name} is a key by which the service does a request once, and chosen anew for each"
+        raise InputError(f"{why}. Fix: leave it out, and name the operation in place of method and path")
+    return {**arguments, name: key}, True
 
 
 def _plain(target: str) -> str:

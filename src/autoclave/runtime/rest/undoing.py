@@ -16,13 +16,12 @@ from autoclave.core import HostError, InputError
 from autoclave.core.json import validated
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import InDoubt, NotUndone
-from autoclave.runtime.rest.calls import free_call
-from autoclave.runtime.rest.catalogue import Undo
-from autoclave.runtime.rest.compensations import Compensation, Compensations, Match, ProofStatus
+from autoclave.runtime.rest.catalogue import Undo, parameters_in
+from autoclave.runtime.rest.compensations import Compensation, Compensations, ProofStatus
 from autoclave.runtime.rest.evidence import is_other_tag, is_other_version
 from autoclave.runtime.rest.expressions import evaluated, expressions_in, value_of
 from autoclave.runtime.rest.forms import has_mark
-from autoclave.runtime.rest.parts import Ask, Call, Part, State
+from autoclave.runtime.rest.parts import Ask, Call, Part, State, filled, free_call
 from autoclave.runtime.rest.sending import Refused, Sender
 from autoclave.runtime.rest.service import Service
 from autoclave.runtime.rest.wire import NotSent
@@ -48,27 +47,43 @@ class Compensator:
 
     # --- Choosing ---------------------------------------------------------------------------------------------------
 
-    def best(self, service: Service, part: Part) -> Compensation | None:
-        """Return the one of the catalogue, or one learnt, that fits what was there before; None if there is none.
+    def best(self, service: Service, part: Part) -> tuple[Compensation | None, str]:
+        """Return the one of the catalogue, or one learnt, that fits what was there before, or None and why.
 
         What was broken is never used, and in strict mode only what is pinned.
         """
         declared = [each for each in service.spec_of(part).undo if _fits(service, part, each)]
         learnt = self._compensations.reusable(service.name, part.operation) if part.operation else []
+        reasons: list[str] = []
         for undo in (*declared, *learnt):
             known = self._known(service, part, undo)
-            may_be_used = known.status is not ProofStatus.QUARANTINED and not service.connection.is_strict
-            may_be_used = may_be_used or known.status is ProofStatus.PINNED
-            if may_be_used and undo.grade is not Guarantee.NONE and _can_be_written(undo, part):
-                return known
-        return None
+            if known.status is ProofStatus.QUARANTINED:
+                reasons.append(f"{undo.operation} was to take it back, and is quarantined: {known.learnt.reason}")
+            elif service.connection.is_strict and known.status is not ProofStatus.PINNED:
+                reasons.append("no compensating request is pinned, and this connection is strict")
+            elif missing := _missing(undo, part):
+                reasons.append(f"{undo.operation} needs {missing} to take it back, and there is nothing of that name")
+            elif has_mark(evaluated(undo.arguments, part.context, "")):
+                what = "what was there before has a key, or something that is not read exactly"
+                reasons.append(f"{what}, and cannot be put back")
+            elif undo.grade is not Guarantee.NONE:
+                return known, ""
+        return None, next(iter(reasons), "cannot be taken back; no compensating request is known")
 
-    def _known(self, service: Service, part: Part, undo: Undo) -> Compensation:
-        """What is known of a compensating request for a part."""
-        match, spec = Match(service.connection.match), service.spec_of(part)
-        name = self._compensations.name(match, service.name, part.operation, spec, part.arguments, undo)
-        valid_s = service.connection.proof_days * 86_400
-        return Compensation(undo, name, self._compensations.learnt(name, undo.status), valid_s)
+    def planned(self, service: Service, part: Part) -> tuple[Compensation | None, str]:
+        """Return the one that fits, and why there is none or it could not be sent now; empty if it could."""
+        compensation, why_not = self.best(service, part)
+        if compensation is None:
+            return None, why_not
+        spec = service.spec(compensation.undo.operation)
+        # a name that only the answer will tell is `x` here
+        given = {name: compensation.undo.arguments.get(name, "x") for name in parameters_in(spec.path)}
+        try:
+            target = filled(spec.path, evaluated(given, part.context, "x"))
+            service.wire.require_key_for(Call(spec.method, target))
+        except InputError as error:
+            return compensation, str(error)
+        return compensation, ""
 
     def declared(self, service: Service) -> Iterator[tuple[str, tuple[str, Compensation]]]:
         """All that the catalogue of a service has, by their names, with their operations.
@@ -76,35 +91,19 @@ class Compensator:
         Where a connection matches exactly, only those of what was done are known.
         """
         operations = service.catalogue.operations if service.catalogue else {}
-        for operation, spec in operations.items() if service.connection.match != Match.EXACT else ():
+        for operation, spec in operations.items() if service.connection.match != "exact" else ():
             part = Part(operation, {}, Call(spec.method, spec.path))
             found = [self._known(service, part, undo) for undo in spec.undo]
             yield from ((each.name, (operation, each)) for each in found)
 
-    def why_none(self, service: Service, part: Part) -> str:
-        """Why there is no compensating request of a part."""
-        for undo in service.spec_of(part).undo:
-            known = self._known(service, part, undo)
-            if known.status is ProofStatus.QUARANTINED:
-                return f"{undo.operation} was to take it back, and is quarantined: {known.learnt.reason}"
-            if _fits(service, part, undo) and (missing := _missing(undo, part)):
-                return f"{undo.operation} needs {missing} to take it back, and there is nothing of that name"
-            if _fits(service, part, undo) and not _can_be_written(undo, part):
-                return "what was there before has a key, or something that is not read exactly, and cannot be put back"
-        if service.connection.is_strict:
-            return "no compensating request is pinned, and this connection is strict"
-        return "cannot be taken back; no compensating request is known"
+    def _known(self, service: Service, part: Part, undo: Undo) -> Compensation:
+        """What is known of a compensating request for a part."""
+        match, spec = service.connection.match, service.spec_of(part)
+        name = self._compensations.name(match, service.name, part.operation, spec, part.arguments, undo)
+        valid_s = service.connection.proof_days * 86_400
+        return Compensation(undo, name, self._compensations.learnt(name, undo.status), valid_s)
 
-    def planned(self, service: Service, part: Part) -> tuple[Compensation | None, str]:
-        """Return the one that fits, and why there is none or it could not be sent now; empty if it could."""
-        compensation = self.best(service, part)
-        if compensation is None:
-            return None, self.why_none(service, part)
-        undo = compensation.undo
-        try:
-            return compensation, service.wire.why_not(service.foreseen(undo.operation, undo.arguments, part))
-        except InputError as error:
-            return compensation, str(error)
+    # --- Proposed by a model ----------------------------------------------------------------------------------------
 
     def can_propose(self, service: Service) -> bool:
         """Whether there is a model to ask for a compensating request that nobody knows."""
@@ -153,11 +152,11 @@ class Compensator:
         may_propose = may_propose and self.can_propose(service)
         if may_propose and not part.operation:
             return self._proposed_request(service, part)
-        compensation = self.best(service, part)
+        compensation, why_none = self.best(service, part)
         if compensation is None and may_propose:
             compensation = self._proposed(service, part)
         if compensation is None:
-            raise InputError(f"{part.call.told}: {self.why_none(service, part)}")
+            raise InputError(f"{part.call.told}: {why_none}")
         return self._made(service, part, compensation, now)
 
     def _made(self, service: Service, part: Part, compensation: Compensation, now: State | None) -> Part:
@@ -199,7 +198,7 @@ class Compensator:
         try:
             end = end or self._one(service, action, run, part)
         except (Refused, NotSent) as error:
-            if isinstance(error, Refused) and error.status in _BROKEN:
+            if isinstance(error, Refused) and error.status in _BROKEN and not part.is_pinned:
                 self._doubt(part, str(error))
             raise NotUndone(str(error)) from None
         if not part.satisfies(end.after):
@@ -208,9 +207,8 @@ class Compensator:
         return end
 
     def _doubt(self, part: Part, reason: str) -> None:
-        """Quarantine a request that the service refuses, unless it was proven or somebody answers for it."""
-        is_unproven = self._compensations.learnt(part.compensation).status is ProofStatus.UNPROVEN
-        if part.compensation and not part.is_pinned and is_unproven:
+        """Quarantine a request that the service refuses, unless it was proven."""
+        if part.compensation and self._compensations.learnt(part.compensation).status is ProofStatus.UNPROVEN:
             self._compensations.record(part.compensation, ProofStatus.QUARANTINED, reason)
 
     def _one(self, service: Service, action: str, request: str, part: Part) -> Part:
@@ -226,11 +224,8 @@ class Compensator:
                 part = replace(part, before=now)
         try:
             return self._sender.carried_out(service, action, request, part)
-        except InDoubt:
-            ended = self._sender.settled(service, action, request, part)
-        if ended is None:
-            raise Refused(f"{service.place(part)}: was lost on the way, and not done")
-        return ended
+        except InDoubt:  # the second time it is settled
+            return self._sender.carried_out(service, action, request, part)
 
     def _first_read_back(self, service: Service, part: Part) -> State:
         """Return what there is before a compensating request is sent.
@@ -254,7 +249,7 @@ class Compensator:
             InDoubt: it cannot be put back.
         """
         place = service.key_of(wrong.subject) if wrong.subject else wrong.call.told
-        if self._is_of_somebody_else(service, wrong):
+        if _is_of_somebody_else(service, wrong):
             raise InDoubt(f"{place}: was taken back, and somebody else has changed it since")
         reason = f"{place}: after {wrong.operation} it is not as it was before"
         if wrong.compensation and not wrong.is_pinned:
@@ -271,37 +266,27 @@ class Compensator:
                 raise InDoubt(f"{reason}; what was changed could not be put back")
         raise NotUndone(reason)
 
-    def _is_of_somebody_else(self, service: Service, part: Part) -> bool:
-        """Whether what is seen after a compensating request is a version that it did not make."""
-        if part.after is None or part.before is None or not part.after.etag:
-            return False
-        if not service.spec_of(part).leaves_it:
-            return part.after.is_there and is_other_tag(part.after.etag, part.before.etag)
-        return is_other_version(part, part.after)
-
     def restoring(self, service: Service, part: Part, now: State | None) -> Part:
-        """Return what undoes a compensating request: by the catalogue, or by another operation on the same subject.
+        """Return what undoes a compensating request: by the catalogue, or by a pinned compensating request of another
+        operation on the same subject.
 
         Raises:
             InputError: it knows no way.
         """
         if part.before is not None:
-            compensation = self.best(service, part)
+            compensation, _ = self.best(service, part)
             if compensation is not None and compensation.undo.grade is not Guarantee.COMPENSATING:
                 return self._made(service, part, compensation, now)
-            for compensation in self._of_same_subject(service, part):
-                with contextlib.suppress(InputError):
-                    back = self._made(service, part, compensation, now)
-                    return replace(back, compensation="", is_pinned=False, proposed=None)
+            operations = service.catalogue.operations if service.catalogue and part.read_back else {}
+            for operation, spec in operations.items():
+                other = replace(part, operation=operation)
+                for undo in spec.undo if spec.read_back == part.read_back else ():
+                    compensation = self._known(service, other, undo)
+                    if compensation.status is ProofStatus.PINNED and _fits(service, other, undo):
+                        with contextlib.suppress(InputError):
+                            back = self._made(service, part, compensation, now)
+                            return replace(back, compensation="", is_pinned=False, proposed=None)
         raise InputError(f"service {service.name}: nothing is known that takes {part.operation} back")
-
-    def _of_same_subject(self, service: Service, part: Part) -> Iterator[Compensation]:
-        """Compensating requests that are pinned for other operations on what a part is about, and not broken since."""
-        for operation, spec in (service.catalogue.operations if service.catalogue and part.read_back else {}).items():
-            other = replace(part, operation=operation)
-            fitting = [undo for undo in spec.undo if spec.read_back == part.read_back and _fits(service, other, undo)]
-            found = [self._known(service, other, undo) for undo in fitting]
-            yield from (each for each in found if each.status is ProofStatus.PINNED)
 
 
 def _fits(service: Service, part: Part, undo: Undo) -> bool:
@@ -311,26 +296,28 @@ def _fits(service: Service, part: Part, undo: Undo) -> bool:
     return undo.when == "any" or (undo.when == "existed") == part.existed
 
 
+def _missing(undo: Undo, part: Part) -> str:
+    """What a compensating request needs of the request or of the state before, and neither has; empty if nothing."""
+    known = ("$request", "$before") if part.before is not None else ("$request",)
+    needed = [each for each in expressions_in(undo.arguments) if each.startswith(known)]
+    return next((each for each in needed if value_of(each, part.context, _NOTHING) is _NOTHING), "")
+
+
+_NOTHING = object()
+
+
+def _is_of_somebody_else(service: Service, part: Part) -> bool:
+    """Whether what is seen after a compensating request is a version that it did not make."""
+    if part.after is None or part.before is None or not part.after.etag:
+        return False
+    if not service.spec_of(part).leaves_it:
+        return part.after.is_there and is_other_tag(part.after.etag, part.before.etag)
+    return is_other_version(part, part.after)
+
+
 def _proposal_of(service: Service) -> str:
     return f"service {service.name}: the proposed compensating request"
 
 
 def _about_another(service: Service, key: str) -> InputError:
     return InputError(f"{_proposal_of(service)} targets {key}, not this resource")
-
-
-def _can_be_written(undo: Undo, part: Part) -> bool:
-    """Whether what a compensating request needs can be sent as it was seen, as far as it is known yet."""
-    return not _missing(undo, part) and not has_mark(evaluated(undo.arguments, part.context, ""))
-
-
-def _missing(undo: Undo, part: Part) -> str:
-    """What a compensating request needs of the request or of the state before, and neither has; empty if nothing."""
-    known = ("$request", "$before") if part.before is not None else ("$request",)
-    for each in expressions_in(undo.arguments):
-        if each.startswith(known):
-            try:
-                value_of(each, part.context)
-            except InputError:
-                return each
-    return ""

@@ -14,17 +14,18 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from urllib.parse import quote
 
 from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.core.json import shown
-from autoclave.runtime.exchange import NoAnswer, exchange
+from autoclave.runtime.exchange import NoAnswer, Received, exchange
 from autoclave.runtime.rest.connection import ServiceConnection
-from autoclave.runtime.rest.forms import KEY, Form, decoded, encoded
+from autoclave.runtime.rest.forms import KEY, decoded, encoded
 from autoclave.runtime.rest.parts import Answer, Call
 from autoclave.runtime.vault.addresses import addresses_of, is_public
-from autoclave.runtime.vault.injection import Outgoing, injected, may_send_again, require_no_override, secret_for
+from autoclave.runtime.vault.injection import Outgoing, may_send_again, require_no_override, secret_for
 from autoclave.runtime.vault.secret import Secret
 from autoclave.runtime.vault.targets import plain_path
 from autoclave.runtime.vault.traces import Replacer
@@ -105,34 +106,62 @@ class Wire:
                     return True
         return False
 
-    def why_not(self, call: Call) -> str:
-        """Why a call cannot be sent with the key of the connection; empty if it can."""
+    def require_key_for(self, call: Call) -> None:
+        """Raise InputError if the key of the connection may not go where a call would."""
         host, port = self._connection.place
-        try:
-            self._with_key(Outgoing(call.method, host, port, self._connection.prefix + call.target, (), b""))
-        except InputError as error:
-            return str(error)
-        return ""
+        self._with_key(Outgoing(call.method, host, port, self._connection.prefix + call.target, (), b""))
 
     def _send_once(self, call: Call, guard: Mapping[str, str], before_sending: Callable[[], None]) -> Answer:
         connection = self._connection
         host, port = connection.place
         target = connection.prefix + call.target
-        plain_path(target)
-        content = encoded(call.body, call.content_type)
         headers = {**call.headers, **guard}
         headers |= {"Content-Type": call.content_type} if call.body is not None else {}
         raw = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
-        bare = Outgoing(call.method, host, port, target, raw, content)
+        bare = Outgoing(call.method, host, port, target, raw, encoded(call.body, call.content_type))
+        plain_path(target)
         require_no_override(bare)
         whole, replacer = self._with_key(bare)
-        last, until = None, time.monotonic() + connection.timeout_s
+        told = f"{connection.base_url}: {call.method} {target.partition('?')[0][:200]}"
+        until, why = time.monotonic() + connection.timeout_s, "there is no address"
         for address in self._addresses(host, port):
             try:
-                return self._exchange(whole, call.form, address, until, before_sending, replacer)
-            except NotSent as error:
-                last = error
-        raise last or NotSent(f"{host}:{port}: there is no address")
+                received = self._exchange(whole, address, until, before_sending)
+            except NoAnswer as error:
+                if error.is_sent:
+                    raise Lost(f"{told}: {error}") from None
+                why = str(error)
+            else:
+                return self._answer(call, received, replacer, told)
+        raise NotSent(f"{told}: {why}; nothing was sent")
+
+    def _exchange(self, request: Outgoing, address: str, until: float, before_sending: Callable[[], None]) -> Received:
+        scheme = "https" if self._connection.is_tls else "http"
+        return exchange(
+            request.method,
+            f"{scheme}://{request.host}:{request.port}{request.target}",
+            request.headers,
+            request.body,
+            verify=self._context(),
+            within_s=max(until - time.monotonic(), 0.001),
+            most_bytes=self._connection.most_response_bytes,
+            address=address,
+            before_sending=before_sending,
+        )
+
+    def _answer(self, call: Call, received: Received, replacer: Replacer, told: str) -> Answer:
+        """What was received, without the key; raise Lost if it may not be whole."""
+        kept: dict[str, str] = {}
+        for name, value in received.headers:
+            if name in self._kept_headers:  # what is given several times is one list (RFC 9110, 5.3)
+                before = [kept[name]] if name in kept else []
+                kept[name] = ", ".join([*before, replacer.whole(value).decode("latin-1")])
+        body = decoded(replacer.whole(received.body), kept.get("content-type", ""), call.form)
+        is_whole = received.is_ended or (call.form == "json" and isinstance(body, (dict, list)))
+        if (call.form and not is_whole) or (received.status == 206 and (call.form or call.method == "GET")):
+            why = "is a part (206)" if received.status == 206 else "does not say where it ends"
+            raise Lost(f"{told}: the answer {why}, so nobody can tell whether it is whole")
+        return Answer(received.status, kept, body)
 
     def _addresses(self, host: str, port: int) -> list[str]:
         what = f"requests to {self._connection.base_url}"
@@ -143,82 +172,30 @@ class Wire:
             return private
         raise InputError(f"host {host}: is not on a private network, so {what} must be https")
 
-    # --- Keys -------------------------------------------------------------------------------------------------------
-
     def _with_key(self, request: Outgoing) -> tuple[Outgoing, Replacer]:
-        """The request with the real key at its place, and what takes it out of whatever comes back.
-
-        Raises:
-            InputError: the key may not go there.
-        """
-        if not self._connection.secret:
+        """The request with the real key at its place, and what takes it out of whatever comes back."""
+        connection = self._connection
+        if not connection.secret:
             return request, Replacer({})
-        secret = self._key_of(self._connection.secret)
-        if self._connection.allows_private and not secret.allows_private:
+        secret = self._key_of(connection.secret)
+        if connection.allows_private and not secret.allows_private:
             raise InputError(
                 f"service {secret.service}: its key may not go to private networks. Fix: allows_private of the secret"
             )
-        headers, target = list(request.headers), request.target
+        # without a port, the hosts of a secret are at that of the connection's scheme
+        port = 443 if request.port == 80 and not connection.is_tls else request.port
+        secret_for(replace(request, port=port), [secret])
+        headers, target, shown_as = list(request.headers), request.target, {secret.value: KEY}
         if secret.place == "query":
-            target += f"{'&' if '?' in target else '?'}{quote(secret.name)}={KEY}"
+            target += f"{'&' if '?' in target else '?'}{quote(secret.name)}={quote(secret.value, safe='')}"
         elif secret.place == "basic":
-            credentials = base64.b64encode(f"{self._connection.user}:{KEY}".encode())
-            headers.append((secret.name.encode(), b"Basic " + credentials))
+            credentials = f"{connection.user}:{secret.value}"
+            headers.append((secret.name.encode(), b"Basic " + base64.b64encode(credentials.encode())))
+            shown_as[credentials] = f"{connection.user}:{KEY}"  # servers echo the credentials as well as the key
         else:
-            word = f"{self._connection.scheme} " if self._connection.scheme else ""
-            headers.append((secret.name.encode(), f"{word}{KEY}".encode()))
-        dressed = Outgoing(request.method, request.host, request.port, target, headers, request.body)
-        whole = injected(dressed, self._allowed(dressed, secret), {secret.service: KEY})
-        if secret.place == "basic":  # servers echo the credentials as well as the key
-            credentials = f"{self._connection.user}:{secret.value}"
-            return whole, Replacer({secret.value: KEY, credentials: f"{self._connection.user}:{KEY}"})
-        return whole, Replacer({secret.value: KEY})
-
-    def _allowed(self, request: Outgoing, secret: Secret) -> Secret:
-        """The secret, if it is for this request; without a port its hosts are at that of the connection's scheme."""
-        port = 443 if request.port == 80 and not self._connection.is_tls else request.port
-        return secret_for(Outgoing(request.method, request.host, port, request.target, (), b""), [secret])
-
-    # --- Bytes ------------------------------------------------------------------------------------------------------
-
-    def _exchange(
-        self,
-        request: Outgoing,
-        form: Form | None,
-        address: str,
-        until: float,
-        before_sending: Callable[[], None],
-        replacer: Replacer,
-    ) -> Answer:
-        connection = self._connection
-        told = f"{connection.base_url}: {request.method} {request.target.partition('?')[0][:200]}"
-        try:
-            received = exchange(
-                request.method,
-                f"{'https' if connection.is_tls else 'http'}://{request.host}:{request.port}{request.target}",
-                request.headers,
-                request.body,
-                verify=self._context(),
-                within_s=max(until - time.monotonic(), 0.001),
-                most_bytes=connection.most_response_bytes,
-                address=address,
-                before_sending=before_sending,
-            )
-        except NoAnswer as error:
-            if error.is_sent:
-                raise Lost(f"{told}: {error}") from None
-            raise NotSent(f"{told}: {error}; nothing was sent") from None
-        kept: dict[str, str] = {}
-        for name, value in received.headers:
-            if name in self._kept_headers:  # what is given several times is one list (RFC 9110, 5.3)
-                before = [kept[name]] if name in kept else []
-                kept[name] = ", ".join([*before, replacer.whole(value).decode("latin-1")])
-        body = decoded(replacer.whole(received.body), kept.get("content-type", ""), form)
-        is_whole = received.is_ended or (form == "json" and isinstance(body, (dict, list)))
-        if (form and not is_whole) or (received.status == 206 and (form or request.method == "GET")):
-            why = "is a part (206)" if received.status == 206 else "does not say where it ends"
-            raise Lost(f"{told}: the answer {why}, so nobody can tell whether it is whole")
-        return Answer(received.status, kept, body)
+            word = f"{connection.scheme} " if connection.scheme else ""
+            headers.append((secret.name.encode(), f"{word}{secret.value}".encode()))
+        return replace(request, target=target, headers=headers), Replacer(shown_as)
 
     def _context(self) -> ssl.SSLContext:
         if self._verify is None:  # without TLS one that trusts nobody: to read the system's takes longer than a request
@@ -228,7 +205,6 @@ class Wire:
 
 
 def _is_too_early(answer: Answer) -> bool:
-    """Whether a request was refused for haste."""
     return answer.status == 429 or (answer.status == 503 and "retry-after" in answer.headers)
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import json
 import ssl
-import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,81 +13,46 @@ from pydantic import ValidationError
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.oauth import Provider, discovered
-from autoclave.runtime.oauth.device import begun
-from autoclave.runtime.oauth.endpoints import Endpoints, Refused, Unreachable, answer_of, scopes_in
+from autoclave.runtime.oauth.authorizing import begun
+from autoclave.runtime.oauth.endpoints import Endpoints, Refused, Unreachable, answer_of
 from autoclave.runtime.vault import Secret
 from autoclave.runtime.vault.authority import Authority
 from autoclave.runtime.vault.secret import Authorization
+from tests.runtime.rest.scripted_service import ScriptedService, answer, told
 
 TOKEN = "a-token-0123456789"
 CLIENT = Authorization(provider=Provider(), client_id="client", scopes=("before",))
 
 
-@dataclass(slots=True)
-class Liar:
-    """Answers each path with what was put there: status, headers and body."""
+class Liar(ScriptedService):
+    """Answers each path with what was put there."""
 
-    issuer: str = ""
-    verify: ssl.SSLContext = field(default_factory=ssl.create_default_context)
-    answers: dict[str, tuple[int, Mapping[str, str], bytes]] = field(default_factory=dict[str, Any])
-    asked: list[str] = field(default_factory=list[str])
-    encodings: set[str] = field(default_factory=set[str])
+    def __init__(self) -> None:
+        authority = Authority()
+        super().__init__(lambda method, path, body: self.answers[path], authority.context_for("localhost"))
+        self.issuer = f"https://localhost:{self.port}"
+        self.verify = ssl.create_default_context(cadata=authority.certificate.decode())
+        self.answers = defaultdict[str, bytes](lambda: told({}, status=404))
 
-    def says(self, path: str, given: object, status: int = 200, **headers: str) -> None:
-        content = given if isinstance(given, bytes) else json.dumps(given).encode()
-        self.answers[path] = (status, headers, content)
+    def paths(self) -> list[str]:
+        return [path for _, path, _ in self.asked]
 
     def publishes(self, **changes: object) -> None:
-        told: dict[str, object] = {
+        found: dict[str, object] = {
             "issuer": self.issuer,
             "authorization_endpoint": f"{self.issuer}/authorize",
             "token_endpoint": f"{self.issuer}/token",
             "response_types_supported": ["code"],
             "code_challenge_methods_supported": ["S256"],
         }
-        self.says(
-            "/.well-known/oauth-authorization-server", {k: v for k, v in (told | changes).items() if v is not None}
-        )
-
-
-@pytest.fixture(scope="module")
-def listening() -> Iterator[Liar]:
-    liar, authority = Liar(), Authority()
-
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-        def answer(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            liar.asked.append(self.path)
-            liar.encodings.add(self.headers.get("Accept-Encoding", ""))
-            status, headers, content = liar.answers.get(self.path, (404, {}, b"nothing"))
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_GET = do_POST = answer  # noqa: N815
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.socket = authority.context_for("localhost").wrap_socket(server.socket, server_side=True)
-    liar.issuer = f"https://localhost:{server.server_address[1]}"
-    liar.verify = ssl.create_default_context(cadata=authority.certificate.decode())
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield liar
-    server.shutdown()
-    server.server_close()
+        published = {name: value for name, value in (found | changes).items() if value is not None}
+        self.answers["/.well-known/oauth-authorization-server"] = told(published)
 
 
 @pytest.fixture
-def liar(listening: Liar) -> Liar:
-    listening.answers.clear()
-    listening.asked.clear()
-    listening.encodings.clear()
-    return listening
+def liar() -> Iterator[Liar]:
+    with Liar() as liar:
+        yield liar
 
 
 @pytest.fixture
@@ -125,19 +87,16 @@ def test_openid_settings_are_taken_where_the_others_are_not_published(liar: Liar
     liar.publishes()
     liar.answers["/.well-known/openid-configuration"] = liar.answers.pop("/.well-known/oauth-authorization-server")
     assert discovered(liar.issuer, verify=liar.verify).token_url == f"{liar.issuer}/token"
-    assert liar.asked == ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"]
+    assert liar.paths() == ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"]
 
 
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
         ({"issuer": "https://evil.example"}, "is of another issuer, so nothing of it is believed"),
-        ({"issuer": None}, "is of another issuer"),
         ({"code_challenge_methods_supported": None}, r"does not say that it knows PKCE \(S256\)"),
-        ({"code_challenge_methods_supported": []}, r"does not say that it knows PKCE \(S256\)"),
         ({"code_challenge_methods_supported": ["plain"]}, r"does not say that it knows PKCE \(S256\)"),
         ({"token_endpoint": "http://localhost/token"}, "token_url: .*must begin with https://"),
-        ({"device_authorization_endpoint": "http://localhost/d"}, "device_url: .*must begin with https://"),
         ({"authorization_endpoint": "https://me:x@localhost/a"}, "must have no user"),
         ({"token_endpoint": None}, "breaks RFC 8414"),
     ],
@@ -163,43 +122,39 @@ def test_an_issuer_that_publishes_nothing_or_is_not_there_says_so(liar: Liar):
 
 
 def test_a_redirect_of_the_token_endpoint_is_not_followed(liar: Liar, endpoints: Endpoints):
-    liar.says("/token", b"", 307, Location=f"{liar.issuer}/elsewhere")
+    liar.answers["/token"] = told({}, f"Location: {liar.issuer}/elsewhere", status=307)
     with pytest.raises(Refused, match="status 307"):
         endpoints.tokens("refresh_token", refresh_token=TOKEN)
-    assert liar.asked == ["/token"]
+    assert liar.paths() == ["/token"]
 
 
 @pytest.mark.parametrize(
     "given",
     [
         {"error": TOKEN},
-        {"error": TOKEN[:-2]},
-        {"error": TOKEN[4:].upper()},
         {"error": TOKEN.replace("-", "_")},
         {"error": "a\nb"},
-        {"error": ["x"]},
         {"ok": False, "error": {"of": TOKEN}},
     ],
 )
 def test_the_word_of_an_error_is_shown_only_if_nothing_secret_is_in_it(liar: Liar, endpoints: Endpoints, given: Any):
-    liar.says("/token", {**given, "error_description": TOKEN}, 400)
+    liar.answers["/token"] = told({**given, "error_description": TOKEN}, status=400)
     with pytest.raises(Refused, match="status 400") as error:
         endpoints.tokens("refresh_token", refresh_token=TOKEN)
     assert TOKEN not in str(error.value) + repr(error.value.__context__)
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "zstd", "br"])
+@pytest.mark.parametrize("encoding", ["gzip", "br"])
 def test_few_bytes_of_the_token_endpoint_do_not_become_many(liar: Liar, endpoints: Endpoints, encoding: str):
     packed = gzip.compress(bytes(64 << 20)) if encoding == "gzip" else bytes(100)
-    liar.says("/token", packed, **{"Content-Encoding": encoding})
+    liar.answers["/token"] = answer(packed, "application/json", f"Content-Encoding: {encoding}")
     with pytest.raises(Unreachable, match=r"is larger than|was not asked for"):
         endpoints.tokens("refresh_token", refresh_token=TOKEN)
-    assert liar.encodings == {"identity"}
 
 
 def test_an_error_with_status_200_is_one(liar: Liar, endpoints: Endpoints):
     for given in ({"error": "bad_verification_code"}, {"ok": False, "error": "bad_verification_code"}):
-        liar.says("/token", given)
+        liar.answers["/token"] = told(given)
         with pytest.raises(Refused, match=r"refused it \(bad_verification_code\)"):
             endpoints.tokens("authorization_code", code="c")
 
@@ -207,19 +162,17 @@ def test_an_error_with_status_200_is_one(liar: Liar, endpoints: Endpoints):
 @pytest.mark.parametrize(
     ("content", "status"),
     [
-        (b"<html>", 200),
         (b"[]", 200),
         (b"", 200),
         (b"[" * 100_000, 200),
         (b'{"expires_in": NaN}', 200),
         (b"{}", 503),
-        (b"{}", 429),
         (b'{"error": "temporarily_unavailable"}', 400),
         (b'{"access_token": "a", "token_type": "bearer"}' + b" " * 300_000, 200),
     ],
 )
 def test_what_is_no_answer_is_not_taken(liar: Liar, endpoints: Endpoints, content: bytes, status: int):
-    liar.says("/token", content, status)
+    liar.answers["/token"] = answer(content, status=status)
     with pytest.raises(Unreachable, match="no answer that could be used"):
         endpoints.tokens("refresh_token", refresh_token=TOKEN)
 
@@ -228,12 +181,9 @@ def test_what_is_no_answer_is_not_taken(liar: Liar, endpoints: Endpoints, conten
     "given",
     [
         {},
-        {"access_token": ""},
-        {"access_token": "a b"},
         {"access_token": "a\r\nb"},
         {"access_token": 7},
         {"access_token": TOKEN, "token_type": "mac"},
-        {"access_token": TOKEN, "token_type": None},
         {"access_token": TOKEN, "refresh_token": "a\nb"},
         {"access_token": "x" * 70_000},
     ],
@@ -245,13 +195,15 @@ def test_what_is_no_token_is_not_kept(given: dict[str, Any]):
 
 
 def test_lifetimes_and_scopes_are_read_as_they_are_written():
-    told = {"access_token": TOKEN, "token_type": "bearer", "expires_in": "3600", "scope": "repo,gist read:user"}
-    token, authorization = answer_of(told, CLIENT, 1000.0)
+    given = {"access_token": TOKEN, "token_type": "bearer", "expires_in": "3600", "scope": "repo,gist read:user"}
+    token, authorization = answer_of(given, CLIENT, 1000.0)
     assert (token, authorization.expires_at, authorization.scopes) == (TOKEN, 4600.0, ("repo", "gist", "read:user"))
-    for lifetime in (None, -1, 0, "soon", True, 1e300, float("nan"), 10**400):
-        assert answer_of(told | {"expires_in": lifetime}, CLIENT, 1000.0)[1].expires_at in (0.0, 1001.0)
+    for lifetime in (None, -1, 0, "soon", float("nan")):
+        assert answer_of(given | {"expires_in": lifetime}, CLIENT, 1000.0)[1].expires_at == 0.0
+    for lifetime in (1e300, 10**400):
+        assert answer_of(given | {"expires_in": lifetime}, CLIENT, 0.0)[1].expires_at < 11 * 366 * 86_400
     assert answer_of({"access_token": TOKEN}, CLIENT, 0.0)[1] == CLIENT
-    assert scopes_in(" a  b,a ") == ("a", "b")
+    assert answer_of(given | {"scope": " a  b,a "}, CLIENT, 0.0)[1].scopes == ("a", "b")
 
 
 # --- What a person is shown ------------------------------------------------------------------------------------------
@@ -261,8 +213,6 @@ def test_lifetimes_and_scopes_are_read_as_they_are_written():
     ("changes", "rule"),
     [
         ({"user_code": "\x1b[2J"}, "no user_code that could be shown"),
-        ({"user_code": "A" * 100}, "no user_code that could be shown"),
-        ({"verification_uri": "http://localhost/device"}, "verification_uri: .*must begin with https"),
         ({"verification_uri": "https://localhost/\x1b[2J"}, "verification_uri: "),
         ({"verification_uri": "javascript:alert(1)"}, "verification_uri: "),
         ({"device_code": None}, "no device_code"),
@@ -271,12 +221,12 @@ def test_lifetimes_and_scopes_are_read_as_they_are_written():
 def test_what_a_terminal_or_a_browser_would_act_on_is_not_shown(
     liar: Liar, endpoints: Endpoints, changes: dict[str, Any], rule: str
 ):
-    told = {"user_code": "ABCD-EFGH", "device_code": TOKEN, "verification_uri": "https://localhost/device"}
-    liar.says("/device", told)
+    given = {"user_code": "ABCD-EFGH", "device_code": TOKEN, "verification_uri": "https://localhost/device"}
+    liar.answers["/device"] = told(given)
     assert begun(endpoints, "read").interval_s == 5.0
-    liar.says("/device", told | {"expires_in": 10**400, "interval": 10**400})
+    liar.answers["/device"] = told(given | {"expires_in": 10**400, "interval": 10**400})
     assert (begun(endpoints, "read").lifetime_s, begun(endpoints, "read").interval_s) == (3600.0, 60.0)
-    liar.says("/device", told | changes)
+    liar.answers["/device"] = told(given | changes)
     with pytest.raises(InputError, match=rule) as error:
         begun(endpoints, "read")
     assert TOKEN not in str(error.value)
@@ -289,9 +239,7 @@ def test_what_a_terminal_or_a_browser_would_act_on_is_not_shown(
     "given",
     [
         {"token_url": "http://a.example/token"},
-        {"token_url": "https://me@a.example/token"},
-        {"token_url": "https://a.example/token#x"},
-        {"redirect_port": 70_000},
+        {"token_url": "https://me@a.example/token#x"},
         {"client_authentication": "tls"},
     ],
 )

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import queue
-import secrets
 import time
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,7 +11,7 @@ import httpx
 import pytest
 
 from autoclave.core import InputError
-from autoclave.runtime.oauth import Authorizing, Provider, TokenSource, Wish
+from autoclave.runtime.oauth import Provider, TokenSource, Wish
 from autoclave.runtime.oauth.authorizing import code_of
 from autoclave.runtime.vault import Secret, Vault
 from tests.runtime.oauth.conftest import Somebody, status_at
@@ -93,20 +90,6 @@ def test_an_answer_to_another_question_is_not_taken(
     assert vault.names() == []
 
 
-@pytest.mark.parametrize(
-    "change", [{"state": "another"}, {"state": None}, {"error": "access_denied", "state": "another"}]
-)
-def test_who_comes_back_with_another_state_ends_nothing(
-    vault: Vault, somebody: Somebody, wish: Wish, change: dict[str, Any]
-):
-    def come_back(url: str) -> str:
-        assert httpx.get(with_parameters(url, **change)).status_code == 400
-        return url
-
-    assert somebody.authorises(wish, come_back=come_back)
-    assert vault.names() == ["api"]
-
-
 def test_a_parameter_that_comes_twice_is_not_chosen_from(vault: Vault, somebody: Somebody, wish: Wish):
     with pytest.raises(InputError, match="given twice"):
         somebody.authorises(wish, come_back=lambda url: f"{url}&code=another")
@@ -116,15 +99,14 @@ def test_a_parameter_that_comes_twice_is_not_chosen_from(vault: Vault, somebody:
 def test_an_issuer_that_is_known_is_compared_even_if_it_does_not_promise_its_name():
     provider = Provider(issuer="https://a.example", token_url="https://a.example/token")
     with pytest.raises(InputError, match="names another issuer"):
-        code_of(urlencode({"state": "s", "code": "c", "iss": "https://b.example"}), provider, "s")
-    assert code_of(urlencode({"state": "s", "code": "c"}), provider, "s") == "c"
+        code_of("code=c&iss=https://b.example", provider)
+    assert code_of("code=c", provider) == "c"
 
 
 def test_the_word_of_a_refusal_that_echoes_a_secret_is_not_shown():
-    state = secrets.token_urlsafe(32)
-    for word in (state, "a\x1b[2Jb", "x" * 100):
+    for word in ("Q7-state_0123456789abcdefghijklmnopqrstuvwxyz", "a\x1b[2Jb", "x" * 100):
         with pytest.raises(InputError, match="without a reason that could be shown") as error:
-            code_of(urlencode({"state": state, "error": word}), Provider(), state)
+            code_of(urlencode({"error": word}), Provider())
         assert word not in str(error.value)
 
 
@@ -158,14 +140,6 @@ def test_a_question_that_is_stripped_of_pkce_on_the_way_gives_no_token(vault: Va
     assert vault.names() == []
 
 
-def test_a_question_whose_pkce_is_made_plain_is_refused(
-    server: Server, browser: Browser, vault: Vault, somebody: Somebody, wish: Wish
-):
-    with pytest.raises(InputError, match="the provider refused it"):
-        somebody.authorises(wish, change=lambda url: with_parameters(url, code_challenge_method="plain"))
-    assert vault.names() == []
-
-
 def test_a_code_that_was_sent_to_another_port_is_worth_nothing_there_and_here(
     server: Server, vault: Vault, somebody: Somebody, wish: Wish
 ):
@@ -185,14 +159,6 @@ def test_a_code_that_was_sent_to_another_port_is_worth_nothing_there_and_here(
     with pytest.raises(InputError, match=r"refused it \(invalid_grant\)"):
         somebody.authorises(wish, change=to_another_port, come_back=steal_and_send_on)
     assert vault.names() == []
-
-
-def test_nobody_waits_for_a_browser_that_does_not_come(vault: Vault, server: Server, wish: Wish):
-    shown: queue.Queue[str] = queue.Queue()
-    with pytest.raises(InputError, match="service api: no browser came back within 0 s"):
-        Authorizing(vault, server.verify).by_browser(wish, shown.put, deadline_s=0.05)
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(parameters(shown.get())["redirect_uri"])
 
 
 # --- Scopes ----------------------------------------------------------------------------------------------------------
@@ -233,21 +199,14 @@ def test_what_was_not_granted_is_told(somebody: Somebody, wish: Wish):
 
 
 @pytest.mark.parametrize(
-    ("change", "rule"),
-    [
-        (lambda wish: dataclasses.replace(wish, client_id="another"), "another client or provider; remove it first"),
-        (
-            lambda wish: dataclasses.replace(wish, provider=Provider(token_url="https://evil.example/token")),
-            "another client or provider; remove it first",
-        ),
-    ],
+    "change", [{"client_id": "another"}, {"provider": Provider(token_url="https://evil.example/token")}]
 )
 def test_the_token_of_another_client_is_not_replaced(
-    vault: Vault, somebody: Somebody, wish: Wish, change: Callable[[Wish], Wish], rule: str
+    vault: Vault, somebody: Somebody, wish: Wish, change: dict[str, Any]
 ):
     somebody.authorises(wish)
-    with pytest.raises(InputError, match=rule):
-        somebody.authorizing.by_browser(change(wish), lambda _: None)
+    with pytest.raises(InputError, match="another client or provider; remove it first"):
+        somebody.authorizing.by_browser(dataclasses.replace(wish, **change), lambda _: None)
 
 
 def test_a_key_that_was_typed_in_is_not_replaced(vault: Vault, somebody: Somebody, wish: Wish):

@@ -11,7 +11,7 @@ import pytest
 
 from autoclave.core import InputError
 from autoclave.runtime.oauth import Authorization, Authorizing, Device, Provider, Wish
-from autoclave.runtime.oauth.device import begun, granted
+from autoclave.runtime.oauth.authorizing import begun, granted
 from autoclave.runtime.oauth.endpoints import Endpoints
 from autoclave.runtime.vault import Vault
 from tests.runtime.oauth.conftest import status_at

@@ -101,17 +101,6 @@ def test_a_token_that_is_refused_in_the_middle_is_renewed_and_the_request_sent_a
     assert found_in(everything, {"old": secret.value, "new": new}) == []
 
 
-def test_a_token_that_is_about_to_expire_is_renewed_before_it_is_sent(
-    session: Session, server: Server, vault: Vault, secret: Secret
-):
-    assert secret.authorization
-    soon = secret.authorization.model_copy(update={"expires_at": time.time() + 30})
-    vault.put(secret.model_copy(update={"authorization": soon}), "a test")
-    before = server.control()
-    assert told(session, server, "call('/api/a')")[0] == 200
-    assert asked_since(server, before) == ["refresh_token", "GET /api/a 200"]
-
-
 class Late:
     """Renews for requests, and not when a command begins: as if that had been when the token was fresh."""
 
@@ -152,12 +141,6 @@ def test_a_token_that_is_about_to_expire_in_the_middle_is_renewed_before_it_is_s
             "POST",
             ["POST /api/unexplained 401", "refresh_token", "POST /api/unexplained 200"],
             [401, 200],
-        ),
-        (
-            "/api/unexplained",
-            "PUT",
-            ["PUT /api/unexplained 401", "refresh_token", "PUT /api/unexplained 200", "PUT /api/unexplained 200"],
-            [200, 200],
         ),
     ],
 )
@@ -204,8 +187,6 @@ def test_when_it_cannot_be_renewed_the_code_gets_the_refusal_and_the_journal_say
         ("GET", "", True),
         ("DELETE", 'Basic realm="x"', True),
         ("POST", "", False),
-        ("POST", "Bearer", False),
-        ("POST", 'Bearer realm="api"', False),
         ("PATCH", 'Bearer error="insufficient_scope"', False),
         ("PATCH", 'Bearer realm="api", error="invalid_token"', True),
         ("POST", "bearer error=invalid_token", True),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autoclave.core import HostError, InputError
+from autoclave.core import InputError
 from autoclave.runtime.connections import Connections, VaultPlace, save_connections
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.opening import open_session
@@ -15,7 +15,6 @@ from autoclave.runtime.policy import Grant
 from autoclave.runtime.rest import ServiceConnection
 from autoclave.runtime.session import Session
 from autoclave.runtime.vault import Secret, Vault
-from autoclave.runtime.vault.authority import Authority
 from autoclave.runtime.vault.traces import found_in
 from tests.runtime.oauth.conftest import Somebody
 from tests.runtime.oauth.servers import Server
@@ -64,22 +63,6 @@ def test_a_token_that_is_refused_is_renewed_and_the_request_done_once(session: S
 def test_a_token_that_nothing_renews_is_a_refusal_that_says_so(session: Session, server: Server):
     with pytest.raises(InputError, match="401"):
         asked(session, server, "POST", "/api/never")
-
-
-def test_a_service_that_the_certificates_do_not_vouch_for_gets_nothing(
-    session: Session, server: Server, tmp_path: Path
-):
-    session.close()
-    (tmp_path / "other.pem").write_bytes(Authority().certificate)
-    found = tmp_path / "state/connections.yaml"
-    found.write_text(found.read_text().replace(str(server.certificates), str(tmp_path / "other.pem")))
-    before = server.control()
-    with (
-        open_session(tmp_path / "tree", tmp_path / "state") as again,
-        pytest.raises(HostError, match=r"no connection .*nothing was sent"),
-    ):
-        asked(again, server, "POST", "/api/a")
-    assert server.control() == before
 
 
 def test_what_may_have_been_done_is_not_sent_again_if_nobody_says_that_it_was_the_token(

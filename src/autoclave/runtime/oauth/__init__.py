@@ -4,18 +4,9 @@ A token is at the boundary only: it comes from the provider into the vault, and 
 hosts of its service. It is in no message, no argument of a program and no record.
 """
 
-from autoclave.runtime.oauth.authorizing import Authorizing, Wish
-from autoclave.runtime.oauth.device import Device
+from autoclave.runtime.oauth.authorizing import Authorizing, Device, Wish
 from autoclave.runtime.oauth.endpoints import discovered
 from autoclave.runtime.oauth.source import TokenSource
 from autoclave.runtime.vault.secret import Authorization, Provider
 
-__all__ = [
-    "Authorization",
-    "Authorizing",
-    "Device",
-    "Provider",
-    "TokenSource",
-    "Wish",
-    "discovered",
-]
+__all__ = ["Authorization", "Authorizing", "Device", "Provider", "TokenSource", "Wish", "discovered"]

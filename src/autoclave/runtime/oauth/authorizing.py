@@ -1,17 +1,18 @@
 """From a person's consent to a token in the vault: by a browser on this machine, or by a code for another device.
 
 Three things bind the answer of a browser to the question. `state` says that the browser which comes back is the one
-that was sent. The verifier, of which only the digest is sent ahead (PKCE, S256), makes a code worthless to whoever else
-gets hold of it. And the name of the issuer (RFC 9207) says that the code is of the provider that was asked.
+that was sent; see `loopback`. The verifier, of which only the digest is sent ahead (PKCE, S256), makes a code worthless
+to whoever else gets hold of it. And the name of the issuer (RFC 9207) says that the code is of the provider that was
+asked. For another device (RFC 8628) a person types in a code there, and the provider is asked until that was done.
 """
 
 from __future__ import annotations
 
-import hmac
+import re
 import secrets
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
@@ -21,13 +22,25 @@ from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
 from autoclave.core import AutoclaveError, InputError
 from autoclave.core.json import validated
-from autoclave.runtime.oauth.device import Device, begun, granted
-from autoclave.runtime.oauth.endpoints import Endpoints, answer_of, described, shown_code
+from autoclave.runtime.oauth.endpoints import (
+    Endpoints,
+    Refused,
+    Unreachable,
+    answer_of,
+    described,
+    number_in,
+    shown_code,
+)
 from autoclave.runtime.oauth.loopback import Loopback
-from autoclave.runtime.vault.secret import Authorization, Provider, Secret
+from autoclave.runtime.vault.secret import Authorization, Provider, Secret, https_url
 from autoclave.runtime.vault.vault import Vault
 
 _DEADLINE_S = 300.0
+_GRANT_OF_DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
+_INTERVAL_S, _SLOWER_S, _MOST_INTERVAL_S = 5.0, 5.0, 60.0
+_LIFETIME_S, _LONGEST_LIFE_S = 600.0, 3600.0
+_USER_CODE = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,62}[\x21-\x7e])?")
+_REASONS = {"access_denied": "it was denied", "expired_token": "nobody agreed in time: the code has expired"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +64,17 @@ class Wish:
     about: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What a person has to do: open `page`, and type in `user_code`."""
+
+    user_code: str
+    page: str
+    device_code: str = field(repr=False)
+    lifetime_s: float
+    interval_s: float
+
+
 class Authorizing:
     """Has services authorised, and puts their tokens into `vault`.
 
@@ -72,14 +96,24 @@ class Authorizing:
             HostError: the provider cannot be reached, or the port is taken.
         """
 
-        def ask(endpoints: Endpoints, scopes: tuple[str, ...]) -> Mapping[str, Any]:
+        def ask(endpoints: Endpoints, scope: str) -> Mapping[str, Any]:
             provider = endpoints.provider
             if not provider.authorization_url:
                 raise InputError("no address for the browser is known; give --issuer, --authorization-url or --device")
             state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
             with Loopback(state, provider.redirect_port) as loopback:
-                show(authorization_url(provider, wish.client_id, scopes, loopback.redirect_uri, state, verifier))
-                code = code_of(loopback.query(deadline_s), provider, state)
+                address = prepare_grant_uri(
+                    provider.authorization_url,
+                    wish.client_id,
+                    "code",
+                    redirect_uri=loopback.redirect_uri,
+                    scope=scope or None,
+                    state=state,
+                    code_challenge=create_s256_code_challenge(verifier),
+                    code_challenge_method="S256",
+                )
+                show(address)
+                code = code_of(loopback.query(deadline_s), provider)
             return endpoints.tokens(
                 "authorization_code", code=code, redirect_uri=loopback.redirect_uri, code_verifier=verifier
             )
@@ -95,24 +129,25 @@ class Authorizing:
             InputError, HostError: as `by_browser`.
         """
 
-        def ask(endpoints: Endpoints, scopes: tuple[str, ...]) -> Mapping[str, Any]:
-            device = begun(endpoints, " ".join(scopes))
+        def ask(endpoints: Endpoints, scope: str) -> Mapping[str, Any]:
+            device = begun(endpoints, scope)
             show(device)
             return granted(endpoints, device, wait)
 
         return self._granted(wish, ask)
 
-    def _granted(self, wish: Wish, ask: Callable[[Endpoints, tuple[str, ...]], Mapping[str, Any]]) -> tuple[str, ...]:
+    def _granted(self, wish: Wish, ask: Callable[[Endpoints, str], Mapping[str, Any]]) -> tuple[str, ...]:
         before = self._before(wish)
         had = before.scopes if before else ()
-        asked = tuple(dict.fromkeys((*had, *wish.scopes)))
-        if before and not before.ended and asked == had:
+        scopes = tuple(dict.fromkeys((*had, *wish.scopes)))
+        if before and not before.ended and scopes == had:
             return had
         wanted = Authorization(
-            provider=wish.provider, client_id=wish.client_id, client_secret=wish.client_secret, scopes=asked
+            provider=wish.provider, client_id=wish.client_id, client_secret=wish.client_secret, scopes=scopes
         )
         try:
-            token, authorization = answer_of(ask(Endpoints(wanted, self._verify), asked), wanted, self._now())
+            answer = ask(Endpoints(wanted, self._verify), " ".join(scopes))
+            token, authorization = answer_of(answer, wanted, self._now())
         except AutoclaveError as error:
             raise described(error, wish.service) from None
         with self._vault.alone():  # no renewal of the old token comes after this
@@ -144,34 +179,16 @@ def _secret(wish: Wish, token: str, authorization: Authorization | None, before:
     return validated(Secret, given, f"service {wish.service}")
 
 
-def authorization_url(
-    provider: Provider, client_id: str, scopes: Sequence[str], redirect_uri: str, state: str, verifier: str
-) -> str:
-    """Where the browser is sent."""
-    return prepare_grant_uri(
-        provider.authorization_url,
-        client_id,
-        "code",
-        redirect_uri=redirect_uri,
-        scope=" ".join(scopes) or None,
-        state=state,
-        code_challenge=create_s256_code_challenge(verifier),
-        code_challenge_method="S256",
-    )
-
-
-def code_of(query: str, provider: Provider, state: str) -> str:
+def code_of(query: str, provider: Provider) -> str:
     """The code that the browser came back with.
 
     Raises:
-        InputError: it is the answer to another question, of another provider, or a refusal.
+        InputError: it is the answer of another provider, or a refusal.
     """
     pairs = parse_qsl(query, keep_blank_values=True)
     given = dict(pairs)
     if len(given) != len(pairs):
         raise InputError("the browser came back with a parameter given twice; nothing was taken from it")
-    if not hmac.compare_digest(given.get("state", "").encode(), state.encode()):
-        raise InputError("the browser came back with another state than it was sent with; nothing was taken from it")
     issuer = given.get("iss")
     if (issuer is not None or provider.names_itself) and provider.issuer and issuer != provider.issuer:
         said = "another issuer" if issuer is not None else "no issuer"
@@ -183,3 +200,59 @@ def code_of(query: str, provider: Provider, state: str) -> str:
     if not given.get("code"):
         raise InputError("the browser came back without a code; nothing was granted")
     return given["code"]
+
+
+# --- Another device --------------------------------------------------------------------------------------------------
+
+
+def begun(endpoints: Endpoints, scope: str) -> Device:
+    """A new code.
+
+    Raises:
+        InputError: the provider refuses, or answers what cannot be shown to a person.
+        HostError: it cannot be reached.
+    """
+    if not endpoints.provider.device_url:
+        raise InputError("the provider has no device flow that is known here; leave out --device, or give --device-url")
+    given = endpoints.device(scope)
+    user_code, device_code = given.get("user_code"), given.get("device_code")
+    if not isinstance(device_code, str) or not device_code:
+        raise InputError("the provider's answer has no device_code")
+    if not isinstance(user_code, str) or not _USER_CODE.fullmatch(user_code):
+        raise InputError("the provider's answer has no user_code that could be shown")
+    try:
+        page = https_url(str(given.get("verification_uri") or given.get("verification_url")))  # as Google has it
+    except ValueError as error:
+        raise InputError(f"the provider's answer: verification_uri: {error}") from None
+    lifetime_s = number_in(given.get("expires_in"), _LIFETIME_S, _LONGEST_LIFE_S)
+    interval_s = number_in(given.get("interval"), _INTERVAL_S, _MOST_INTERVAL_S)
+    return Device(user_code, page, device_code, lifetime_s, interval_s)
+
+
+def granted(
+    endpoints: Endpoints,
+    device: Device,
+    wait: Callable[[float], object] = time.sleep,
+    now: Callable[[], float] = time.monotonic,
+) -> Mapping[str, Any]:
+    """What the token endpoint answers as soon as the person has agreed. Asks no faster than the provider wants.
+
+    Raises:
+        InputError: it was denied, or nobody agreed in time.
+    """
+    until, interval = now() + device.lifetime_s, device.interval_s
+    while True:
+        wait(interval)
+        if now() >= until:
+            raise InputError("nobody agreed in time: the code has expired; nothing was granted. Authorise again")
+        try:
+            return endpoints.tokens(_GRANT_OF_DEVICE, device_code=device.device_code)
+        except Unreachable:
+            interval = min(interval * 2, _MOST_INTERVAL_S)
+        except Refused as error:
+            if error.code == "slow_down":
+                interval = min(interval + _SLOWER_S, _MOST_INTERVAL_S)
+            elif error.code in _REASONS:
+                raise InputError(f"{_REASONS[error.code]} ({error.code}); nothing was granted") from None
+            elif error.code != "authorization_pending":
+                raise

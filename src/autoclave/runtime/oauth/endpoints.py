@@ -38,7 +38,7 @@ _ENDPOINTS = {
     "device_url": "device_authorization_endpoint",
     "revocation_url": "revocation_endpoint",
 }
-_BUSY = frozenset({"temporarily_unavailable", "server_error"})
+_BUSY = ("temporarily_unavailable", "server_error")
 
 
 class Refused(InputError):
@@ -52,23 +52,20 @@ class Unreachable(HostError):
 
 
 class Endpoints:
-    """The endpoints of a provider, asked as `client`. `verify`: the certificates that it is verified by."""
+    """The endpoints of a provider, asked as `client`. `verify`: the certificates that it is verified by.
+
+    Asking raises Refused with the code of the error, or Unreachable.
+    """
 
     def __init__(self, client: Authorization, verify: ssl.SSLContext | None = None) -> None:
         self._client, self._verify = client, verify
         self.provider = client.provider
 
     def tokens(self, grant_type: str, **fields: str) -> Mapping[str, Any]:
-        """What the token endpoint answers.
-
-        Raises:
-            Refused: with the code of its error.
-            Unreachable: it did not answer, or not as such an endpoint does.
-        """
         return self._posted(self.provider.token_url, prepare_token_request(grant_type, **fields))
 
     def device(self, scopes: str) -> Mapping[str, Any]:
-        """What the endpoint for devices answers (RFC 8628)."""
+        """Ask for a code for another device (RFC 8628)."""
         return self._posted(self.provider.device_url, urlencode({"scope": scopes} if scopes else {}))
 
     def revoke(self, token: str, kind: str) -> None:
@@ -81,14 +78,14 @@ class Endpoints:
                 raise
 
     def _posted(self, url: str, body: str, *, may_be_empty: bool = False) -> Mapping[str, Any]:
-        headers = {"content-type": "application/x-www-form-urlencoded"}
-        named = {"client_id": self._client.client_id}
+        headers, client = {"content-type": "application/x-www-form-urlencoded"}, self._client
+        named = {"client_id": client.client_id}
         if self.provider.client_authentication == "basic":
-            pair = f"{quote_plus(self._client.client_id)}:{quote_plus(self._client.client_secret)}"
+            pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret)}"
             headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
             named = {}
         elif self.provider.client_authentication == "post":
-            named["client_secret"] = self._client.client_secret
+            named["client_secret"] = client.client_secret
         content = "&".join(part for part in (body, urlencode(named)) if part)
         return _asked("POST", url, headers, content, self._verify, may_be_empty=may_be_empty)
 
@@ -125,11 +122,10 @@ def _asked(
     except ValueError:
         given = None
     told: Mapping[str, Any] = given if isinstance(given, dict) else {}
-    is_error = "error" in told or told.get("ok") is False
     code = shown_code(told.get("error"))
     if received.status >= 500 or received.status == 429 or code in _BUSY:
         raise _unreachable(place, f"status {received.status}")
-    if is_error or received.status >= 300:
+    if "error" in told or told.get("ok") is False or received.status >= 300:
         refused = Refused(f"{place}: refused it ({code or f'status {received.status}'})")
         refused.code = code
         raise refused
@@ -160,18 +156,14 @@ def answer_of(given: Mapping[str, Any], before: Authorization, now: float) -> tu
     kind = given.get("token_type", "bearer")
     if not isinstance(kind, str) or kind.lower() != "bearer":
         raise InputError("the answer has a token that is no bearer token; no other kind is known here")
-    scopes, lifetime_s = given.get("scope"), _lifetime(given.get("expires_in"))
+    scopes, lifetime_s = given.get("scope"), number_in(given.get("expires_in"), 0.0, _LONGEST_LIFE_S)
     about = {
         "refresh_token": _token(given, "refresh_token") if given.get("refresh_token") else before.refresh_token,
-        "scopes": scopes_in(scopes) if isinstance(scopes, str) else before.scopes,
+        # by blanks as in the standard, or by commas as some write them
+        "scopes": tuple(dict.fromkeys(re.findall(r"[^\s,]+", scopes))) if isinstance(scopes, str) else before.scopes,
         "expires_at": now + lifetime_s if lifetime_s else 0.0,
     }
     return _token(given, "access_token"), before.model_copy(update=about)
-
-
-def scopes_in(text: str) -> tuple[str, ...]:
-    """The scopes in a text: by blanks as in the standard, or by commas as some write them. Each once, in order."""
-    return tuple(dict.fromkeys(scope for scope in re.split(r"[\s,]+", text) if scope))
 
 
 def _token(given: Mapping[str, Any], name: str) -> str:
@@ -181,12 +173,15 @@ def _token(given: Mapping[str, Any], name: str) -> str:
     return token
 
 
-def _lifetime(given: object) -> float:
+def number_in(given: object, default: float, most: float) -> float:
+    """A number of seconds in an answer, at most `most`; `default` for what is none."""
     try:
-        lifetime = float(given) if isinstance(given, (int, float, str)) else 0.0
-    except (ValueError, OverflowError):
-        lifetime = 0.0
-    return lifetime if 0 < lifetime < _LONGEST_LIFE_S else 0.0
+        number = min(float(given), most) if isinstance(given, (int, float, str)) else 0.0
+    except ValueError:
+        return default
+    except OverflowError:
+        return most
+    return number if number > 0 else default
 
 
 # --- What an issuer publishes of itself ------------------------------------------------------------------------------
@@ -203,16 +198,15 @@ def discovered(issuer: str, given: Provider | None = None, verify: ssl.SSLContex
         https_url(issuer)
     except ValueError as error:
         raise InputError(f"issuer: {error}") from None
-    failure: Refused | Unreachable | None = None
     of_openid = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
-    for address in (get_well_known_url(issuer, external=True), of_openid):
+    try:
         try:
-            return _provider(issuer, _asked("GET", address, {}, "", verify), given or Provider())
-        except (Refused, Unreachable) as error:
-            failure = error
-    if isinstance(failure, Unreachable):
-        raise failure
-    raise InputError(f"issuer {issuer}: publishes no settings ({failure}); give --token-url and the others")
+            told = _asked("GET", get_well_known_url(issuer, external=True), {}, "", verify)
+        except (Refused, Unreachable):
+            told = _asked("GET", of_openid, {}, "", verify)
+    except Refused as error:
+        raise InputError(f"issuer {issuer}: publishes no settings ({error}); give --token-url and the others") from None
+    return _provider(issuer, told, given or Provider())
 
 
 def _provider(issuer: str, told: Mapping[str, Any], given: Provider) -> Provider:

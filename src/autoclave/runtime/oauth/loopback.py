@@ -39,20 +39,13 @@ class Loopback(Closing):
         try:
             self._server = _Server((_ADDRESS, port), _Handler)
         except OSError as error:
-            raise HostError(
-                f"port {port} of {_ADDRESS}: cannot be listened on ({error.strerror}). Fix: end what listens there"
-            ) from None
-        self._server.state = state
+            why = f"port {port} of {_ADDRESS}: cannot be listened on ({error.strerror})"
+            raise HostError(f"{why}. Fix: end what listens there") from None
+        self._server.state, self._server.answers = state, queue.Queue(maxsize=1)
         self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(_CLOSING_S,), name="loopback", daemon=True
-        )
+        self.redirect_uri = f"http://{_ADDRESS}:{self.port}{_PATH}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(_CLOSING_S,), daemon=True)
         self._thread.start()
-
-    @property
-    def redirect_uri(self) -> str:
-        """What the provider has to send the browser to."""
-        return f"http://{_ADDRESS}:{self.port}{_PATH}"
 
     def query(self, deadline_s: float) -> str:
         """What the browser comes back with; nobody is listened to after that.
@@ -70,7 +63,6 @@ class Loopback(Closing):
             self.close()
 
     def close(self) -> None:
-        """Listen no more."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -81,10 +73,7 @@ class _Server(ThreadingHTTPServer):
 
     daemon_threads, block_on_close = True, False
     state: str
-
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        self.answers: queue.Queue[str] = queue.Queue(maxsize=1)
-        super().__init__(address, handler)
+    answers: queue.Queue[str]
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -47,26 +47,11 @@ class TokenSource:
         found = self._vault.secret(service, purpose)
         if found.authorization is None or not found.authorization.is_expiring(self._now()):
             return found
-        return self._renewed(service, None)
-
-    def refreshed(self, service: str, rejected: str) -> Secret:
-        """Another token than `rejected`, which the service has refused (401).
-
-        When somebody else has renewed it meanwhile, that one is given, and the provider is not asked.
-
-        Raises:
-            InputError: the key was typed in, or it cannot be renewed.
-            HostError: the provider cannot be reached.
-        """
-        return self._renewed(service, rejected)
+        return self.refreshed(service, None)
 
     def renew(self, service: str) -> Secret:
-        """Another token, now.
-
-        Raises:
-            InputError, HostError: as `refreshed`.
-        """
-        return self._renewed(service, self._vault.secret(service, "renewal").value)
+        """Another token, now; see `refreshed`."""
+        return self.refreshed(service, self._vault.secret(service, "renewal").value)
 
     def give_up(self, service: str) -> bool:
         """Have the tokens of a service made void, and forget them; whether the provider has a way to make them void.
@@ -92,10 +77,14 @@ class TokenSource:
             self._vault.remove(service)
             return is_revocable
 
-    # --- Renewal ----------------------------------------------------------------------------------------------------
+    def refreshed(self, service: str, rejected: str | None) -> Secret:
+        """Another token than `rejected`, which the service has refused (401); if that is None, one that is not about to
+        expire. When somebody else has renewed it meanwhile, that one is given, and the provider is not asked.
 
-    def _renewed(self, service: str, rejected: str | None) -> Secret:
-        """The secret with another token than `rejected`; if that is None, with one that is not about to expire."""
+        Raises:
+            InputError: the key was typed in, or it cannot be renewed.
+            HostError: the provider cannot be reached.
+        """
         with self._vault.alone():
             before = self._vault.secret(service, "renewal")
             given = before.authorization
@@ -113,7 +102,12 @@ class TokenSource:
                 token, renewed = answer_of(told, given, self._now())
             except Refused as error:
                 if error.code in _VOID:
-                    self._end(service, given, error.code)
+                    ended = given.model_copy(update={"ended": error.code, "refresh_token": ""})
+                    about = {"authorization": ended}
+                    self._vault.change(
+                        service, "authorisation ended", lambda each: each.model_copy(update=about), code=error.code
+                    )
+                    _authorise_again(service, ended)
                 self._vault.told(service, "renewal refused", code=error.code)
                 raise described(error, service) from None
             except (InputError, Unreachable) as error:
@@ -129,13 +123,6 @@ class TokenSource:
 
             is_rotated = renewed.refresh_token != given.refresh_token
             return self._vault.change(service, "renew", change, is_rotated=is_rotated)
-
-    def _end(self, service: str, given: Authorization, code: str) -> NoReturn:
-        ended = given.model_copy(update={"ended": code, "refresh_token": ""})
-        self._vault.change(
-            service, "authorisation ended", lambda secret: secret.model_copy(update={"authorization": ended}), code=code
-        )
-        _authorise_again(service, ended)
 
 
 def _authorise_again(service: str, given: Authorization) -> NoReturn:

@@ -124,6 +124,11 @@ class Reader:
         return status, told, json.loads(content) if content else None
 
     @property
+    def where(self) -> dict[str, Any]:
+        """The arguments of operations for its collection."""
+        return {"bucket": self.bucket, "collection": self.collection}
+
+    @property
     def place(self) -> str:
         return f"/v1/buckets/{self.bucket}/collections/{self.collection}"
 

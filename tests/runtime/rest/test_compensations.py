@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from autoclave.runtime.rest.parts import part_from
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
 from tests.runtime.rest.acting import Reader, asked, connection, done, manager_of, opened, plain, written
-from tests.runtime.rest.odd_service import CATALOGUE, OddService
+from tests.runtime.rest.odd_service import CATALOGUE, OddService, opened_on
 
 S = ActionState
 RIGHT = {
@@ -44,11 +45,39 @@ def with_undo(folder: Path, operation: str, *undo: Mapping[str, Any]) -> str:
 
 
 def change(reader: Reader, **data: Any) -> dict[str, Any]:
-    return {"bucket": reader.bucket, "collection": "notes", "id": "one", "body": {"data": data}}
+    return {**reader.where, "id": "one", "body": {"data": data}}
 
 
 def statuses(session: Session) -> list[ProofStatus]:
     return [each.status for each in manager_of(session).compensations.all().values()]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A record `one`, and sessions that change it and have certain compensating requests for that."""
+
+    reader: Reader
+    folder: Path
+
+    def opened(self, *undo: Mapping[str, Any], model: Any = None, grants: Any = None, **settings: Any) -> Session:
+        catalogue = with_undo(self.folder, "patch_record", *undo)
+        services = {"kinto": connection(self.reader.port, catalogue=catalogue, queue_s=0.0, **settings)}
+        return opened(self.folder, services, propose_compensation=model, grants=grants)
+
+    def asked(self, title: str = "ours") -> dict[str, Any]:
+        return asked("patch_record", **change(self.reader, title=title))
+
+    def done(self, session: Session, title: str = "ours") -> str:
+        return done(session, "patch_record", **change(self.reader, title=title))
+
+    def has(self, title: str) -> bool:
+        return self.reader.records()["one"] == {"title": title}
+
+
+@pytest.fixture
+def trial(reader: Reader, tmp_path: Path) -> Trial:
+    reader.put("one", title="first")
+    return Trial(reader, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -59,115 +88,92 @@ def statuses(session: Session) -> list[ProofStatus]:
     ],
     ids=["other content", "deleted"],
 )
-def test_a_wrong_compensation_is_found_out_taken_back_and_never_used_again(
-    kinto: int, reader: Reader, tmp_path: Path, wrong: dict[str, Any]
-):
-    reader.put("one", title="first")
-    services = {"kinto": connection(kinto, catalogue=with_undo(tmp_path, "patch_record", wrong), queue_s=0.0)}
-    with opened(tmp_path, services) as session:
-        action = done(session, "patch_record", **change(reader, title="ours"))
+def test_a_wrong_compensation_is_found_out_taken_back_and_never_used_again(trial: Trial, wrong: dict[str, Any]):
+    with trial.opened(wrong) as session:
+        action = trial.done(session)
         with pytest.raises(NotUndone, match="it is not as it was before; this compensating request is not used again"):
             session.undo(action)
-        assert reader.records() == {"one": {"title": "ours"}}  # what the wrong one did was taken back
+        assert trial.has("ours")  # what the wrong one did was taken back
         assert session.journal.standing(action).state is S.UNDO_FAILED
         assert ProofStatus.QUARANTINED in statuses(session)
-        num_events = len(reader.history())
+        num_events = len(trial.reader.history())
         with pytest.raises(InputError, match=r"is quarantined: .*not as it was before"):
             session.undo(action)
-        plan = session.plan(asked("patch_record", **change(reader, title="other")))
+        plan = session.plan(trial.asked("other"))
         assert plan.guarantee is Guarantee.NONE
         assert "cannot be taken back" in plan.changes[0]
-        assert len(reader.history()) == num_events
-    with opened(tmp_path, services) as session:  # also by those that come later
-        assert session.plan(asked("patch_record", **change(reader, title="x"))).guarantee is Guarantee.NONE
+        assert len(trial.reader.history()) == num_events
+    with trial.opened(wrong) as session:  # also by those that come later
+        assert session.plan(trial.asked("x")).guarantee is Guarantee.NONE
 
 
-def test_a_wrong_pinned_compensation_is_undone_and_not_quarantined(kinto: int, reader: Reader, tmp_path: Path):
-    reader.put("one", title="first")
+def test_a_wrong_pinned_compensation_is_undone_and_not_quarantined(trial: Trial):
     wrong = {"operation": "put_record", "arguments": {**OF_PATH, "body": {"data": {}}}, "status": "pinned"}
-    services = {"kinto": connection(kinto, catalogue=with_undo(tmp_path, "patch_record", wrong), queue_s=0.0)}
-    with opened(tmp_path, services) as session:
-        action = done(session, "patch_record", **change(reader, title="ours"))
+    with trial.opened(wrong) as session:
+        action = trial.done(session)
         with pytest.raises(NotUndone, match="it is not as it was before"):
             session.undo(action)
-        assert reader.records() == {"one": {"title": "ours"}}
+        assert trial.has("ours")
         assert ProofStatus.QUARANTINED not in statuses(session)
-        plan = session.plan(asked("patch_record", **change(reader, title="other")))
+        plan = session.plan(trial.asked("other"))
         assert "put_record, equivalent (pinned)" in plan.changes[0]  # a developer answers for it: the next call goes on
 
 
-def test_after_a_wrong_compensation_the_next_one_in_the_catalogue_is_used(kinto: int, reader: Reader, tmp_path: Path):
-    reader.put("one", title="first")
-    wrong = {"operation": "delete_record", "arguments": OF_PATH}
-    services = {"kinto": connection(kinto, catalogue=with_undo(tmp_path, "patch_record", wrong, RIGHT), queue_s=0.0)}
-    with opened(tmp_path, services) as session:
-        action = done(session, "patch_record", **change(reader, title="ours"))
+def test_after_a_wrong_compensation_the_next_one_in_the_catalogue_is_used(trial: Trial):
+    with trial.opened({"operation": "delete_record", "arguments": OF_PATH}, RIGHT) as session:
+        action = trial.done(session)
         with pytest.raises(NotUndone):
             session.undo(action)
         session.undo(action)
-        assert reader.records() == {"one": {"title": "first"}}
+        assert trial.has("first")
         assert sorted(statuses(session)) == [ProofStatus.PROVEN, ProofStatus.QUARANTINED]
 
 
-def test_a_compensation_is_proven_each_time_that_it_was_seen_to_work(kinto: int, reader: Reader, tmp_path: Path):
-    reader.put("one", title="first")
-    services = {"kinto": connection(kinto, catalogue=with_undo(tmp_path, "patch_record", RIGHT), queue_s=0.0)}
-    with opened(tmp_path, services) as session:
-        given = asked("patch_record", **change(reader, title="ours"))
-        plan = session.plan(given)
+def test_a_compensation_is_proven_each_time_that_it_was_seen_to_work(trial: Trial):
+    with trial.opened(RIGHT) as session:
+        plan = session.plan(trial.asked())
         assert plan.guarantee is Guarantee.NONE
         assert plan.changes[0].endswith("put_record, equivalent (unproven; counts as none until an undo proves it)")
         for number in range(1, 3):
-            session.undo(done(session, "patch_record", **change(reader, title="ours")))
-            plan = session.plan(given)
+            session.undo(trial.done(session))
+            plan = session.plan(trial.asked())
             assert plan.guarantee is Guarantee.EQUIVALENT
             assert f"equivalent (proven {number} times, last on {datetime.now(UTC).date()})" in plan.changes[0]
 
 
-def test_a_proof_expires(kinto: int, reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    reader.put("one", title="first")
-    catalogue = with_undo(tmp_path, "patch_record", RIGHT)
-    services = {"kinto": connection(kinto, catalogue=catalogue, queue_s=0.0, proof_days=30.0)}
-    with opened(tmp_path, services) as session:
-        session.undo(done(session, "patch_record", **change(reader, title="ours")))
-        given, proven_at = asked("patch_record", **change(reader, title="ours")), time.time()
+def test_a_proof_expires(trial: Trial, monkeypatch: pytest.MonkeyPatch):
+    with trial.opened(RIGHT, proof_days=30.0) as session:
+        session.undo(trial.done(session))
+        proven_at = time.time()
         monkeypatch.setattr(time, "time", lambda: proven_at + 29 * 86_400)
-        assert session.plan(given).guarantee is Guarantee.EQUIVALENT
+        assert session.plan(trial.asked()).guarantee is Guarantee.EQUIVALENT
         monkeypatch.setattr(time, "time", lambda: proven_at + 31 * 86_400)
-        plan = session.plan(given)
+        plan = session.plan(trial.asked())
         assert plan.guarantee is Guarantee.NONE
         assert "expired; counts as none until an undo proves it" in plan.changes[0]
-        session.undo(done(session, "patch_record", **change(reader, title="ours")))  # which proves it again
-        assert session.plan(given).guarantee is Guarantee.EQUIVALENT
+        session.undo(trial.done(session))  # which proves it again
+        assert session.plan(trial.asked()).guarantee is Guarantee.EQUIVALENT
 
 
-def test_a_grant_for_equivalent_undos_does_not_cover_an_unproven_one(kinto: int, reader: Reader, tmp_path: Path):
-    reader.put("one", title="first")
-    services = {"kinto": connection(kinto, catalogue=with_undo(tmp_path, "patch_record", RIGHT))}
+def test_a_grant_for_equivalent_undos_does_not_cover_an_unproven_one(trial: Trial):
     grants = (Grant(resources=("services/**",), verbs=("*",), minimum_guarantee=Guarantee.EQUIVALENT),)
-    with opened(tmp_path, services, grants=grants) as session, pytest.raises(NotPermitted):
-        session.propose(asked("patch_record", **change(reader, title="ours")))
-    assert reader.records() == {"one": {"title": "first"}}
+    with trial.opened(RIGHT, grants=grants) as session, pytest.raises(NotPermitted):
+        session.propose(trial.asked())
+    assert trial.has("first")
 
 
-def test_in_strict_mode_only_pinned_compensations_count(kinto: int, reader: Reader, tmp_path: Path):
-    reader.put("one", title="first")
-    catalogue = with_undo(tmp_path, "patch_record", RIGHT)
-    services = {"kinto": connection(kinto, catalogue=catalogue, is_strict=True, queue_s=0.0)}
-    with opened(tmp_path, services) as session:
-        given = asked("patch_record", **change(reader, title="ours"))
-        assert session.plan(given).guarantee is Guarantee.NONE
-        action = done(session, "patch_record", **change(reader, title="ours"))
+def test_in_strict_mode_only_pinned_compensations_count(trial: Trial):
+    with trial.opened(RIGHT, is_strict=True) as session:
+        assert session.plan(trial.asked()).guarantee is Guarantee.NONE
+        action, manager = trial.done(session), manager_of(session)
         with pytest.raises(InputError, match="no compensating request is pinned, and this connection is strict"):
             session.undo(action)
-        manager = manager_of(session)
-        (compensation,) = [
-            name for name, (operation, _) in manager.declared_compensations().items() if operation == "patch_record"
-        ]
-        manager.compensations.record(compensation, ProofStatus.PINNED, "I have read the documentation")
-        assert session.plan(given).guarantee is Guarantee.EQUIVALENT
+        declared = manager.declared_compensations().items()
+        (name,) = [name for name, (operation, _) in declared if operation == "patch_record"]
+        manager.compensations.record(name, ProofStatus.PINNED, "I have read the documentation")
+        assert session.plan(trial.asked()).guarantee is Guarantee.EQUIVALENT
         session.undo(action)
-    assert reader.records() == {"one": {"title": "first"}}
+    assert trial.has("first")
 
 
 def test_a_broken_compensation_stays_broken_until_it_is_pinned(session: Session):
@@ -216,74 +222,55 @@ class Model:
         return self.answers.pop(0)
 
 
-def opened_with(model: Model, kinto: int, folder: Path) -> Session:
-    """A session whose catalogue has no compensating request of a change, and a model to ask."""
-    services = {"kinto": connection(kinto, catalogue=with_undo(folder, "patch_record"), queue_s=0.0)}
-    return opened(folder, services, propose_compensation=model)
-
-
-def test_where_the_catalogue_has_none_a_model_proposes_and_is_asked_once(kinto: int, reader: Reader, tmp_path: Path):
-    reader.put("one", title="first")
-    model = Model(RIGHT)
-    with opened_with(model, kinto, tmp_path) as session:
-        plan = session.plan(asked("patch_record", **change(reader, title="ours")))
+def test_where_the_catalogue_has_none_a_model_proposes_and_is_asked_once(trial: Trial):
+    with trial.opened(model=(model := Model(RIGHT))) as session:
+        plan = session.plan(trial.asked())
         assert plan.guarantee is Guarantee.NONE
         assert "a model has to propose it, unproven" in plan.changes[0]
-        action = done(session, "patch_record", **change(reader, title="ours"))
-        session.undo(action)
-        assert reader.records() == {"one": {"title": "first"}}
+        session.undo(trial.done(session))
+        assert trial.has("first")
         (request, response, operations) = model.asked[0]
         assert request["before"]["data"]["title"] == "first"
         assert response["body"]["data"]["title"] == "ours"
         assert "delete_record" in operations
         assert "get_record" not in operations
-        again = done(session, "patch_record", **change(reader, title="more"))  # proven by now: nobody is asked
-        session.undo(again)
-        assert reader.records() == {"one": {"title": "first"}}
+        session.undo(trial.done(session, "more"))  # proven by now: nobody is asked
+        assert trial.has("first")
         assert len(model.asked) == 1
 
 
-def test_what_a_model_proposes_wrongly_is_tried_once_and_not_again(kinto: int, reader: Reader, tmp_path: Path):
-    reader.put("one", title="first")
+def test_what_a_model_proposes_wrongly_is_tried_once_and_not_again(trial: Trial):
     wrong = {"operation": "patch_record", "arguments": {**OF_PATH, "body": {"data": {"title": "$request.path.id"}}}}
     spelled = {**wrong, "arguments": {**wrong["arguments"], "id": "{$request.path.id}"}}  # the same, in other words
-    model = Model(wrong, spelled, RIGHT)
-    with opened_with(model, kinto, tmp_path) as session:
-        action = done(session, "patch_record", **change(reader, title="ours"))
+    with trial.opened(model=Model(wrong, spelled, RIGHT)) as session:
+        action = trial.done(session)
         with pytest.raises(InputError, match="it is not as it was before"):
             session.undo(action)
-        num_events = len(reader.history())
+        num_events = len(trial.reader.history())
         with pytest.raises(InputError, match="proposed again, and is known to be wrong"):
             session.undo(action)
-        assert len(reader.history()) == num_events
+        assert len(trial.reader.history()) == num_events
         session.undo(action)
-    assert reader.records() == {"one": {"title": "first"}}
+    assert trial.has("first")
 
 
-def test_a_proposal_about_anything_else_is_not_sent(kinto: int, reader: Reader, tmp_path: Path):
-    reader.put("one", title="first")
-    reader.put("two", title="precious")
+def test_a_proposal_about_anything_else_is_not_sent(trial: Trial):
+    trial.reader.put("two", title="precious")
     before_all = {"bucket": "$request.path.bucket", "collection": "notes"}
-    model = Model(
-        {"operation": "delete_record", "arguments": {**before_all, "id": "two"}},
-        {"operation": "delete_collection", "arguments": before_all},
-        {"operation": "get_anything"},
-        {"nothing": 1},
-        {"operation": "delete_record", "arguments": {"bucket": "$response.body#/nothing"}},
-    )
-    with opened_with(model, kinto, tmp_path) as session:
-        action = done(session, "patch_record", **change(reader, title="ours"))
-        for rule in (
-            "targets .*two, not this",
-            "which would go with it",
-            "there is none",
-            "request: operation: ",
-            "noth",
-        ):
+    proposals = [
+        ({"operation": "delete_record", "arguments": {**before_all, "id": "two"}}, "targets .*two, not this"),
+        ({"operation": "delete_collection", "arguments": before_all}, "which would go with it"),
+        ({"operation": "get_anything"}, "there is none"),
+        ({"nothing": 1}, "request: operation: "),
+        ({"operation": "delete_record", "arguments": {"bucket": "$response.body#/nothing"}}, "noth"),
+    ]
+    with trial.opened(model=Model(*(proposal for proposal, _ in proposals))) as session:
+        action = trial.done(session)
+        for _, rule in proposals:
             with pytest.raises(InputError, match=rule):
                 session.undo(action)
         assert session.journal.standing(action).state is S.EXECUTED
-    assert reader.records() == {"one": {"title": "ours"}, "two": {"title": "precious"}}
+    assert trial.reader.records() == {"one": {"title": "ours"}, "two": {"title": "precious"}}
 
 
 def test_a_value_of_a_model_at_any_depth_is_not_brought_into_other_actions(tmp_path: Path):
@@ -291,24 +278,24 @@ def test_a_value_of_a_model_at_any_depth_is_not_brought_into_other_actions(tmp_p
     model = Model({"operation": "put", "arguments": planted}, {"operation": "put", "arguments": planted})
     catalogue = copy.deepcopy(CATALOGUE)
     catalogue["operations"]["put"] |= {"undo": [], "spend": 0.0}
-    with OddService(items={"x": {"v": 1}, "y": {"v": 2}}) as service:
-        settings = {"catalogue": written(tmp_path, catalogue), "secret": "", "queue_s": 0.0}
-        with opened(tmp_path, {"odd": connection(service.port, **settings)}, propose_compensation=model) as session:
-            session.undo(done(session, "put", "odd", id="x", body={"v": 7}))
-            assert session.plan(asked("put", "odd", id="y", body={"v": 8})).guarantee is Guarantee.NONE
-            session.undo(done(session, "put", "odd", id="y", body={"v": 8}))
-            assert len(model.asked) == 2
+    with (
+        OddService(items={"x": {"v": 1}, "y": {"v": 2}}) as service,
+        opened_on(service, tmp_path, catalogue, propose_compensation=model) as session,
+    ):
+        session.undo(done(session, "put", "odd", id="x", body={"v": 7}))
+        assert session.plan(asked("put", "odd", id="y", body={"v": 8})).guarantee is Guarantee.NONE
+        session.undo(done(session, "put", "odd", id="y", body={"v": 8}))
+        assert len(model.asked) == 2
 
 
-def test_a_compensation_that_was_found_wrong_puts_nothing_back_either(kinto: int, reader: Reader, tmp_path: Path):
-    with opened(tmp_path, {"kinto": connection(kinto)}) as session:
-        action = done(session, "put_record", **change(reader, title="ours"))
-        session.undo(action)
-        manager = manager_of(session)
-        for name, (_, compensation) in manager.declared_compensations().items():
-            if compensation.undo.operation == "put_record":
-                manager.compensations.record(name, ProofStatus.QUARANTINED, "it lost my title")
-        part = part_from(session.journal.standing(action).body["part"])
-        assert part.operation == "delete_record"
-        with pytest.raises(InputError, match="nothing is known that takes delete_record back"):
-            manager._compensator.restoring(manager._services["kinto"], part, part.after)
+def test_a_compensation_that_was_found_wrong_puts_nothing_back_either(session: Session, reader: Reader):
+    action = done(session, "put_record", **change(reader, title="ours"))
+    session.undo(action)
+    manager = manager_of(session)
+    for name, (_, compensation) in manager.declared_compensations().items():
+        if compensation.undo.operation == "put_record":
+            manager.compensations.record(name, ProofStatus.QUARANTINED, "it lost my title")
+    part = part_from(session.journal.standing(action).body["part"])
+    assert part.operation == "delete_record"
+    with pytest.raises(InputError, match="nothing is known that takes delete_record back"):
+        manager._compensator.restoring(manager._services["kinto"], part, part.after)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,8 @@ import pytest
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.rest.notes import Notes
 from autoclave.runtime.rest.wire import Wire
-from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
+from tests.runtime.deaths import dies_within
 from tests.runtime.rest.acting import Reader, connection, done, opened, without_keys
 
 S = ActionState
@@ -27,38 +25,14 @@ CHANGES: list[dict[str, Any]] = [
 
 
 def dies_at(deadly: int, act: Callable[[], None]) -> bool:
-    """Whether a child of this process, which is killed at its so-manieth event, came so far."""
-    child = os.fork()
-    if child == 0:
-        try:
-            _deadly_from(deadly)
-            act()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
-    assert code in (0, -signal.SIGKILL)
-    return code != 0
+    """Whether a child that is killed at its so-manieth event came so far: before or after what is written or sent."""
 
+    def work(dying: Callable[[Any], Any]) -> None:
+        for owner, name in ((Journal, "_add"), (Journal, "seal"), (Notes, "_write"), (Wire, "_exchange")):
+            setattr(owner, name, dying(getattr(owner, name)))
+        act()
 
-def _deadly_from(deadly: int) -> None:
-    """Count what is written and sent, before and after each."""
-    count = itertools.count(1)
-
-    def dying(call: Any) -> Any:
-        def then(*args: Any, **kwargs: Any) -> Any:
-            if next(count) == deadly:
-                os.kill(os.getpid(), signal.SIGKILL)
-            result = call(*args, **kwargs)
-            if next(count) == deadly:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
-
-        return then
-
-    for owner, name in ((Journal, "_add"), (Journal, "seal"), (Notes, "_write"), (Wire, "_exchange")):
-        setattr(owner, name, dying(getattr(owner, name)))
+    return dies_within(deadly, work)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +53,7 @@ def test_killed_at_every_event_of_an_action_it_is_done_once_or_not_at_all(
 
     def act() -> None:
         with opened(tmp_path, services) as session:
-            done(session, bucket=reader.bucket, collection="notes", **change)
+            done(session, **reader.where, **change)
 
     reader.put("one", title="first")
     before, num_done = reader.records(), 0
@@ -126,7 +100,7 @@ def test_killed_at_every_event_of_undo_and_redo_these_come_to_their_end(
     reader.put("one", title="first")
     before = reader.records()
     with opened(tmp_path, services) as session:
-        action = done(session, bucket=reader.bucket, collection="notes", **change)
+        action = done(session, **reader.where, **change)
     after = reader.records()
     turns = (("undo", before, after, (S.UNDONE,)), ("redo", after, before, (S.REDONE,)))
     for what, wanted, other, ends in turns:
@@ -142,13 +116,9 @@ def test_killed_at_every_event_of_undo_and_redo_these_come_to_their_end(
                 if state in ends:
                     assert reader.records() == wanted, (what, deadly)
                     if was_killed:  # and once more from the beginning
-                        _turned(session, action, "redo" if what == "undo" else "undo")
+                        getattr(session, "redo" if what == "undo" else "undo")(action)
                 else:
                     assert reader.records() == other, (what, deadly)
             if not was_killed:
                 break
         assert deadly > 15
-
-
-def _turned(session: Session, action: str, what: str) -> None:
-    session.redo(action) if what == "redo" else session.undo(action)

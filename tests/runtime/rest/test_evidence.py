@@ -57,7 +57,7 @@ def test_what_somebody_else_did_meanwhile_is_in_doubt_and_stays(
     if first is not None:
         reader.put("one", **first)
     lost_while(proxy, method, lambda: reader.delete("one") if theirs is None else reader.put("one", **theirs))
-    place = {"bucket": reader.bucket, "collection": "notes", "id": "one"}
+    place = {**reader.where, "id": "one"}
     proposal = shaky.propose(asked(operation, **place, **({} if given is None else {"body": {"data": given}})))
     with pytest.raises(InputError, match="nothing proves by whom"):
         shaky.run(proposal.action, proposal.plan.digest)
@@ -80,7 +80,7 @@ def test_a_record_that_was_there_is_not_taken_over_by_one_of_the_same_id(
     else:
         somebody_else("POST")
     body = {"data": {"id": "shared", "title": "ours"}}
-    given = asked("create_record", bucket=reader.bucket, collection="notes", body=body)
+    given = asked("create_record", **reader.where, body=body)
     with opened(tmp_path, {"kinto": connection(proxy.port, queue_s=0.0)}, secret(proxy.port)) as session:
         assert done_or_said(session, given)[1] is S.FAILED
     assert reader.records() == {"shared": {"title": "theirs"}}

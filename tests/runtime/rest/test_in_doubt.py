@@ -59,7 +59,7 @@ def test_a_fault_in_act_undo_and_redo_neither_loses_nor_doubles_anything(
     reader.put("one", title="first")
     before = reader.records()
     proxy.faults(fault)
-    action, state = done_or_said(shaky, asked(bucket=reader.bucket, collection="notes", **change))
+    action, state = done_or_said(shaky, asked(**reader.where, **change))
     # whoever deletes it leaves the same; a refused change may be one that somebody else made alike
     is_named_by_us = change["operation"] == "create_record"
     is_unproven = (change["operation"] == "delete_record" and fault in AFTER) or (
@@ -89,7 +89,7 @@ def test_what_has_no_key_and_was_done_is_named_and_a_person_says_that_it_is_ours
         [reader.put(f"late{n}", n=-n) for n in range(25)] if method == "POST" else None
     )
     proxy.faults("cut_after")
-    given = asked("create_record", bucket=reader.bucket, collection="notes", body={"data": {"n": 100}})
+    given = asked("create_record", **reader.where, body={"data": {"n": 100}})
     proposal = unkeyed.propose(given)
     with pytest.raises(InputError, match="1 new ones could be what it made, and nothing proves by whom"):
         unkeyed.run(proposal.action, proposal.plan.digest)
@@ -104,9 +104,9 @@ def test_what_has_no_key_and_was_done_is_named_and_a_person_says_that_it_is_ours
 
 def test_what_arrives_after_the_client_was_cut_off_is_done_once(shaky: Session, reader: Reader, proxy: FaultyProxy):
     proxy.faults("late")
-    done(shaky, "create_record", bucket=reader.bucket, collection="notes", body={"data": {"n": 1}})
+    done(shaky, "create_record", **reader.where, body={"data": {"n": 1}})
     proxy.faults("late")
-    done(shaky, "put_record", bucket=reader.bucket, collection="notes", id="one", body={"data": {"n": 2}})
+    done(shaky, "put_record", **reader.where, id="one", body={"data": {"n": 2}})
     proxy.close()  # all that was under way has arrived
     assert sorted(data["n"] for data in reader.records().values()) == [1, 2]
 
@@ -119,7 +119,7 @@ def test_what_was_lost_long_ago_is_not_sent_again_but_looked_up(
     before_each(shaky, "find_out", lambda: monkeypatch.setattr(time, "time", lambda: now + later_s))
     proxy.faults("cut_before")
     begun = time.monotonic()
-    given = asked("create_record", bucket=reader.bucket, collection="notes", body={"data": {"n": 1}})
+    given = asked("create_record", **reader.where, body={"data": {"n": 1}})
     assert done_or_said(shaky, given)[1] is S.FAILED
     assert time.monotonic() - begun < 60  # and not the hour
     assert [method for method, _, _ in proxy.seen].count("POST") == 1
@@ -130,7 +130,7 @@ def test_an_answer_that_takes_too_long_is_in_doubt_and_settled(proxy: FaultyProx
     proxy.delay_s = 4.0
     with opened(tmp_path, {"kinto": connection(proxy.port, timeout_s=2.0)}, secret(proxy.port)) as session:
         proxy.faults("delay")
-        place = {"bucket": reader.bucket, "collection": "notes"}
+        place = reader.where
         action = done(session, "create_record", **place, body={"data": {"n": 1}})
         proxy.faults("delay")
         session.undo(action)
@@ -143,7 +143,7 @@ def test_an_answer_that_takes_too_long_is_in_doubt_and_settled(proxy: FaultyProx
 
 def test_without_a_connection_nothing_was_sent_and_it_has_failed(shaky: Session, reader: Reader, proxy: FaultyProxy):
     reader.put("one", title="first")
-    proposal = shaky.propose(asked("delete_record", bucket=reader.bucket, collection="notes", id="one"))
+    proposal = shaky.propose(asked("delete_record", **reader.where, id="one"))
     before_each(shaky, "execute", proxy.close)
     with pytest.raises(HostError, match="nothing was sent"):
         shaky.run(proposal.action, proposal.plan.digest)
@@ -207,7 +207,7 @@ def act_under_faults(session: Session, reader: Reader, proxy: FaultyProxy, numbe
             expected = wanted
         elif kind == "create" or not names:
             service = "plain" if is_plain else "kinto"
-            given = asked("create_record", service, bucket=reader.bucket, collection="notes", body={"data": data})
+            given = asked("create_record", service, **reader.where, body={"data": data})
             action, state = done_or_said(session, given)
             assert (state is S.IN_DOUBT) == (is_plain and fault in (*AFTER, "empty"))  # 200 in place of 201
             assert (state is S.FAILED) == (is_plain and fault in ("cut_before", "gateway_before"))
@@ -218,7 +218,7 @@ def act_under_faults(session: Session, reader: Reader, proxy: FaultyProxy, numbe
             expected[made.rpartition("/")[2]] = data
             undoable.append((action, before))
         else:
-            place = {"bucket": reader.bucket, "collection": "notes", "id": draw.choice(names)}
+            place = {**reader.where, "id": draw.choice(names)}
             body = {} if kind == "delete" else {"body": {"data": data}}
             given = asked(f"{kind if kind != 'undo' else 'put'}_record", **place, **body)
             action, state = done_or_said(session, given)

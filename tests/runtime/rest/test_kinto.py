@@ -37,7 +37,7 @@ def test_what_was_done_is_taken_back_done_again_and_taken_back(
     reader.put("one", title="first", tags=["a", "b"])
     reader.put("two", title="second")
     before = reader.records()
-    action = done(session, bucket=reader.bucket, collection="notes", **change)
+    action = done(session, **reader.where, **change)
     after = reader.records()
     assert after != before
     assert session.undo(action) == [action]
@@ -67,7 +67,7 @@ def test_a_choice_says_what_becomes_of_theirs(session: Session, reader: Reader, 
     reader.put("one", title="first")
     before = reader.records()
     for choice in (Choice.SKIP, Choice.FORCE):
-        action = done(session, bucket=reader.bucket, collection="notes", **change)
+        action = done(session, **reader.where, **change)
         for name, data in theirs.items():
             reader.delete(name) if data is None else reader.put(name, **data)
         with_theirs = reader.records()
@@ -89,7 +89,7 @@ def test_a_choice_says_what_becomes_of_theirs(session: Session, reader: Reader, 
         assert reader.records() == with_theirs
         session.undo(action)
         assert reader.records() == before
-    action = done(session, bucket=reader.bucket, collection="notes", **change)
+    action = done(session, **reader.where, **change)
     for name, data in theirs.items():
         reader.delete(name) if data is None else reader.put(name, **data)
     with pytest.raises(InputError, match="services have no save_aside; choose skip or force"):
@@ -98,7 +98,7 @@ def test_a_choice_says_what_becomes_of_theirs(session: Session, reader: Reader, 
 
 def test_a_change_in_the_last_moment_is_found_by_the_entity_tag(shaky: Session, reader: Reader, proxy: FaultyProxy):
     reader.put("one", title="first")
-    given = {"bucket": reader.bucket, "collection": "notes", "id": "one", "body": {"data": {"title": "ours"}}}
+    given = {**reader.where, "id": "one", "body": {"data": {"title": "ours"}}}
     proxy.before_forwarding = lambda method: reader.put("one", title="theirs") if method == "PUT" else None
     proposal = shaky.propose(asked("put_record", **given))
     with pytest.raises(InputError, match=r"412.*: somebody else has changed it meanwhile"):
@@ -127,7 +127,7 @@ def test_a_change_right_after_ours_is_not_taken_for_ours(shaky: Session, reader:
             reader.put("one", title="theirs")
 
     proxy.before_forwarding = right_after
-    place = {"bucket": reader.bucket, "collection": "notes", "id": "one"}
+    place = {**reader.where, "id": "one"}
     action = done(shaky, "put_record", **place, body={"data": {"title": "ours"}})
     with pytest.raises(InputError, match="somebody else has changed"):
         shaky.undo(action)
@@ -141,7 +141,7 @@ def test_later_actions_on_the_same_are_named_and_taken_back_with_it(session: Ses
     place = {"bucket": reader.bucket, "collection": "drafts"}
     made = done(session, "put_collection", **place)
     record = done(session, "create_record", **place, body={"data": {"n": 1}})
-    apart = done(session, "put_record", bucket=reader.bucket, collection="notes", id="x", body={"data": {}})
+    apart = done(session, "put_record", **reader.where, id="x", body={"data": {}})
     with pytest.raises(InputError, match=f"{record} came later and depend on it"):
         session.undo(made)
     assert session.undo(made, dependents=True) == [record, made]
@@ -150,7 +150,7 @@ def test_later_actions_on_the_same_are_named_and_taken_back_with_it(session: Ses
 
 
 def test_independent_creations_commute_and_are_one_group(session: Session, reader: Reader):
-    place = {"bucket": reader.bucket, "collection": "notes"}
+    place = reader.where
     actions = [done(session, "create_record", **place, body={"data": {"n": n}}) for n in range(3)]
     assert session.actions.groups() == [actions]
     session.undo(actions[1])
@@ -192,18 +192,18 @@ def test_what_is_in_a_collection_is_counted_again_before_it_is_deleted(
 
 def test_only_an_empty_collection_can_come_back(session: Session, reader: Reader):
     reader.put("one", title="first")
-    given = asked("delete_collection", bucket=reader.bucket, collection="notes")
+    given = asked("delete_collection", **reader.where)
     assert session.plan(given).guarantee is Guarantee.NONE
     reader.delete("one")
     assert session.plan(given).guarantee is Guarantee.EQUIVALENT
-    action = done(session, "delete_collection", bucket=reader.bucket, collection="notes")
+    action = done(session, "delete_collection", **reader.where)
     assert reader.ask("GET", reader.place)[0] == 404
     session.undo(action)
     assert reader.ask("GET", reader.place)[0] == 200
 
 
 def test_a_plan_for_a_collection_is_none_for_one_with_more_in_it(kinto: int, reader: Reader, tmp_path: Path):
-    given = asked("delete_collection", bucket=reader.bucket, collection="notes")
+    given = asked("delete_collection", **reader.where)
     with opened(tmp_path, {"kinto": connection(kinto, queue_s=0.0)}) as session:
         for name in ("one", "two"):
             proposal = session.propose(given)
@@ -214,7 +214,7 @@ def test_a_plan_for_a_collection_is_none_for_one_with_more_in_it(kinto: int, rea
 
 
 def test_a_plan_whose_undo_was_found_wrong_since_is_not_run(session: Session, reader: Reader):
-    given = asked("put_record", bucket=reader.bucket, collection="notes", id="one", body={"data": {}})
+    given = asked("put_record", **reader.where, id="one", body={"data": {}})
     proposal, compensations = session.propose(given), manager_of(session).compensations
     for compensation, (operation, _) in manager_of(session).declared_compensations().items():
         if operation == "put_record":
@@ -225,7 +225,7 @@ def test_a_plan_whose_undo_was_found_wrong_since_is_not_run(session: Session, re
 
 
 def test_an_undo_that_the_key_is_not_for_is_told_before_anything_is_done(kinto: int, reader: Reader, tmp_path: Path):
-    given = asked("put_record", bucket=reader.bucket, collection="notes", id="mine-1", body={"data": {}})
+    given = asked("put_record", **reader.where, id="mine-1", body={"data": {}})
     for of_key, guarantee in (
         ({"methods": ("GET", "PUT")}, Guarantee.NONE),
         ({"paths": ("/v1/buckets/*/collections/*/records/mine-*",)}, Guarantee.EXACT),
@@ -243,20 +243,20 @@ def test_an_undo_that_the_key_is_not_for_is_told_before_anything_is_done(kinto: 
 
 def test_what_only_reads_is_answered_when_it_is_planned_and_changes_nothing(session: Session, reader: Reader):
     reader.put("one", title="first")
-    proposal = session.propose(asked("get_record", bucket=reader.bucket, collection="notes", id="one"))
+    proposal = session.propose(asked("get_record", **reader.where, id="one"))
     assert json.loads(proposal.plan.output["stdout"])["data"]["title"] == "first"
     assert proposal.plan.guarantee is Guarantee.EXACT
     reader.put("one", title="other")
     assert session.run(proposal.action, proposal.plan.digest).state is S.READ
     assert reader.records() == {"one": {"title": "other"}}
     with pytest.raises(InputError, match="answered 404"):
-        session.propose(asked("get_record", bucket=reader.bucket, collection="notes", id="nothing"))
+        session.propose(asked("get_record", **reader.where, id="nothing"))
 
 
 def test_large_bodies_are_kept_beside_the_journal_and_come_back(session: Session, reader: Reader, tmp_path: Path):
     text = "ä\n\u2028" * 50_000
     reader.put("one", text=text)
-    action = done(session, "delete_record", bucket=reader.bucket, collection="notes", id="one")
+    action = done(session, "delete_record", **reader.where, id="one")
     assert len(str([record.body for record in session.journal.records(action)])) < 20_000
     assert (session.journal.standing(action).kept_bytes or 0) > 150_000
     session.undo(action)
@@ -264,14 +264,14 @@ def test_large_bodies_are_kept_beside_the_journal_and_come_back(session: Session
     session.redo(action)
     session.undo(action)
     assert reader.records() == {"one": {"text": text}}
-    other = done(session, "delete_record", bucket=reader.bucket, collection="notes", id="one")
+    other = done(session, "delete_record", **reader.where, id="one")
     session.commit(other)
     assert not (tmp_path / "rest" / other).exists()
 
 
 def test_what_would_be_and_was_changed_is_shown_as_lines(session: Session, reader: Reader):
     reader.put("one", title="first")
-    given = asked("patch_record", bucket=reader.bucket, collection="notes", id="one", body={"data": {"title": "other"}})
+    given = asked("patch_record", **reader.where, id="one", body={"data": {"title": "other"}})
     proposal = session.propose(given)
     assert any('+    "title": "other"' in line for line in session.difference(proposal.action))
     session.run(proposal.action, proposal.plan.digest)

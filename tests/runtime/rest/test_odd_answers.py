@@ -302,15 +302,6 @@ def test_things_without_identifiers_are_not_counted_as_one(serving: Serving, tmp
         session.propose(asked("clear", "odd"))
 
 
-def test_a_part_of_a_listing_is_not_taken_for_all_of_it(serving: Serving, tmp_path: Path):
-    service = serving(lambda method, path, body: told([{"id": "1"}], "Content-Range: items 0-0/9", status=206))
-    with (
-        opened_on(service, tmp_path, THINGS) as session,
-        pytest.raises(HostError, match=r"the answer is a part \(206\), so nobody can tell whether it is whole"),
-    ):
-        session.propose(asked("make", "odd", body={}))
-
-
 # --- Shown otherwise than the catalogue has it -----------------------------------------------------------------------
 
 
@@ -326,27 +317,6 @@ def test_where_nothing_is_shown_to_be_put_back_it_is_said_before(serving: Servin
         with pytest.raises(InputError, match=r"put needs \$before.body to take it back, and there is"):
             session.undo(action.action)
     assert service.changes() == ["PUT"]
-
-
-# --- Waiting ---------------------------------------------------------------------------------------------------------
-
-
-def test_who_asks_again_and_again_to_come_at_once_is_not_waited_for_longer_than_was_said(
-    serving: Serving, tmp_path: Path
-):
-    items = Items(x={"cost": 1})
-
-    def hasty(method: str, path: str, body: bytes) -> bytes:
-        if method == "GET":
-            return items(method, path, body)
-        time.sleep(0.2)  # a service that is slow to refuse
-        return told({}, "Retry-After: 0", status=429)
-
-    service, began = serving(hasty), time.monotonic()
-    with opened_on(service, tmp_path, most_wait_s=1.0) as session, pytest.raises(InputError, match="answered 429"):
-        done(session, "put", "odd", id="x", body={"cost": 2})
-    assert time.monotonic() - began < 4.0
-    assert len(service.changes()) < 8
 
 
 # --- Whatever comes --------------------------------------------------------------------------------------------------

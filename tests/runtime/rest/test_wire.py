@@ -297,17 +297,6 @@ def test_what_cannot_be_taken_back_needs_a_grant_that_says_so_and_is_held(servic
         assert service.requests == []
 
 
-def test_the_path_in_a_plan_is_the_one_that_a_grant_has(service: OddService, tmp_path: Path):
-    given = asked("put", "odd", id="!a:b c", body={"cost": 0})
-    with opened_on(service, tmp_path) as session:
-        (told,) = session.plan(given).changes
-    path = told.split()[2].rstrip(";")
-    grants = (Grant(resources=(f"services/odd/PUT{path}",), verbs=("modify",)),)
-    (tmp_path / "other").mkdir()
-    with opened_on(service, tmp_path / "other", grants=grants) as session:
-        assert session.plan(given).changes == (told,)
-
-
 def test_a_connection_may_queue_more_than_what_cannot_be_taken_back(service: OddService, tmp_path: Path):
     service.items["there"] = {}
     with opened_on(service, tmp_path, queue_up_to="equivalent", queue_s=0.3) as session:

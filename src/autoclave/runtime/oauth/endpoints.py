@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
@@ -27,6 +27,7 @@ from autoclave.core.json import foreign_json, validated
 from autoclave.runtime.exchange import NoAnswer, exchange
 from autoclave.runtime.vault.secret import Authorization, Provider, https_url
 
+Headers = Sequence[tuple[bytes, bytes]]
 _MOST_BYTES = 256 << 10
 _LONGEST_LIFE_S = 10 * 366 * 86_400
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
@@ -78,16 +79,16 @@ class Endpoints:
                 raise
 
     def _posted(self, url: str, body: str, *, may_be_empty: bool = False) -> Mapping[str, Any]:
-        headers, client = {"content-type": "application/x-www-form-urlencoded"}, self._client
+        headers, client = [(b"content-type", b"application/x-www-form-urlencoded")], self._client
         named = {"client_id": client.client_id}
         if self.provider.client_authentication == "basic":
             pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret)}"
-            headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+            headers.append((b"authorization", b"Basic " + base64.b64encode(pair.encode())))
             named = {}
         elif self.provider.client_authentication == "post":
             named["client_secret"] = client.client_secret
         content = "&".join(part for part in (body, urlencode(named)) if part)
-        return _asked("POST", url, headers, content, self._verify, may_be_empty=may_be_empty)
+        return _asked(url, self._verify, headers, content, may_be_empty=may_be_empty)
 
 
 def shown_code(given: object) -> str:
@@ -96,20 +97,15 @@ def shown_code(given: object) -> str:
 
 
 def _asked(
-    method: str,
-    url: str,
-    headers: Mapping[str, str],
-    content: str,
-    verify: ssl.SSLContext | None,
-    *,
-    may_be_empty: bool = False,
+    url: str, verify: ssl.SSLContext | None, headers: Headers = (), content: str = "", *, may_be_empty: bool = False
 ) -> Mapping[str, Any]:
+    """The JSON object that is answered to a GET, or to a POST of `content`."""
     place = urlsplit(url).netloc
     try:
         received = exchange(
-            method,
+            "POST" if content else "GET",
             url,
-            [(name.encode(), value.encode()) for name, value in {"accept": "application/json", **headers}.items()],
+            [(b"accept", b"application/json"), *headers],
             content.encode(),
             verify=verify or ssl.create_default_context(),
             within_s=_IN_ALL_S,
@@ -201,9 +197,9 @@ def discovered(issuer: str, given: Provider | None = None, verify: ssl.SSLContex
     of_openid = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
     try:
         try:
-            told = _asked("GET", get_well_known_url(issuer, external=True), {}, "", verify)
+            told = _asked(get_well_known_url(issuer, external=True), verify)
         except (Refused, Unreachable):
-            told = _asked("GET", of_openid, {}, "", verify)
+            told = _asked(of_openid, verify)
     except Refused as error:
         raise InputError(f"issuer {issuer}: publishes no settings ({error}); give --token-url and the others") from None
     return _provider(issuer, told, given or Provider())

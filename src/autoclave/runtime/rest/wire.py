@@ -89,10 +89,8 @@ class Wire:
                     self._refresh(self._connection.secret)
                     is_fresh, refused = True, answer
                     continue
-            if answer.status == 503 and call.method not in ("GET", "HEAD"):
-                return answer  # it may have been done behind what answers
-            wait_s = pause_s(answer.headers) if _is_too_early(answer) else None
-            if wait_s is None or time.monotonic() + wait_s > until:
+            wait_s = pause_s(answer.headers)
+            if not _is_too_early(call, answer) or time.monotonic() + wait_s > until:
                 return answer
             refused = answer
             time.sleep(wait_s)
@@ -204,8 +202,10 @@ class Wire:
         return self._verify
 
 
-def _is_too_early(answer: Answer) -> bool:
-    return answer.status == 429 or (answer.status == 503 and "retry-after" in answer.headers)
+def _is_too_early(call: Call, answer: Answer) -> bool:
+    """Whether a call was refused for haste. By 503 something else may say so, behind which a change was done."""
+    is_busy = answer.status == 503 and "retry-after" in answer.headers
+    return answer.status == 429 or (is_busy and call.method in ("GET", "HEAD"))
 
 
 def pause_s(headers: Mapping[str, str]) -> float:

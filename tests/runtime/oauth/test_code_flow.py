@@ -140,27 +140,6 @@ def test_a_question_that_is_stripped_of_pkce_on_the_way_gives_no_token(vault: Va
     assert vault.names() == []
 
 
-def test_a_code_that_was_sent_to_another_port_is_worth_nothing_there_and_here(
-    server: Server, vault: Vault, somebody: Somebody, wish: Wish
-):
-    own: list[str] = []
-
-    def to_another_port(url: str) -> str:
-        own.append(parameters(url)["redirect_uri"])
-        return with_parameters(url, redirect_uri="http://127.0.0.1:9/callback")
-
-    def steal_and_send_on(url: str) -> str:
-        assert url.startswith("http://127.0.0.1:9/callback?")
-        fields = {"grant_type": "authorization_code", "client_id": "native", "code": parameters(url)["code"]}
-        fields["redirect_uri"] = "http://127.0.0.1:9/callback"
-        assert httpx.post(wish.provider.token_url, data=fields, verify=server.verify).status_code == 400
-        return url.replace("http://127.0.0.1:9/callback", own[0])
-
-    with pytest.raises(InputError, match=r"refused it \(invalid_grant\)"):
-        somebody.authorises(wish, change=to_another_port, come_back=steal_and_send_on)
-    assert vault.names() == []
-
-
 # --- Scopes ----------------------------------------------------------------------------------------------------------
 
 

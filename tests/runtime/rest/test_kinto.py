@@ -254,16 +254,16 @@ def test_what_only_reads_is_answered_when_it_is_planned_and_changes_nothing(sess
 
 
 def test_large_bodies_are_kept_beside_the_journal_and_come_back(session: Session, reader: Reader, tmp_path: Path):
-    text = "ä\n\u2028" * 50_000
-    reader.put("one", text=text)
+    data = {"text": "ä\n\u2028" * 50_000, "$kept": "a name like ours"}
+    reader.put("one", **data)
     action = done(session, "delete_record", **reader.where, id="one")
     assert len(str([record.body for record in session.journal.records(action)])) < 20_000
     assert (session.journal.standing(action).kept_bytes or 0) > 150_000
     session.undo(action)
-    assert reader.records() == {"one": {"text": text}}
+    assert reader.records() == {"one": data}
     session.redo(action)
     session.undo(action)
-    assert reader.records() == {"one": {"text": text}}
+    assert reader.records() == {"one": data}
     other = done(session, "delete_record", **reader.where, id="one")
     session.commit(other)
     assert not (tmp_path / "rest" / other).exists()

@@ -210,7 +210,9 @@ class TrainConfig(Config):
         if task and (task == "mathematics") != self.task.asks_for_answers:
             yield (
                 f"problems.name = {self.problems.name}: makes problems for task.name={task} only, and task.name = "
-                f"{self.task.name}; set task.name={task}, or problems.name=files with train and heldout"
+                f"{self.task.name}; set task.name={task}, problems.name="
+                f"{'arithmetic' if self.task.asks_for_answers else 'synthetic'}, or problems.name=files with train and "
+                "heldout"
             )
         if self.algorithm.compares_group and self.group_size < 2:
             yield (

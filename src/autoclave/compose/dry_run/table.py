@@ -156,7 +156,7 @@ def _learning(run: Run) -> Iterator[Row]:
     rewards = [event["reward/mean"] for event in run.events if event["kind"] == "train" and "reward/mean" in event]
     mean = f"{recipe.task.name}, mean reward {sum(rewards) / max(len(rewards), 1):.3f}"
     yield _did("task", len(rewards), mean, "no response had a reward")
-    judged = f"programs ran {run.summary['sandbox_level']}"
+    judged = f"sandbox level {run.summary['sandbox_level']}"
     tests = f", tests {getattr(recipe.task, 'tests', 'all')}"
     if run.found.unreachable_judge:
         yield Row("judge", "replaced", f"the local one for servers: {run.found.unreachable_judge}; {judged}{tests}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from autoclave.config import Config
 from autoclave.core import InputError
-from autoclave.runtime.footprints import Done, Footprint, groups
+from autoclave.runtime.footprints import Done, Footprint, groups, meet
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import Json, Manager
 from autoclave.runtime.journal import Journal, Standing
@@ -57,8 +57,7 @@ class Actions:
     def footprint(self, action: str) -> Footprint:
         """What an action that was done has read and written."""
         receipt = self.receipt(action)
-        sets = (receipt["reads"], receipt["writes"], receipt.get("adds", ()))
-        return Footprint(*map(frozenset, sets))
+        return Footprint(frozenset(receipt["reads"]), frozenset(receipt["writes"]))
 
     def difference(self, action: str) -> list[str]:
         """Lines that show what an action would change, has changed, or had changed before it was undone."""
@@ -79,16 +78,16 @@ class Actions:
 
     def dependents(self, standing: Standing) -> list[str]:
         """Actions that stand, came later, and depend on this one, directly or by others of them; the last first."""
-        changed, found = self.footprint(standing.action), list[str]()
-        ahead = self.journal.touching(changed.writes | changed.adds, standing.number)
+        written, found = self.footprint(standing.action).writes, list[str]()
+        ahead = self.journal.touching(written, standing.number)
         heapq.heapify(ahead)
         while ahead:  # in the order in which they were done; one that touches several keys comes several times
             number, action = heapq.heappop(ahead)
             footprint = self.footprint(action)
-            if action not in found and footprint.depends_on(changed):
-                changed = changed.with_changes_of(footprint)
+            if action not in found and meet(footprint.reads | footprint.writes, written):
+                written |= footprint.writes
                 found.append(action)
-                for each in self.journal.touching(footprint.writes | footprint.adds, number):
+                for each in self.journal.touching(footprint.writes, number):
                     heapq.heappush(ahead, each)
         return found[::-1]
 

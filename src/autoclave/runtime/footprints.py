@@ -1,7 +1,7 @@
 """What actions read and write, which of them depend on each other, and how they fall into groups. Pure.
 
-A key names something that an action touches, with all that is below it: `files/src/a.py`, later a row of a table or a
-resource of a service. Keys are paths, the first part says of what kind.
+A key names something that an action touches, with all that is below it: `files/src/a.py`, a row of a table, a resource
+of a service. Keys are paths, the first part says of what kind.
 """
 
 from __future__ import annotations
@@ -14,23 +14,14 @@ _MOST_IN_A_GROUP = 50
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """The keys that an action reads, those that it writes, and those that it adds to.
-
-    Additions to one key commute with each other, as those to a counter do, and with nothing else that is done to it.
-    """
+    """The keys that an action reads, and those that it writes."""
 
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
-    adds: frozenset[str] = frozenset()
 
     def depends_on(self, earlier: Footprint) -> bool:
         """Whether what it did might have been otherwise without the earlier one: it read or wrote what that wrote."""
-        own = self.reads | self.writes
-        return meet(own | self.adds, earlier.writes) or meet(own, earlier.adds)
-
-    def with_changes_of(self, other: Footprint) -> Footprint:
-        """What both change; what they read is as it was."""
-        return Footprint(self.reads, self.writes | other.writes, self.adds | other.adds)
+        return meet(self.reads | self.writes, earlier.writes)
 
     def commutes_with(self, other: Footprint) -> bool:
         """Whether it makes no difference which of both came first."""

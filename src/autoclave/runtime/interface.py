@@ -101,8 +101,7 @@ class NotRedone(InputError):
 class Manager(ABC):
     """One kind of resource that actions change. The abstract methods and `operations` suffice; the rest has defaults.
 
-    A receipt is the JSON data of an action that was done; it has at least `reads` and `writes`, maybe `adds` (its
-    footprint).
+    A receipt is the JSON data of an action that was done; it has at least its footprint, `reads` and `writes`.
     """
 
     operations: Mapping[str, type[Config]]
@@ -141,7 +140,7 @@ class Manager(ABC):
         The default returns what was kept with the plan, `operation`, `accesses`, `guarantee` and the footprint.
         """
         accesses = [asdict(each) for each in plan.request.accesses]
-        footprint = {name: sorted(getattr(plan.footprint, name)) for name in ("reads", "writes", "adds")}
+        footprint = {name: sorted(getattr(plan.footprint, name)) for name in ("reads", "writes")}
         told = {"operation": operation.model_dump(mode="json"), "guarantee": plan.guarantee, "accesses": accesses}
         return {**plan.kept, **told, **footprint}
 

@@ -26,7 +26,7 @@ def _facts(body: str) -> str:
 
 def _keys(body: str) -> str:
     """SQL for what an action touched, by its receipt; the empty key stands for the action itself."""
-    lists = (f"UNION SELECT value FROM json_each({body}, '$.{name}')" for name in ("reads", "writes", "adds"))
+    lists = (f"UNION SELECT value FROM json_each({body}, '$.{name}')" for name in ("reads", "writes"))
     return f"(SELECT '' AS value {' '.join(lists)})"
 
 

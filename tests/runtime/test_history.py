@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sqlite3
 import time
 from pathlib import Path
@@ -53,23 +52,17 @@ def dependents(action: str, order: list[tuple[str, Footprint]]) -> list[str]:
     return found[::-1]
 
 
-@given(st.lists(st.tuples(FOOTPRINTS, st.sampled_from(sorted(AFTER))), min_size=1, max_size=8), st.booleans())
+@given(st.lists(st.tuples(FOOTPRINTS, st.sampled_from(sorted(AFTER))), min_size=1, max_size=8))
 @settings(max_examples=30, deadline=None)
 def test_dependents_and_risk_are_those_of_all_records(
-    tmp_path_factory: pytest.TempPathFactory, done: list[tuple[Footprint, str]], is_index_lost: bool
+    tmp_path_factory: pytest.TempPathFactory, done: list[tuple[Footprint, str]]
 ):
-    folder = tmp_path_factory.mktemp("history")
-    with opened(folder) as journal:
+    with opened(tmp_path_factory.mktemp("history")) as journal:
         for number, (footprint, after) in enumerate(done):
             execute(journal, f"a{number}", footprint, weight=float(number))
             receipt = {"reads": [*footprint.reads], "writes": [*footprint.writes]}
             for state in AFTER[after]:
                 journal.advance(f"a{number}", state, receipt if state is S.REDONE else {})
-    if is_index_lost:
-        with sqlite3.connect(folder / "journal.sqlite") as connection:
-            connection.execute(random.Random(len(done)).choice(["DELETE FROM touched", "DELETE FROM actions"]))
-        connection.close()
-    with opened(folder) as journal:
         actions, standing = Actions(journal, []), journal.standings(STANDING)
         order = sorted(standing, key=lambda each: each.number)
         footprints = [(each.action, done[int(each.action[1:])][0]) for each in order]

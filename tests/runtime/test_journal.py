@@ -127,6 +127,9 @@ def test_records_are_never_changed_or_removed(journal: Journal, tmp_path: Path, 
         ("UPDATE records SET body = '{}' WHERE number = 3", Damage.BROKEN),
         ("UPDATE records SET body = 'not JSON' WHERE number = 3", Damage.BROKEN),
         ("DELETE FROM records", Damage.TRUNCATED),
+        ("DELETE FROM actions WHERE first = 1", Damage.INDEX),
+        ("UPDATE actions SET state = 'committed'", Damage.INDEX),
+        ("DELETE FROM touched", Damage.INDEX),
     ],
 )
 def test_what_was_done_to_the_file_is_told(tmp_path: Path, statement: str, damage: Damage):
@@ -135,21 +138,6 @@ def test_what_was_done_to_the_file_is_told(tmp_path: Path, statement: str, damag
     tampered(tmp_path, statement)
     with open_in(tmp_path) as journal:
         assert damage in {finding.damage for finding in journal.audit()}
-
-
-@pytest.mark.parametrize(
-    "statement",
-    ["DELETE FROM actions", "UPDATE actions SET state = 'committed'", "DELETE FROM actions WHERE first = 1"],
-)
-def test_where_actions_stand_follows_from_the_records_alone(tmp_path: Path, statement: str):
-    with open_in(tmp_path) as journal:
-        some(journal)
-        expected = [(each.action, each.state) for each in journal.standings()]
-    tampered(tmp_path, statement)
-    with open_in(tmp_path) as journal:
-        assert [(each.action, each.state) for each in journal.standings()] == expected
-        assert [each.action for each in journal.standings((ActionState.EXECUTED,))] == ["a1"]
-        assert [finding.damage for finding in journal.audit()] == [Damage.INDEX]
 
 
 def test_a_damaged_record_is_named_where_it_is_needed(tmp_path: Path):

@@ -23,7 +23,7 @@ from autoclave.core.closing import Closing
 from autoclave.core.sqlite_files import open_database
 from autoclave.runtime.checkpoints import CheckpointFile
 from autoclave.runtime.footprints import with_those_above
-from autoclave.runtime.journal_index import INDEX_SCHEMA, NAMED_STATES, STANDING_STATES, rebuild
+from autoclave.runtime.journal_index import INDEX_SCHEMA, IS_STALE, NAMED_STATES, STANDING_STATES
 from autoclave.runtime.records import NO_DIGEST, Checkpoint, Damage, Finding, Record, audit, signature_of
 from autoclave.runtime.states import ActionState, require_step
 
@@ -98,10 +98,6 @@ class Journal(Closing):
             self._connection = open_database(path, "FULL")
             self._make_tables()
             path.chmod(0o600)
-            with self._lock, self._transaction():
-                rebuilt = rebuild(self._connection)
-            if rebuilt is not None:
-                self.append("index_rebuilt", "journal", {"actions": rebuilt})
         except (OSError, sqlite3.Error) as error:
             raise InputError(f"{path}: the journal cannot be used ({error})") from None
 
@@ -226,8 +222,9 @@ class Journal(Closing):
         Raises:
             DataError: a line of the checkpoints, or the file itself, cannot be read.
         """
-        kinds = {"index_rebuilt": Damage.INDEX, "checkpoints_missing": Damage.UNSIGNED}
-        noticed = [Finding(kinds[record.kind], record.number) for record in self.records_of_kinds(*kinds)]
+        noticed = [Finding(Damage.UNSIGNED, record.number) for record in self.records_of_kinds("checkpoints_missing")]
+        if self._rows(IS_STALE, ())[0][0]:
+            noticed.append(Finding(Damage.INDEX, self._end()[0]))
         return [*noticed, *audit(self.records(), list(self._checkpoints.read()), self._checkpoints.key, known)]
 
     def close(self) -> None:

@@ -1,13 +1,10 @@
 """The index of a journal: what follows from its records, so that a question about one action reads those of no other.
 
 Its tables are `actions`, `touched` (the keys of the actions that stand) and `marks` (by which receipts are found). A
-trigger follows each record; where the tables differ from the records, they are rebuilt. Keys are compared as SQLite
-reads them from JSON, since names of files need not be UTF-8.
+trigger follows each record. Keys are compared as SQLite reads them from JSON, since names of files need not be UTF-8.
 """
 
 from __future__ import annotations
-
-import sqlite3
 
 from autoclave.runtime.states import STANDING, ActionState
 
@@ -56,31 +53,8 @@ INDEX_SCHEMA = (
     JOIN records AS newest ON newest.number = last""",
 )
 _INDEXED = "SELECT action, state, first, last, weight, is_irreversible, is_left_open FROM actions"
-_IS_STALE = f"""
+IS_STALE = f"""
 SELECT EXISTS (SELECT * FROM expected EXCEPT {_INDEXED}) OR EXISTS ({_INDEXED} EXCEPT SELECT * FROM expected)
 OR EXISTS (SELECT 1 FROM actions WHERE state IN ({STANDING_STATES}) AND action NOT IN (SELECT action FROM touched))
 """
-_RECEIPTS = f"""
-SELECT subject, number, {_JSON}, state IN ({STANDING_STATES}) FROM records JOIN actions ON action = subject
-WHERE kind IN ({_WITH_RECEIPT}) ORDER BY number
-"""
-
-
-def rebuild(connection: sqlite3.Connection) -> int | None:
-    """Rebuild the index if it is not that of the records, as when somebody changed it; return the number of actions.
-
-    None: it is that of the records. The caller has the transaction.
-    """
-    if not connection.execute(_IS_STALE).fetchone()[0]:
-        return None
-    kept = connection.execute("SELECT kept_bytes, action FROM actions").fetchall()
-    for table in ("actions", "touched", "marks"):
-        connection.execute(f"DELETE FROM {table}")
-    count = connection.execute("INSERT INTO actions SELECT *, 0 FROM expected").rowcount
-    connection.executemany("UPDATE actions SET kept_bytes = ? WHERE action = ?", kept)
-    for action, number, body, stands in connection.execute(_RECEIPTS).fetchall():
-        connection.execute("INSERT OR IGNORE INTO marks SELECT value, ? FROM json_each(?, '$.marks')", (number, body))
-        connection.execute("DELETE FROM touched WHERE action = ?", (action,))
-        if stands:
-            connection.execute(f"INSERT INTO touched SELECT value, ?1 FROM {_keys('?2')}", (action, body))
-    return count
+"""SQL for whether the index is not that of the records: somebody changed it. It looks at all of them."""

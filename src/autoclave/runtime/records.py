@@ -96,7 +96,7 @@ class Damage(StrEnum):
     UNSIGNED = "unsigned"
     """Checkpoints are gone: the journal was opened without them, or has records that one must have followed."""
     INDEX = "index"
-    """The list of where actions stand is not that of the records; it was made anew from them."""
+    """The index of where actions stand is not that of the records."""
 
 
 @dataclass(frozen=True, slots=True)

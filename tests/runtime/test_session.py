@@ -101,6 +101,7 @@ def test_what_was_done_is_taken_back_exactly_and_done_again(root: Path, opened: 
         ({"do": "move", "path": "a.txt", "to": "docs", "replace": True}, "is there already"),
         ({"do": "move", "path": "docs", "to": "docs/deep/docs"}, "one below the other"),
         ({"do": "set_mode", "path": "docs/link", "mode": 0o600}, "whose mode is not set"),
+        ({"do": "set_mode", "path": "a.txt", "mode": 0o600}, "has several names, whose mode would change"),
         ({"do": "set_mode", "path": "a.txt", "mode": 0o10000}, "mode: .*less than or equal"),
         ({"do": "sudo", "path": "x"}, 'operation: do = "sudo": no such operation'),
         ({"path": "x"}, "operation: do = null: no such operation"),
@@ -466,27 +467,6 @@ def test_what_needs_something_that_was_not_redone_is_not_begun(root: Path, opene
     opened.redo(folder)
     opened.redo(file)
     assert (root / "e/f").read_text() == "1"
-
-
-def test_the_mode_of_one_name_is_not_that_of_another_inside_or_outside(root: Path, opened: Session):
-    os.link(root / "holes", root.parent / "outside")
-    before = manifest(root)
-    modes = {path: path.stat().st_mode for path in (root.parent / "outside", root / "docs/same as a")}
-    one = opened.propose({"do": "set_mode", "path": "holes", "mode": 0o640})
-    assert opened.difference(one.action) == [
-        "changed 'holes': 1048576 bytes that are no text -> 1048576 bytes that are no text",
-        "mode of 'holes': 644 -> 640",
-    ]
-    opened.run(one.action, one.plan.digest)
-    other = done(opened, do="set_mode", path="a.txt", mode=0o600)
-    assert {path: path.stat().st_mode for path in modes} == modes
-    found = (root / "holes").stat()
-    assert (found.st_mode & 0o777, found.st_size, found.st_mtime_ns) == (0o640, 1 << 20, before["holes"][3])
-    assert found.st_blocks < 16
-    assert (root / "a.txt").read_text() == "first\n"
-    opened.undo(one.action)
-    opened.undo(other)
-    assert manifest(root) == before
 
 
 def test_many_folders_are_made_at_once_and_time_grows_with_their_number(root: Path, opened: Session):

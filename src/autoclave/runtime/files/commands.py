@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from autoclave.core import HostError, InputError, Outcome
 from autoclave.runtime.files.accesses import key_of
 from autoclave.runtime.files.capture import Capture, captured, claim, own_entry, remove_tree
-from autoclave.runtime.files.making import copy
 from autoclave.runtime.files.operations import Command, Python
 from autoclave.runtime.files.scope import Entry, Scope
 from autoclave.runtime.files.steps import Step
@@ -253,8 +252,11 @@ def undoing_command(operation: Command) -> Command | None:
 
 
 def _copy_inside(tree: int, to: Path) -> None:
-    if problem := copy(tree, ".", to):
-        raise HostError(f"{to}: the tree cannot be copied for a command ({problem})")
+    """Copy what is in a folder (a descriptor), with facts and holes."""
+    command = ["cp", "-a", "--reflink=auto", "--", "./.", str(to)]
+    done = subprocess.run(command, cwd=f"/proc/self/fd/{tree}", capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise HostError(f"{to}: the tree cannot be copied for a command ({done.stderr.strip()[-300:]})")
 
 
 def _failure(operation: Command, outcome: Outcome, limits: CommandLimits) -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autoclave.core import InputError
-from autoclave.runtime.files.scope import Entry, Kind, Scope
+from autoclave.runtime.files.scope import Entry, Kind
 from autoclave.runtime.files.steps import sync_file_system
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -19,14 +17,12 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class New:
     """Something that is made ready in the stash: a file with content, a folder, or a link.
 
-    `copied`: a file of the tree that it is a copy of, but for its mode. `below`: names, each in the
-    one before, if it is not at the place itself but under new folders.
+    `below`: names, each in the one before, if it is not at the place itself but under new folders.
     """
 
     stash: str
     entry: Entry
     content: bytes = b""
-    copied: str = ""
     below: tuple[str, ...] = ()
 
     @property
@@ -35,18 +31,11 @@ class New:
         return tuple("/".join(self.below[: number + 1]) for number in range(len(self.below)))
 
 
-def make(folder: Path, new: New, tree: Scope) -> None:
-    """Make something ready in a folder of the stash, durably.
+def make(folder: Path, new: New) -> None:
+    """Make something ready in a folder of the stash, durably. Raises OSError where it cannot be made.
 
     Goes from descriptor to descriptor: a path may be longer than the kernel takes.
-
-    Raises:
-        OSError: it cannot be made.
-        InputError: the file that it is copied from cannot be read.
     """
-    if new.copied:
-        _copy_file(new, tree, folder / new.stash)
-        return
     *above, last = new.stash, *new.below
     place = os.open(folder, _FOLDER)
     try:
@@ -87,22 +76,6 @@ def _make_file(parent: int, name: str, new: New) -> None:
         file.flush()
         _set_facts(descriptor, new.entry)
         os.fsync(descriptor)
-
-
-def _copy_file(new: New, tree: Scope, to: Path) -> None:
-    with tree.parent_of(new.copied) as (parent, name):
-        if problem := copy(parent, name, to):
-            raise InputError(f"path {new.copied!r}: has several names, so it is replaced by a copy, but: {problem}")
-    os.chmod(to, new.entry.mode)
-    with to.open("rb") as file:
-        os.fsync(file)
-
-
-def copy(folder: int, name: str, to: Path) -> str:
-    """Copy what has a name in a folder (a descriptor), with facts and holes; why it failed, or the empty text."""
-    command = ["cp", "-a", "--reflink=auto", "--", f"./{name}", str(to)]
-    done = subprocess.run(command, cwd=f"/proc/self/fd/{folder}", capture_output=True, text=True, check=False)
-    return done.stderr.strip()[-300:] if done.returncode else ""
 
 
 def _set_facts(descriptor: int, entry: Entry) -> None:

@@ -155,7 +155,7 @@ class FileManager(Manager):
         folder = self._fresh_folder(action)
         try:
             for new in planned.new:
-                make(folder, new, self.scope)
+                make(folder, new)
         except OSError as error:
             if isinstance(error, HostError):
                 raise

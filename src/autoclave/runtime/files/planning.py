@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from dataclasses import replace
 
 from autoclave.core import InputError
 from autoclave.runtime.files.links import require_none_led_out, way_out
@@ -137,11 +136,9 @@ def _set_mode(operation: SetMode, scope: Scope) -> _Planned:
         raise InputError(f"path {operation.path!r}: is a {found.kind}, whose mode is not set")
     if found.mode == operation.mode:
         raise InputError(f"path {operation.path!r}: has the mode {operation.mode:o} already")
-    if not found.shared:
-        return [Step("set_facts", operation.path, facts={"mode": operation.mode}, old_facts={"mode": found.mode})], []
-    _require_own(operation.path, found)
-    entry = replace(found, mode=operation.mode)  # a copy in its place: other names, maybe outside, stay as they are
-    return [Step("exchange", operation.path, "0")], [New("0", entry, copied=operation.path)]
+    if found.shared:  # maybe outside of the folder
+        raise InputError(f"path {operation.path!r}: has several names, whose mode would change as well")
+    return [Step("set_facts", operation.path, facts={"mode": operation.mode}, old_facts={"mode": found.mode})], []
 
 
 def _require_own(path: str, found: Entry) -> None:

@@ -128,14 +128,7 @@ def _narrowed(grant: Grant, by_id: Mapping[str, Grant]) -> list[Grant]:
     return found
 
 
-def _problem(
-    grant: Grant,
-    access: Access,
-    request: Request,
-    usage: Usage,
-    charges: Usage,
-    now: float,
-) -> str:
+def _problem(grant: Grant, access: Access, request: Request, usage: Usage, charges: Usage, now: float) -> str:
     """Why an allowance that is about an access does not permit it now; empty if it does."""
     if grant.is_over(now):
         return f"the time of grant {grant.id} is over"

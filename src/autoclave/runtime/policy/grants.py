@@ -87,7 +87,6 @@ class Grant(Config):
         return given
 
     def is_about(self, verb: str) -> bool:
-        """Whether it is for this verb."""
         return "*" in self.verbs or verb in self.verbs
 
     def covers(self, verb: str, resource: str) -> bool:
@@ -136,7 +135,6 @@ class Grant(Config):
         return any(getattr(self, f"max_{name}") is not None for name in ("uses", *COUNTED))
 
     def is_over(self, now: float) -> bool:
-        """Whether its time is over."""
         return self.expires_at is not None and now >= self.expires_at
 
     def _is_protected(self, resource: str) -> bool:
@@ -182,11 +180,7 @@ def is_secret(path: str) -> bool:
 
 
 def grant_from(given: Mapping[str, Any], where: str = "grant") -> Grant:
-    """A grant out of JSON data.
-
-    Raises:
-        InputError: it is none; the message begins with `where`.
-    """
+    """A grant out of JSON data. Raises InputError where it is none; the message begins with `where`."""
     return validated(Grant, given, where, "grant")
 
 
@@ -206,19 +200,10 @@ def active(records: Iterable[Record], session: str) -> list[Grant]:
             grants[record.subject] = Grant.model_validate(given)
         elif record.kind == "revoke":
             grants.pop(record.subject, None)
-    found = [grant for grant in grants.values() if grant.session in ("", session)]
-    return [grant for grant in found if all(parent in grants for parent in _line(grant, grants))]
-
-
-def _line(grant: Grant, grants: Mapping[str, Grant]) -> list[str]:
-    """The ids of the grants that it narrows, one after the other."""
-    found: list[str] = []
-    while grant.parent and grant.parent not in found:
-        found.append(grant.parent)
-        if grant.parent not in grants:
-            break
-        grant = grants[grant.parent]
-    return found
+    while revoked := [each.id for each in grants.values() if each.parent and each.parent not in grants]:
+        for each in revoked:
+            del grants[each]
+    return [grant for grant in grants.values() if grant.session in ("", session)]
 
 
 def shown_grant(grant: Grant) -> str:

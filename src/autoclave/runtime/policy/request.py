@@ -59,12 +59,7 @@ class Request:
         return _FACTORS[self.guarantee] * (1 + files // 100 + rows // 1000 + num_bytes // 10_000_000)
 
 
-_FACTORS = {
-    Guarantee.EXACT: 1.0,
-    Guarantee.EQUIVALENT: 2.0,
-    Guarantee.COMPENSATING: 5.0,
-    Guarantee.NONE: 20.0,
-}
+_FACTORS = {Guarantee.EXACT: 1.0, Guarantee.EQUIVALENT: 2.0, Guarantee.COMPENSATING: 5.0, Guarantee.NONE: 20.0}
 
 
 MALFORMED = re.compile(r"\A[^/]*\Z|(?:\A|/)\.{0,2}(?:/|\Z)|\0")

@@ -19,8 +19,7 @@ def addresses_of(host: str, port: int, *, allows_private: bool, what: str) -> li
     """The addresses of a host that `what` may go to, the preferred first: what is connected to, whatever the name means
     later. Those of a private network only if that is allowed.
 
-    Raises:
-        InputError: it has none.
+    Raises InputError where it has none.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -51,8 +51,7 @@ class CellSecrets:
     def bundle(self, services: Sequence[str], folder: Path, port: int, purpose: str) -> Generator[CredentialBundle]:
         """What a command gets for these services. Files for it are put into `folder`.
 
-        Raises:
-            InputError: there is no secret of a service, or it is not granted.
+        Raises InputError where there is no secret of a service, or it is not granted.
         """
         for service in services:
             if not self._may_use(service):

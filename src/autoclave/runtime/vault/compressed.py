@@ -8,23 +8,19 @@ import lzma
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 _MOST, _MOST_MEMBERS, _DEEPEST = 32 << 20, 10_000, 4
 _MOST_DICTIONARY = 128 << 20  # of xz -9: 64 MiB
 _PREFIX = 4096
 _RAW = -zlib.MAX_WBITS
-_STREAMS: dict[bytes, Callable[[], Any]] = {
+_STREAMS: Mapping[bytes, Callable[[], Any]] = {
     b"\x1f\x8b": lambda: zlib.decompressobj(zlib.MAX_WBITS | 16),
     b"BZh": bz2.BZ2Decompressor,
     b"\xfd7zXZ\0": lambda: lzma.LZMADecompressor(memlimit=_MOST_DICTIONARY),
     b"\x5d\0\0": lambda: lzma.LZMADecompressor(memlimit=_MOST_DICTIONARY),
-    b"\x78\x01": zlib.decompressobj,
-    b"\x78\x5e": zlib.decompressobj,
-    b"\x78\x9c": zlib.decompressobj,
-    b"\x78\xda": zlib.decompressobj,
-}
+} | dict.fromkeys((b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"), zlib.decompressobj)
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _OTHERS = (b"\x1f\x9d", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07")
 """How compress, zstd, lz4, 7z and rar begin."""
@@ -39,8 +35,7 @@ class Unexpandable(Exception):
 def contents(packed: bytes) -> Iterator[bytes]:
     """What compressed bytes hold, and what that holds; nothing if they are not compressed.
 
-    Raises:
-        Unexpandable: they are damaged, encrypted, of a kind that is not expanded here, too many, or too deep.
+    Raises Unexpandable where they are damaged, encrypted, of a kind that is not expanded here, too many, or too deep.
     """
     left, waiting = _MOST, [(packed, 0)]
     while waiting:

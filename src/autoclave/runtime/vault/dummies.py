@@ -28,8 +28,7 @@ _LEAST_DRAWN = 6
 def dummy_of(value: str, service: str, session_key: bytes) -> str:
     """The dummy of a secret in a session: always the same, and never the secret itself.
 
-    Raises:
-        InputError: too little of the secret is there to be drawn.
+    Raises InputError where too little of the secret is there to be drawn.
     """
     known = _KNOWN_PREFIXES.match(value)
     prefix = known[0] if known else ""

@@ -178,11 +178,7 @@ class Egress:
         return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
 
     def _sent(self, request: Outgoing, secret: Secret, address: str) -> Received:
-        """Send a request to the service at an address; the response.
-
-        Raises:
-            NoAnswer, Unexpandable: there is none that can be passed on.
-        """
+        """Send a request to an address. Raises NoAnswer or Unexpandable where no response can be passed on."""
         about = {"method": request.method, "host": request.place, "path": request.target.partition("?")[0][:500]}
         headers = [(b"user-agent", b"autoclave"), *request.headers]
         if any(name.lower() == b"user-agent" for name, _ in request.headers):
@@ -212,11 +208,7 @@ class Egress:
         return Replacer(self._replacements).whole(content)
 
     def _valid(self, secret: Secret) -> Secret:
-        """The secret, renewed if it is about to expire.
-
-        Raises:
-            InputError, HostError: it has expired, and cannot be renewed.
-        """
+        """The secret, renewed if it is about to expire. Raises InputError or HostError where it cannot be."""
         if secret.authorization is None or not secret.authorization.is_expiring(time.time()):
             return secret
         return self._taken(secret, self._keys.secret(secret.service))
@@ -276,11 +268,7 @@ class _Talk:
         self.method = self.path = ""
 
     def read(self) -> tuple[h11.Request, bytes]:
-        """The request, whole, and its body.
-
-        Raises:
-            OSError: there is none, or it is too slow or too large.
-        """
+        """The request, whole, and its body. Raises OSError where there is none, or it is too slow or too large."""
         until = time.monotonic() + _IDLE_S
         request: h11.Request | None = None
         body = bytearray()
@@ -319,7 +307,6 @@ class _Talk:
             self._link.sendall(self._state.send(event) or b"")
 
     def refuse(self, status: int, reason: str) -> None:
-        """Answer in our own name."""
         if self._state.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             with contextlib.suppress(h11.LocalProtocolError):
                 self.respond(status, [(b"content-type", b"text/plain")], f"autoclave: {reason}\n".encode())

@@ -68,9 +68,8 @@ class Outgoing:
 def host_and_port(authority: str, default: int = 443) -> tuple[str, int]:
     """Host and port out of `host:port`, in the one spelling that rules have.
 
-    Raises:
-        InputError: it is no plain name: an address other than 127.0.0.1, a user before it, another alphabet, a dot at
-            the end.
+    Raises InputError where it is no plain name: an address other than 127.0.0.1, a user before it, another alphabet, a
+    dot at the end.
     """
     host, colon, port = authority.lower().partition(":")
     is_address = re.fullmatch(r"[0-9.]+|0x[0-9a-f.x]*", host) and host != "127.0.0.1"
@@ -88,22 +87,18 @@ def judged(request: Outgoing, secrets: Sequence[Secret], dummies: Mapping[str, s
         Alarm: the request goes to none of them, or not as it may, and a dummy is where it does not belong.
         InputError: only the former.
     """
-    try:
-        _require_own_host(request)
-        require_no_override(request)
-        return secret_for(request, secrets)
-    except InputError:
-        at_host = [secret for secret in secrets if is_at(request.host, request.port, secret)]
-        blanks = dict.fromkeys(dummies, "")
-        refuse_dummies(words_of(_filled(request, at_host, dummies, blanks)), dummies, request.host)
-        raise
+    at_host = [secret for secret in secrets if is_at(request.host, request.port, secret)]
+    blank = _filled(request, at_host, dummies, dict.fromkeys(dummies, ""))
+    refuse_dummies(words_of(blank), dummies, request.host)
+    _require_own_host(request)
+    require_no_override(request)
+    return secret_for(request, secrets)
 
 
 def injected(request: Outgoing, secret: Secret, dummies: Mapping[str, str]) -> Outgoing:
     """The request with the real value in place of the dummy; `dummies` are those of all services by their names.
 
-    Raises:
-        Alarm: a dummy is where it does not belong.
+    Raises Alarm where a dummy is where it does not belong.
     """
     blank = _filled(request, [secret], dummies, {secret.service: ""})
     refuse_dummies(words_of(blank), dummies, request.host)
@@ -112,11 +107,7 @@ def injected(request: Outgoing, secret: Secret, dummies: Mapping[str, str]) -> O
 
 
 def secret_for(request: Outgoing, secrets: Sequence[Secret]) -> Secret:
-    """The secret whose service a request goes to.
-
-    Raises:
-        InputError: it goes to none of them, or not as it may.
-    """
+    """The secret whose service a request goes to. Raises InputError where it goes to none of them, or not as it may."""
     path = path_of(request.target)
     at_host = [secret for secret in secrets if is_at(request.host, request.port, secret)]
     if not at_host:
@@ -128,16 +119,11 @@ def secret_for(request: Outgoing, secrets: Sequence[Secret]) -> Secret:
 
 
 def is_at(host: str, port: int, secret: Secret) -> bool:
-    """Whether a host is one of a secret's."""
     return any(_is_host(host, port, pattern) for pattern in secret.hosts)
 
 
 def refuse_dummies(content: bytes, dummies: Mapping[str, str], host: str) -> None:
-    """Look for dummies where none may be.
-
-    Raises:
-        Alarm: there is one.
-    """
+    """Look for dummies where none may be. Raises Alarm where there is one."""
     if seen := found_in(content, dummies):
         raise Alarm(f"the dummy of {seen[0]} where it does not belong, on the way to {host[:200]}")
 
@@ -158,8 +144,7 @@ def _require_own_host(request: Outgoing) -> None:
 def require_no_override(request: Outgoing) -> None:
     """Look that a request asks for nothing but what its method and path say.
 
-    Raises:
-        InputError: it has a header or parameter by which services take another.
+    Raises InputError where it has a header or parameter by which services take another.
     """
     for name, _ in request.headers:
         if name.decode("ascii", "replace").lower().replace("_", "-") in _OVERRIDES:

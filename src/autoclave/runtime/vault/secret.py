@@ -5,25 +5,21 @@ OAuth 2. Data only: who asks whom for tokens is in `autoclave.runtime.oauth`.
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, StringConstraints, field_validator
 
 from autoclave.config import Config
 from autoclave.runtime.vault.targets import AMBIGUOUS
 
 _HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*(:[0-9]{1,5})?")
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TOKEN = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 _LEEWAY_S = 60.0
 
 
 def https_url(given: str) -> str:
-    """An address of https, as it is.
-
-    Raises:
-        ValueError: it is none, has a user in it or a fragment.
-    """
+    """An address of https, as it is. Raises ValueError where it is none, has a user in it or a fragment."""
     parts = urlsplit(given)
     is_plain = given.isascii() and given.isprintable() and " " not in given
     if parts.scheme != "https" or not parts.hostname or not is_plain:
@@ -81,7 +77,6 @@ class Authorization(Config):
         return bool(self.expires_at) and now > self.expires_at - _LEEWAY_S
 
     def has_expired(self, now: float) -> bool:
-        """Whether it has expired already."""
         return bool(self.expires_at) and now >= self.expires_at
 
 
@@ -92,12 +87,14 @@ class Secret(Config):
     value: str = Field(min_length=1, max_length=65_536, repr=False)
     hosts: tuple[str, ...] = Field(strict=False, min_length=1)
     """Such as `api.example.com`, `*.example.com` or `api.example.com:8443`; 443 without a port."""
-    methods: tuple[str, ...] = Field(default=("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"), strict=False)
+    methods: tuple[Annotated[str, StringConstraints(to_upper=True, pattern=_TOKEN)], ...] = Field(
+        default=("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"), strict=False
+    )
     paths: tuple[str, ...] = Field(default=("/**",), strict=False)
     """Patterns as grants have them."""
     place: Literal["header", "query", "basic"] = "header"
     """In a header, as a parameter of the query, or as the password of basic authentication."""
-    name: str = "Authorization"
+    name: str = Field(default="Authorization", pattern=_TOKEN)
     """Of the header or of the parameter."""
     is_file: bool = False
     """Whether code finds the dummy in a file, whose path is in the variable, and not in the variable itself."""
@@ -127,8 +124,7 @@ class Secret(Config):
         for host in given:
             if not _HOST.fullmatch(host):
                 raise ValueError(f"{host!r} must be a name in small letters, with *. before it or :PORT after it")
-            port = host.partition(":")[2]
-            if port and not 0 < int(port) < 1 << 16:
+            if not 0 < int(host.partition(":")[2] or 443) < 1 << 16:
                 raise ValueError(f"{host!r}: the port must be from 1 to 65535")
         return given
 
@@ -141,19 +137,4 @@ class Secret(Config):
                     f"{pattern!r}: no request can match it. Fix: begin with /, and write characters as they are, "
                     "without %; those that can be read in several ways are never let through"
                 )
-        return given
-
-    @field_validator("methods")
-    @classmethod
-    def _are_methods(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        for method in given:
-            if not _TOKEN.fullmatch(method):
-                raise ValueError(f"{method!r} must be the name of a method, such as GET")
-        return tuple(method.upper() for method in given)
-
-    @field_validator("name")
-    @classmethod
-    def _is_token(cls, given: str) -> str:
-        if not _TOKEN.fullmatch(given):
-            raise ValueError(f"{given!r} must be the name of a header or parameter")
         return given

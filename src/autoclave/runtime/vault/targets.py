@@ -20,8 +20,7 @@ AMBIGUOUS = re.compile(r"[%\\?#;\x00-\x1f\x7f]|//|/\.{1,2}(?:/|\Z)")
 def path_of(target: str) -> str:
     """The decoded path of a target, if there is only one way to read it.
 
-    Raises:
-        InputError: there are several, or a character may not be in a target.
+    Raises InputError where there are several, or a character may not be in a target.
     """
     path, mark, query = target.partition("?")
     if not _PATH.fullmatch(path):
@@ -38,11 +37,7 @@ def path_of(target: str) -> str:
 
 
 def plain_path(target: str) -> str:
-    """The path of a target in its one spelling.
-
-    Raises:
-        InputError: as `path_of`.
-    """
+    """The path of a target in its one spelling. Raises InputError as `path_of`."""
     return quote(path_of(target))
 
 

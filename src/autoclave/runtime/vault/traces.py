@@ -34,7 +34,6 @@ class Replacer:
         self._others = sorted(others.items(), key=lambda each: -len(each[0]))
 
     def whole(self, content: bytes) -> bytes:
-        """The content with all of them replaced."""
         for value, other in self._others:
             for form in _forms_of(value):
                 if form.is_in(content):
@@ -120,14 +119,11 @@ def _of_base64(character: str) -> bytes:
     ways: list[bytes] = []
     for each in {"+": "+-", "/": "/_"}.get(character, character):
         plain = re.escape(each.encode())
-        ways += (
-            [plain]
-            if each.isalnum()
-            else [
-                plain,
+        ways.append(plain)
+        if not each.isalnum():
+            ways += [
                 b"%%(?:25){0,2}(?i:%02x)" % ord(each),
                 rb"\\\\{0,3}%s" % plain,
                 rb"\\\\{0,3}(?i:u%04x)" % ord(each),
             ]
-        )
     return rb"(?:%s)(?:\r?\n|(?:\\r)?\\n)?" % b"|".join(ways)

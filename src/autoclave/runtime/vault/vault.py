@@ -13,6 +13,7 @@ import functools
 import json
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,6 @@ class KeyFile:
         self._write([*(self._identities() if self.path.exists() else []), pyrage.x25519.Identity.generate()])
 
     def keep_newest(self) -> None:
-        """Remove all identities but the newest."""
         self._write(self._identities()[-1:])
 
     def _identities(self) -> list[pyrage.x25519.Identity]:
@@ -102,10 +102,8 @@ KeySource = Passphrase | KeyFile
 class Vault:
     """Secrets by their service. Each change reads, changes and writes the file alone.
 
-    `record` is told of every access; it never gets a value.
-
-    Raises:
-        InputError: the key is wrong, or the file damaged; which of both cannot be told.
+    `record` is told of every access; it never gets a value. Raises InputError where the key is wrong, or the file
+    damaged; which of both cannot be told.
     """
 
     def __init__(self, path: Path, source: KeySource, record: Record | None = None) -> None:
@@ -129,21 +127,13 @@ class Vault:
         return _found(self._secrets(), service).model_dump(mode="json", exclude=hidden)
 
     def secret(self, service: str, purpose: str) -> Secret:
-        """A secret; who asked for what is recorded.
-
-        Raises:
-            InputError: there is none.
-        """
+        """A secret; who asked for what is recorded. Raises InputError where there is none."""
         found = _found(self._secrets(), service)
         self.told(service, "read", purpose=purpose)
         return found
 
     def add(self, secret: Secret) -> None:
-        """Add a secret.
-
-        Raises:
-            InputError: there is one of that service, or it could not be used.
-        """
+        """Add a secret. Raises InputError where there is one of that service, or it could not be used."""
         with self._changing() as kept:
             if secret.service in kept:
                 raise InputError(f"service {secret.service}: has a secret; rotate or remove it")
@@ -158,11 +148,7 @@ class Vault:
         self.told(secret.service, access, **about)
 
     def change(self, service: str, access: str, change: Callable[[Secret], Secret], **about: Any) -> Secret:
-        """Change the secret of a service to what `change` makes of it, durably.
-
-        Raises:
-            InputError: there is none.
-        """
+        """Change the secret of a service, durably. Raises InputError where there is none."""
         with self._changing() as kept:
             kept[service] = changed = change(_found(kept, service))
         self.told(service, access, **about)
@@ -171,8 +157,7 @@ class Vault:
     def rotate(self, service: str, value: str) -> None:
         """Give a service another value.
 
-        Raises:
-            InputError: there is no secret, the new one could not be used, or the value is renewed by OAuth 2.
+        Raises InputError where there is no secret, the new one could not be used, or the value is renewed by OAuth 2.
         """
 
         def another(before: Secret) -> Secret:
@@ -188,17 +173,11 @@ class Vault:
         """Record an access to the secret of a service."""
         self._record("secret", service, {"access": access, **about})
 
-    @contextlib.contextmanager
-    def alone(self) -> Generator[None]:
-        """Be the only one who renews or gives up tokens of this vault, among all threads and processes.
-
-        Others may read and change it meanwhile.
-        """
-        with self._locked("renewal"):
-            yield
+    def alone(self) -> AbstractContextManager[None]:
+        """Be the only thread or process that renews or revokes tokens; others may read and change secrets."""
+        return self._locked("renewal")
 
     def remove(self, service: str) -> None:
-        """Forget a secret."""
         with self._changing() as kept:
             _found(kept, service)
             del kept[service]
@@ -295,8 +274,7 @@ def _found(kept: Mapping[str, Secret], service: str) -> Secret:
 def _require_usable(secret: Secret, others: Iterable[Secret]) -> None:
     """Check whether code could use a secret, beside the others of its vault.
 
-    Raises:
-        InputError: no request could ever have it, no dummy can be made of it, or another one has its variable.
+    Raises InputError where no request could ever have it, no dummy can be made of it, or another one has its variable.
     """
     where = f"service {secret.service}"
     dummy_of(secret.value, secret.service, bytes(32))

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from autoclave.core import HostError, InputError
+from autoclave.runtime import actions
 from autoclave.runtime.files import scope, steps
 from autoclave.runtime.interface import Choice, NotUndone
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.opening import open_session
-from autoclave.runtime.retention import Retention
 from autoclave.runtime.states import ActionState
-from tests.runtime.trees import done, granted, manifest, open_on
+from tests.runtime.trees import done, manifest, open_on
 
 S = ActionState
 
@@ -130,43 +130,6 @@ def test_each_path_has_a_choice_of_its_own(root: Path):
         assert session.undo_to("now") == []
 
 
-def test_what_is_gone_cannot_be_moved_back(root: Path):
-    with open_on(root) as session:
-        action = done(session, do="move", path="a.txt", to="e")
-        (root / "e").unlink()
-        with pytest.raises(InputError, match="'e': is gone"):
-            session.undo(action, on_conflict=Choice.FORCE)
-        assert session.journal.standing(action).state is S.EXECUTED
-        with pytest.raises(NotUndone, match="nothing of it is left"):
-            session.undo(action, on_conflict=Choice.SKIP)
-
-
-@pytest.mark.parametrize("choice", [Choice.SKIP, Choice.FORCE, Choice.SAVE_ASIDE])
-@pytest.mark.parametrize("theirs", ["a.txt", "b.txt"])
-def test_what_was_moved_and_what_made_room_for_it_go_back_together(root: Path, choice: Choice, theirs: str):
-    (root / "b.txt").write_text("second\n")
-    with open_on(root) as session:
-        action = done(session, do="move", path="a.txt", to="b.txt", replace=True)
-        with (root / theirs).open("a") as file:
-            file.write("theirs")
-        found = contents(root)
-        if choice is Choice.SKIP:
-            with pytest.raises(NotUndone, match="nothing of it is left"):
-                session.undo(action, on_conflict=choice)
-            assert contents(root) == found
-            return
-        session.undo(action, on_conflict=choice)
-        assert session.journal.standing(action).state is S.UNDONE
-        kept = contents(root)
-        assert kept["b.txt"] == "second\n"
-        assert kept["a.txt"] == ("first\n" if theirs == "a.txt" else "first\ntheirs")  # an edit goes with its file
-        assert kept.get(f"a.txt.kept-{action}") == (
-            "theirs" if (theirs, choice) == ("a.txt", Choice.SAVE_ASIDE) else None
-        )
-        session.redo(action)
-        assert contents(root) == found
-
-
 def test_of_several_those_of_which_nothing_is_left_stand_and_the_others_go_back(root: Path):
     with open_on(root) as session:
         session.savepoint("start")
@@ -236,9 +199,11 @@ def test_an_interrupted_redo_that_others_disturbed_is_settled_as_it_is(root: Pat
         assert (root / "a.txt").read_text() == "theirs"
 
 
-def test_what_stands_is_kept_whatever_the_quota_and_the_rest_goes_the_oldest_first(root: Path):
-    retention = Retention(num_bytes=25_000)
-    with granted(open_session(root, root.parent / "state", retention=retention)) as session:
+def test_what_stands_is_kept_whatever_the_quota_and_the_rest_goes_the_oldest_first(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(actions, "_MOST_KEPT", 25_000)
+    with open_on(root) as session:
         standing = done(session, do="delete", path="docs", recursive=True)  # some 10 kB
         undone = [done(session, do="write", path=f"n{number}", content="x") for number in range(3)]
         large = done(session, do="write", path="large", content="y" * 12_000)
@@ -262,8 +227,9 @@ def test_what_stands_is_kept_whatever_the_quota_and_the_rest_goes_the_oldest_fir
         assert session.journal.standing(large).state is S.EXECUTED
 
 
-def test_what_is_about_to_be_run_is_not_forgotten_for_want_of_room(root: Path):
-    with granted(open_session(root, root.parent / "state", retention=Retention(num_bytes=1000))) as session:
+def test_what_is_about_to_be_run_is_not_forgotten_for_want_of_room(root: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(actions, "_MOST_KEPT", 1000)
+    with open_on(root) as session:
         proposal = session.propose({"do": "run", "command": ["sh", "-c", "seq 1000 > new"]})
         with pytest.raises(HostError, match="more than the quota"):
             session.run(proposal.action, proposal.plan.digest)

@@ -29,9 +29,15 @@ def wheel(folder: Path, name: str = "tidy_names", version: str = "1.0", code: st
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@pytest.fixture(autouse=True)
+def _wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", f"{tmp_path}/wheels")
+
+
 def listed(tmp_path: Path, text: str) -> AllowedPackages:
     (tmp_path / "allowed.txt").write_text(text)
-    return AllowedPackages(tmp_path / "allowed.txt", tmp_path / "cache", tmp_path / "wheels")
+    return AllowedPackages(tmp_path / "allowed.txt", tmp_path / "cache")
 
 
 def test_a_package_of_the_list_is_installed_once(tmp_path: Path):

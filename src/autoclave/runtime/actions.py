@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pydantic import ValidationError
+
 from autoclave.config import Config
-from autoclave.core import InputError
+from autoclave.core import HostError, InputError, UsageError
+from autoclave.core.json import first_error, nearest, rule_of, shown
 from autoclave.runtime.footprints import Done, Footprint, groups, meet
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import Json, Manager
 from autoclave.runtime.journal import Journal, Standing
-from autoclave.runtime.operations import operation_from
 from autoclave.runtime.records import Record
 from autoclave.runtime.states import STANDING, ActionState
 
 _S = ActionState
+_MOST_KEPT = 10 << 30
+"""Bytes that all actions together may keep to be undone and redone."""
+_KEPT_S = 30 * 86_400.0
+"""So long what was undone can be redone, what failed is kept, and what was proposed can be run."""
+_NUM_FORGOTTEN = 64
+"""How many actions are looked at before each action for whether they are too old to be kept."""
 
 
 class Actions:
@@ -40,7 +50,6 @@ class Actions:
         return self.managers[do]
 
     def manager_of_action(self, action: str) -> Manager:
-        """Likewise, by the name of the action."""
         return self.manager_of(self.journal.standing(action))
 
     def receipt(self, action: str) -> dict[str, Any]:
@@ -101,7 +110,6 @@ class Actions:
         return groups(done, savepoints)
 
     def undone_with(self, mark: str) -> Iterator[Json]:
-        """See `interface.UndoneWith`."""
         for record in self.journal.records_with(mark):
             standing = self.journal.standing(record.subject)
             if standing.state not in STANDING or standing.number > record.number:
@@ -111,3 +119,39 @@ class Actions:
         """Drop what is kept for an action outside of the journal."""
         manager.discard(action)
         self.journal.forget(action, reason)
+
+    def make_room(self, action: str = "") -> None:
+        """Forget what is too old, and from the oldest on until the quota holds, of other actions than `action`.
+
+        What stands is never among them. Raises HostError where that alone takes more than the quota.
+        """
+        kept, oldest = self.journal.kept_bytes(), time.time() - _KEPT_S
+        number = -1 if kept > _MOST_KEPT else _NUM_FORGOTTEN
+        for forgotten, at, num_bytes in self.journal.forgettable(action, number):
+            if at < oldest or (kept > _MOST_KEPT and num_bytes):
+                self.discard(forgotten, self.manager_of_action(forgotten), "retention")
+                kept -= num_bytes
+        if kept > _MOST_KEPT:
+            raise HostError(
+                f"{kept} bytes are kept to undo what stands, more than the quota of {_MOST_KEPT}. Fix: commit actions "
+                "that shall stay"
+            )
+
+
+def operation_from(given: Mapping[str, Any], known: Mapping[str, type[Config]], where: str) -> Config:
+    """Return the operation that JSON data says; a UsageError begins with `where`."""
+    name = given.get("do")
+    if not isinstance(name, str) or name not in known:
+        raise UsageError(f"{where}: do = {shown(name)}: no such operation; {nearest(str(name), sorted(known))}")
+    try:  # text, or bytes as Python has them in names (surrogate escapes)
+        json.dumps(given, ensure_ascii=False, default=repr).encode("utf-8", "surrogateescape")
+    except RecursionError:
+        raise UsageError(f"{where}: is nested too deeply") from None
+    except UnicodeEncodeError:
+        raise UsageError(f"{where}: has a half of a character (a lone surrogate), which no file system takes") from None
+    try:
+        return known[name].model_validate(given)
+    except ValidationError as error:
+        first = first_error(error)
+        place = ".".join(str(part) for part in first["loc"]) or "do"
+        raise UsageError(f"{where}: {place}: {rule_of(first['msg'])}") from None

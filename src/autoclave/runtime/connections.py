@@ -70,11 +70,7 @@ class Connections(Config):
 
 
 def load_connections(state: Path) -> Connections:
-    """Those of a state; none where nothing was connected.
-
-    Raises:
-        InputError: the file is damaged, or somebody else could have written it.
-    """
+    """Those of a state. Raises InputError where the file is damaged, or another user could write it."""
     path = state / FILE
     if not path.exists():
         return Connections()
@@ -89,7 +85,6 @@ def load_connections(state: Path) -> Connections:
 
 
 def save_connections(state: Path, connections: Connections) -> None:
-    """Keep the connections of a state."""
     told = connections.model_dump(mode="json", exclude_defaults=True)
     write_atomically(state / FILE, yaml.safe_dump(told, sort_keys=True, allow_unicode=True))
     (state / FILE).chmod(0o600)

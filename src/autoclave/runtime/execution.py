@@ -1,17 +1,26 @@
-"""Executing, undoing and redoing one action: what was begun is recorded as ended or is put back, also later."""
+"""Executing, undoing and redoing one action: what was begun is recorded as ended or is put back, also later.
+
+What another process, or a resource that was lost, has left unfinished or in doubt is settled here.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 
-from autoclave.core import HostError, InputError
+from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.runtime.actions import Actions
 from autoclave.runtime.interface import Choice, InDoubt, Json, Manager, NothingLeft, NotRedone, NotUndone
 from autoclave.runtime.permissions import Permissions
-from autoclave.runtime.states import IN_DOUBT, ActionState
+from autoclave.runtime.states import IN_DOUBT, UNFINISHED, ActionState
 
 _S = ActionState
+_BEGUN = (_S.EXECUTING, _S.UNDOING, _S.REDOING)
+_CHECKING_S = 5.0
+"""After so many seconds no further action in doubt is checked."""
+_PAUSE_S = 1.0
+"""An action that stays in doubt is checked again after so many seconds, and ten times what the check took."""
 
 
 class Execution:
@@ -19,13 +28,12 @@ class Execution:
 
     def __init__(self, actions: Actions, permissions: Permissions) -> None:
         self._actions, self._journal, self._permissions = actions, actions.journal, permissions
+        self._next_check = dict[str, float]()
+
+    # --- Doing ------------------------------------------------------------------------------------------------------
 
     def execute(self, action: str, manager: Manager, started: Json) -> None:
-        """Execute an action for which everything is prepared.
-
-        Raises:
-            InputError, HostError: it failed and was put back, or it is in doubt.
-        """
+        """Execute what is prepared. Raises InputError or HostError where it was put back, or is in doubt."""
         self._journal.advance(action, _S.EXECUTING, started)
         try:
             try:
@@ -35,20 +43,14 @@ class Execution:
                     raise InputError(f"{error}; it was not done") from None
                 receipt = found
         except InDoubt as error:
-            self._doubt(action, _S.IN_DOUBT, error)
-            raise InputError(f"action {action}: nobody can tell whether it was done: {error}") from None
+            raise self._doubt(action, _S.IN_DOUBT, f"nobody can tell whether it was done: {error}") from None
         except (InputError, OSError) as error:
             self._fail(action, manager, started, str(error))
             raise
         self._record(action, manager, started, receipt)
 
     def undo(self, action: str, choices: Mapping[str, Choice], on_conflict: Choice) -> None:
-        """Undo an action.
-
-        Raises:
-            NothingLeft: by choice, all of it stays.
-            InputError: it stands, or nobody can tell; that is recorded.
-        """
+        """Undo an action. Raises NothingLeft where by choice all of it stays, and InputError where it failed."""
         manager, receipt = self._actions.manager_of_action(action), self._actions.receipt(action)
         try:
             undoing = manager.plan_undo(action, receipt, choices, on_conflict, self._actions.undone_with)
@@ -58,11 +60,7 @@ class Execution:
         self._finish_undo(action, manager, undoing)
 
     def plan_redo(self, action: str) -> tuple[Manager, Json]:
-        """How what was undone is done again.
-
-        Raises:
-            InputError: it was not undone, or somebody has changed what was there before.
-        """
+        """Plan to do again what was undone. Raises InputError where it was not, or something was changed since."""
         standing = self._journal.standing(action)
         if standing.state is not _S.UNDONE:
             raise InputError(f"action {action}: is {standing.state}; what was undone can be redone")
@@ -72,25 +70,103 @@ class Execution:
         return manager, manager.plan_redo(action, standing.body)
 
     def redo(self, action: str, manager: Manager, redoing: Json) -> None:
-        """Do again what was undone, as `plan_redo` says.
-
-        Raises:
-            NotRedone: nothing was done; that is recorded.
-            InputError: nobody can tell how far it came; that is recorded.
-        """
+        """Do again what was undone, as `plan_redo` says. Raises NotRedone or InputError where it failed."""
         self._journal.advance(action, _S.REDOING, redoing)
         self._finish_redo(action, manager, redoing)
 
-    def settle(self, action: str) -> None:
+    # --- Settling ---------------------------------------------------------------------------------------------------
+
+    def recover(self) -> Iterator[str]:
+        """Settle what is unfinished, and what is in doubt where the resource answers; the ids of the actions."""
+        for standing in self._journal.standings(UNFINISHED):
+            try:
+                self._settle(standing.action)
+            except (AutoclaveError, OSError) as error:  # recorded, or checked again with the next command
+                if not isinstance(error, InputError | HostError):
+                    raise
+            except Exception as error:  # noqa: BLE001 - no session could be opened any more
+                # its words may hold what no journal is to hold
+                doubt = _S.UNDO_IN_DOUBT if standing.state is _S.UNDOING else _S.IN_DOUBT
+                self._doubt(standing.action, doubt, f"{type(error).__name__}, which nobody foresaw")
+            yield standing.action
+        yield from self._settle_doubts()
+        for standing in self._journal.standings((_S.COMMITTED,), kept_only=True):
+            self._actions.discard(standing.action, self._actions.manager_of(standing))
+
+    def undo_lapsed(self) -> Iterator[str]:
+        """Record as undone those actions left open that do not stand by themselves any more; their ids.
+
+        Where the resource does not tell, the action is in doubt; where it does not answer now, it stands until then.
+        """
+        for action in self._journal.left_open():
+            manager, receipt = self._actions.manager_of_action(action), self._actions.receipt(action)
+            undoing = manager.plan_undo(action, receipt, {}, Choice.REFUSE, self._actions.undone_with)
+            try:
+                if not (reason := manager.lapsed(action, receipt)):
+                    continue
+            except HostError:
+                continue
+            except (InDoubt, InputError) as error:
+                self._journal.advance(action, _S.UNDOING, {**undoing, "lapsed": str(error)})
+                self._doubt(action, _S.UNDO_IN_DOUBT, error)
+            else:
+                self._journal.advance(action, _S.UNDOING, {**undoing, "lapsed": reason})
+                with contextlib.suppress(InputError):  # it is recorded how it stands
+                    self._finish_undo(action, manager, undoing)
+            yield action
+
+    def require_settled(self, manager: Manager) -> None:
+        """Raise HostError if something of a manager is unfinished, since its resource does not answer."""
+        for standing in self._journal.standings(UNFINISHED):
+            if self._actions.manager_of(standing) is manager:
+                raise HostError(
+                    f"action {standing.action}: is {standing.state}, and its resource does not answer, so nothing else "
+                    "is done there. Fix: try again when it answers"
+                )
+
+    def check_again(self, action: str) -> None:
+        """Find out how an action in doubt stands, and record it. Raises InputError if it still is, or was not."""
+        standing = self._journal.standing(action)
+        if standing.state not in IN_DOUBT:
+            raise InputError(f"action {action}: is {standing.state}; only an action in doubt is checked again")
+        try:
+            self._settle(action)
+        except (NotUndone, NotRedone):
+            return  # it is recorded how it stands
+        except InputError as error:
+            if self._journal.standing(action).state not in IN_DOUBT:
+                raise
+            told = str(error).removeprefix(f"action {action}: ")
+            raise InputError(f"action {action}: is still in doubt: {told}") from None
+
+    def _settle_doubts(self) -> Iterator[str]:
+        """Check actions in doubt again whose resource answers; the ids of those that are settled.
+
+        A resource that is away, or that cannot tell, is left alone for a while.
+        """
+        began = time.monotonic()
+        for standing in self._journal.standings(IN_DOUBT):
+            action, check_began = standing.action, time.monotonic()
+            if check_began < self._next_check.get(action, 0.0):
+                continue
+            if check_began > began + _CHECKING_S:
+                return
+            with contextlib.suppress(Exception):  # it is still in doubt; and no session could be opened any more
+                begun = self._actions.last_record(action, _BEGUN).body
+                if self._actions.manager_of(standing).answers(action, begun):
+                    self.check_again(action)
+                    yield action
+                    continue
+            now = time.monotonic()
+            self._next_check[action] = now + _PAUSE_S + 10 * (now - check_began)
+
+    def _settle(self, action: str) -> None:
         """Bring an action that is unfinished or in doubt to its end, or back, and record it.
 
-        Raises:
-            InputError: it failed, or nobody can tell; that is recorded.
-            HostError: its resource does not answer.
+        Raises InputError where it is recorded why not, and HostError where its resource does not answer.
         """
         standing = self._journal.standing(action)
-        manager = self._actions.manager_of(standing)
-        begun = self._actions.last_record(action, (_S.EXECUTING, _S.UNDOING, _S.REDOING))
+        manager, begun = self._actions.manager_of(standing), self._actions.last_record(action, _BEGUN)
         if begun.kind == _S.UNDOING:
             self._finish_undo(action, manager, begun.body, is_late=True)
         elif begun.kind == _S.REDOING:
@@ -99,36 +175,15 @@ class Execution:
             try:
                 receipt = manager.find_out(action, begun.body)
             except (InDoubt, InputError) as error:
-                self._doubt(action, _S.IN_DOUBT, error)
-                raise InputError(f"action {action}: {error}") from None
+                raise self._doubt(action, _S.IN_DOUBT, error) from None
+            died = "the process died while it was executed; it was put back"
+            why = died if standing.state is _S.EXECUTING else "it was not done"
             if receipt is not None:
                 self._record(action, manager, begun.body, receipt)
-            else:
-                died = "the process died while it was executed; it was put back"
-                why = died if standing.state is _S.EXECUTING else "it was not done"
-                if not self._fail(action, manager, begun.body, why):
-                    raise InputError(f"action {action}: it was not done whole, and what it did cannot be put back")
+            elif not self._fail(action, manager, begun.body, why):
+                raise InputError(f"action {action}: it was not done whole, and what it did cannot be put back")
 
-    def is_lapsed(self, action: str) -> bool:
-        """Whether an action that was left open does not stand by itself any more; then it is recorded as undone.
-
-        Where the resource does not tell, the action is in doubt; where it does not answer now, it stands until then.
-        """
-        manager, receipt = self._actions.manager_of_action(action), self._actions.receipt(action)
-        undoing = manager.plan_undo(action, receipt, {}, Choice.REFUSE, self._actions.undone_with)
-        try:
-            if not (reason := manager.lapsed(action, receipt)):
-                return False
-        except HostError:
-            return False
-        except (InDoubt, InputError) as error:
-            self._journal.advance(action, _S.UNDOING, {**undoing, "lapsed": str(error)})
-            self._doubt(action, _S.UNDO_IN_DOUBT, error)
-            return True
-        self._journal.advance(action, _S.UNDOING, {**undoing, "lapsed": reason})
-        with contextlib.suppress(InputError):  # it is recorded how it stands
-            self._finish_undo(action, manager, undoing)
-        return True
+    # --- Ending -----------------------------------------------------------------------------------------------------
 
     def _finish_undo(self, action: str, manager: Manager, undoing: Json, *, is_late: bool = False) -> None:
         """Take an action back as it is recorded with `undoing`, or go on with that (`is_late`)."""
@@ -138,8 +193,7 @@ class Execution:
             self._journal.advance(action, _S.UNDO_FAILED, {"reason": str(error)}, seal=True)
             raise NotUndone(f"action {action}: {error}") from None
         except (InDoubt, InputError, HostError) as error:
-            self._doubt(action, _S.UNDO_IN_DOUBT, error)
-            raise InputError(f"action {action}: {error}") from None
+            raise self._doubt(action, _S.UNDO_IN_DOUBT, error) from None
         self._journal.advance(action, _S.UNDONE, undone, seal=True)
 
     def _finish_redo(self, action: str, manager: Manager, redoing: Json, *, is_late: bool = False) -> None:
@@ -151,8 +205,7 @@ class Execution:
             self._journal.advance(action, _S.UNDONE, {**undone, "reason": str(error)}, seal=True)
             raise NotRedone(f"action {action}: {error}") from None
         except (InDoubt, InputError, HostError) as error:
-            self._doubt(action, _S.IN_DOUBT, error)
-            raise InputError(f"action {action}: {error}") from None
+            raise self._doubt(action, _S.IN_DOUBT, error) from None
         self._journal.advance(action, _S.REDONE, receipt, seal=True, kept_bytes=manager.kept_bytes(receipt))
 
     def _record(self, action: str, manager: Manager, started: Json, receipt: Json) -> None:
@@ -178,6 +231,8 @@ class Execution:
                 self._doubt(action, _S.IN_DOUBT, reason)
         return is_back
 
-    def _doubt(self, action: str, state: ActionState, reason: object) -> None:
+    def _doubt(self, action: str, state: ActionState, reason: object) -> InputError:
+        """Record that nobody can tell how an action stands; the error that says so."""
         if self._journal.standing(action).state not in IN_DOUBT:
             self._journal.advance(action, state, {"reason": str(reason)}, seal=True)
+        return InputError(f"action {action}: {reason}")

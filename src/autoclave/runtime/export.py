@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from autoclave.runtime.records import Record
@@ -21,21 +22,8 @@ _OK, _ERROR = 1, 2
 
 def as_json_lines(records: Iterable[Record]) -> str:
     """All that is recorded, with the digests of the chain."""
-    return "".join(
-        json.dumps(
-            {
-                "number": record.number,
-                "at": record.at,
-                "kind": record.kind,
-                "subject": record.subject,
-                "body": record.body,
-                "previous": record.previous.hex(),
-                "digest": record.digest.hex(),
-            }
-        )
-        + "\n"
-        for record in records
-    )
+    plain = (asdict(each) | {"previous": each.previous.hex(), "digest": each.digest.hex()} for each in records)
+    return "".join(f"{json.dumps(each)}\n" for each in plain)
 
 
 def as_otlp(records: Sequence[Record]) -> str:

@@ -34,9 +34,7 @@ _Kept = tuple[str, Scope, str]  # the mode that Git gives a file, and where its 
 def export_git(session: Session, out: Path) -> int:
     """Write a bare repository to the new folder `out`, with a branch `main`; how many actions it has.
 
-    Raises:
-        InputError: the folder is there already, or something cannot be read.
-        HostError: there is no Git, or it fails.
+    Raises InputError where the folder exists or something cannot be read, and HostError where Git is missing or fails.
     """
     if out.exists():
         raise InputError(f"{out}: is there already. Fix: name a new folder")

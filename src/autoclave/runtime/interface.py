@@ -117,27 +117,17 @@ class Manager(ABC):
 
     @abstractmethod
     def plan(self, action: str, operation: Config) -> Plan:
-        """What an operation would do. Nothing is changed.
-
-        Raises:
-            InputError: it cannot be done.
-        """
+        """Plan an operation. Nothing is changed. Raises InputError where it cannot be done."""
 
     def plan_again(self, action: str, operation: Config, kept: Json) -> Plan:
-        """The plan of an operation that was proposed before, for the resource as it is now.
-
-        Raises:
-            InputError: it cannot be done any more.
-        """
+        """Plan an operation that was proposed before, for the resource as it is now. Raises as `plan`."""
         return self.plan(action, operation)
 
     def prepare(self, action: str, operation: Config, plan: Plan) -> Json:
         """Make ready what `execute` needs, without changing anything that others see; JSON data to do and undo it by.
 
-        Raises:
-            InputError, HostError: it cannot be done; nothing is left of the try.
-
-        The default returns what was kept with the plan, `operation`, `accesses`, `guarantee` and the footprint.
+        The default returns what was kept with the plan, `operation`, `accesses`, `guarantee` and the footprint. Raises
+        InputError or HostError where it cannot be done; nothing is left of the try.
         """
         accesses = [asdict(each) for each in plan.request.accesses]
         footprint = {name: sorted(getattr(plan.footprint, name)) for name in ("reads", "writes")}
@@ -156,8 +146,7 @@ class Manager(ABC):
     def find_out(self, action: str, started: Json) -> Json | None:
         """The receipt of an action whose end nobody saw, if all of it was done; None if not, and it is to be put back.
 
-        Raises:
-            InDoubt: nobody can tell, at least not now.
+        Raises InDoubt where nobody can tell, at least not now.
         """
         return None
 
@@ -221,11 +210,7 @@ class Manager(ABC):
 
     @abstractmethod
     def plan_redo(self, action: str, undone: Json) -> Json:
-        """JSON data of how to do again what was undone.
-
-        Raises:
-            InputError: others have changed it since, or what it needs is not there.
-        """
+        """JSON data of how to redo what was undone. Raises InputError where something was changed since."""
 
     def request_of_redo(self, action: str, receipt: Json, redoing: Json) -> Request:
         """What doing it again would do, for the policy."""
@@ -233,19 +218,12 @@ class Manager(ABC):
 
     @abstractmethod
     def redo(self, action: str, receipt: Json, redoing: Json, *, is_late: bool) -> Json:
-        """Do it again, or go on with that; the new receipt.
-
-        Raises:
-            NotRedone: nothing of it was done.
-            InDoubt, HostError: as `undo`.
-        """
+        """Do it again, or go on with that; the new receipt. Raises NotRedone where nothing was done, else as `undo`."""
 
     def commit(self, action: str, receipt: Json) -> None:  # noqa: B027 - nothing is left open by default
         """Bring to its end what was left open so that it could be taken back. May be called again.
 
-        Raises:
-            InputError: it is not there any more.
-            HostError, InDoubt: that cannot be now.
+        Raises InputError where it is not there any more, and HostError or InDoubt where that cannot be now.
         """
 
     def lapsed(self, action: str, receipt: Json) -> str:

@@ -69,15 +69,6 @@ class Standing:
     kept_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """An action for which something is kept outside of the journal. `at`: of its last state, in seconds since 1970."""
-
-    action: str
-    at: float
-    num_bytes: int
-
-
 class Journal(Closing):
     """Safe to use from several threads and processes.
 
@@ -106,8 +97,7 @@ class Journal(Closing):
     def append(self, kind: str, subject: str, body: Mapping[str, Any], *, is_signed: bool = False) -> Record:
         """Record something; durable when this returns. `is_signed`: so that `has_signature` can tell it from others'.
 
-        Raises:
-            InputError: `kind` is a state of an action, which `advance` records; or the subject is no text.
+        Raises InputError where `kind` is a state of an action, which `advance` records, or the subject is not text.
         """
         if kind in _STATES:
             raise InputError(f"record {kind}: a state of an action; it follows from the state before")
@@ -129,10 +119,8 @@ class Journal(Closing):
     ) -> Record:
         """Record that an action has come to a state; durable when this returns. `seal`: make a checkpoint, too.
 
-        `kept_bytes`: what is kept for it outside of the journal from now on; None: as before.
-
-        Raises:
-            InputError: that state does not follow from the one in which the action is.
+        `kept_bytes`: what is kept for it outside of the journal from now on; None: as before. Raises InputError where
+        that state does not follow from the one in which the action is.
         """
         record = self._add(state.value, action, body or {}, wanted=state, kept_bytes=kept_bytes)
         if seal:
@@ -160,10 +148,8 @@ class Journal(Closing):
 
     def records_of_kinds(self, *kinds: str, after: int = 0) -> list[Record]:
         """All records of these kinds that come after that number, in order."""
-        wanted = ", ".join("?" for _ in kinds)
-        condition = f"kind IN ({wanted}) AND number > ? ORDER BY number"
-        rows = self._rows(f"SELECT * FROM records WHERE {condition}", (*kinds, after))
-        return [_record(row) for row in rows]
+        condition = f"kind IN ({', '.join('?' for _ in kinds)}) AND number > ? ORDER BY number"
+        return [_record(row) for row in self._rows(f"SELECT * FROM records WHERE {condition}", (*kinds, after))]
 
     def records_with(self, mark: str) -> Iterator[Record]:
         """Return the receipts that have a string among their `marks`, the last first."""
@@ -200,7 +186,6 @@ class Journal(Closing):
         return [each for each in found if each.state in states]  # by the records, which nobody can change unseen
 
     def kept_actions(self) -> set[str]:
-        """The actions for which something is kept outside of the journal."""
         return {action for (action,) in self._rows("SELECT action FROM actions WHERE kept_bytes IS NOT NULL", ())}
 
     def kept_bytes(self) -> int:
@@ -208,19 +193,21 @@ class Journal(Closing):
         total = "SELECT COALESCE(SUM(kept_bytes), 0) FROM actions INDEXED BY actions_kept WHERE kept_bytes IS NOT NULL"
         return int(self._rows(total, ())[0][0])
 
-    def forgettable(self, other_than: str, number: int) -> list[Kept]:
-        """Return up to `number` actions, the oldest first, that keep something only to be run or redone."""
+    def forgettable(self, other_than: str, number: int) -> list[tuple[str, float, int]]:
+        """Return up to `number` actions, the oldest first, that keep something only to be run or redone.
+
+        Each with the time of its last state, in seconds since 1970, and the bytes that are kept.
+        """
         query = f"""
             SELECT action, at, kept_bytes FROM actions INDEXED BY actions_kept JOIN records ON records.number = last
             WHERE state IN ({_FORGETTABLE}) AND kept_bytes IS NOT NULL AND action != ? ORDER BY last LIMIT ?
         """
-        return [Kept(*row) for row in self._rows(query, (other_than, number))]
+        return self._rows(query, (other_than, number))
 
     def audit(self, known: tuple[int, bytes] | None = None) -> list[Finding]:
         """What was done to the journal by other means than this class; empty when nothing was. `known`: see `records`.
 
-        Raises:
-            DataError: a line of the checkpoints, or the file itself, cannot be read.
+        Raises DataError where a line of the checkpoints, or the file itself, cannot be read.
         """
         noticed = [Finding(Damage.UNSIGNED, record.number) for record in self.records_of_kinds("checkpoints_missing")]
         if self._rows(IS_STALE, ())[0][0]:
@@ -238,21 +225,18 @@ class Journal(Closing):
 
         Those are the actions that stand, and the proposals that cannot be undone and have done something already.
         """
-        ((weight,),) = self._rows(f"SELECT TOTAL(weight) FROM actions WHERE {_WHERE_RISKY}", (other_than,))
-        return weight
+        return self._rows(f"SELECT TOTAL(weight) FROM actions WHERE {_WHERE_RISKY}", (other_than,))[0][0]
 
     def riskiest(self, other_than: str = "") -> tuple[int, str]:
         """Return the number of the actions that `risk` counts, and the heaviest of them."""
-        query = f"SELECT action FROM actions WHERE {_WHERE_RISKY} ORDER BY weight DESC"
-        actions = self._rows(query, (other_than,))
-        return len(actions), actions[0][0] if actions else ""
+        rows = self._rows(f"SELECT action FROM actions WHERE {_WHERE_RISKY} ORDER BY weight DESC", (other_than,))
+        return len(rows), rows[0][0] if rows else ""
 
     def left_open(self) -> list[str]:
         """The actions that stand and were left open, the last first."""
         is_open = f"is_left_open AND state IN ({STANDING_STATES})"
         query = f"SELECT action FROM actions INDEXED BY actions_left_open WHERE {is_open} ORDER BY last DESC"
-        rows = self._rows(query, ())
-        return [action for (action,) in rows]
+        return [action for (action,) in self._rows(query, ())]
 
     def touching(self, keys: Collection[str], after: int) -> list[tuple[int, str]]:
         """The actions that stand, came to that after a record, and touched one of these keys, or one above or below.
@@ -288,8 +272,10 @@ class Journal(Closing):
         *,
         is_signed: bool = False,
     ) -> Record:
-        if not _is_text(subject):
-            raise UsageError(f"{kind} {subject!r}: must be text")
+        try:
+            subject.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{kind} {subject!r}: must be text") from None
         with self._lock, self._transaction():
             if wanted is not None:
                 require_step(subject, self._state_of(subject), wanted)
@@ -334,21 +320,13 @@ class Journal(Closing):
         return (row[0], row[1]) if row else (0, NO_DIGEST)
 
     def _rows(self, statement: str, values: Sequence[Any]) -> list[Any]:
-        if not all(map(_is_text, values)):
-            return []
         try:
             with self._lock:
                 return self._connection.execute(statement, values).fetchall()
+        except UnicodeEncodeError:  # a value that is not text, which is in no record
+            return []
         except sqlite3.DatabaseError as error:
             raise DataError(f"the journal is damaged ({error}); `autoclave act audit verify` tells more") from None
-
-
-def _is_text(value: Any) -> bool:
-    """Whether it can be written as UTF-8, if it is a text."""
-    try:
-        return not isinstance(value, str) or bool(value.encode()) or not value
-    except UnicodeEncodeError:
-        return False
 
 
 def read_records(path: Path) -> list[Record]:

@@ -36,11 +36,7 @@ class Keys:
 
     @functools.cached_property
     def verify(self) -> ssl.SSLContext | None:
-        """The certificates that services and providers of tokens are verified by; None: those of the system.
-
-        Raises:
-            InputError: the file of the connections has none.
-        """
+        """The certificates that services and providers of tokens are verified by; None: those of the system."""
         return trusting(Path(self._trust)) if self._trust else None
 
     def secret(self, service: str, purpose: str = "a request") -> Secret:
@@ -58,17 +54,12 @@ class Keys:
     def refreshed(self, service: str, rejected: str) -> Secret:
         """A secret with another key than `rejected`, which the service does not take.
 
-        Raises:
-            InputError, HostError: as `secret`; or the key was typed in, so that nothing renews it.
+        Raises as `secret`, and InputError where the key was typed in, so that nothing renews it.
         """
         return self._opened().refreshed(service, rejected)
 
     def renew(self, service: str) -> Secret:
-        """A secret with another key than that which was given last.
-
-        Raises:
-            InputError, HostError: as `refreshed`.
-        """
+        """A secret with another key than that which was given last. Raises as `refreshed`."""
         return self.refreshed(service, self._given.get(service, ""))
 
     def _opened(self) -> TokenSource:
@@ -79,8 +70,8 @@ class Keys:
                 try:
                     from autoclave.runtime.oauth import TokenSource
                 except ImportError as error:
-                    why = f"keys of services need a library ({error.name}). Fix: {install_command('runtime')}"
-                    raise HostError(why) from None
+                    fix = install_command("runtime")
+                    raise HostError(f"keys of services need a library ({error.name}). Fix: {fix}") from None
                 self._source = TokenSource(self._open(self._place, self._record), self.verify)
             return self._source
 
@@ -96,11 +87,7 @@ def files_of(connections: Connections) -> list[Path]:
 
 
 def trusting(path: Path) -> ssl.SSLContext:
-    """What verifies by the certificates of a file, and by no others.
-
-    Raises:
-        InputError: it cannot be read, or has none.
-    """
+    """Verify by the certificates of a file, and by no others. Raises InputError where it has none."""
     try:
         return ssl.create_default_context(cafile=str(path))
     except ssl.SSLError:
@@ -110,11 +97,7 @@ def trusting(path: Path) -> ssl.SSLContext:
 
 
 def open_vault(place: VaultPlace, record: Record) -> Vault:
-    """The vault at a place, with a key that nobody has to be asked for.
-
-    Raises:
-        InputError: somebody has to, or it is none.
-    """
+    """The vault at a place, by its key file. Raises InputError where it is locked with a passphrase, or is damaged."""
     from autoclave.runtime.vault import KeyFile, Vault
 
     path = Path(place.path)

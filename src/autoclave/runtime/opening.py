@@ -18,13 +18,12 @@ from autoclave.runtime.actions import Actions
 from autoclave.runtime.connections import FILE, Connections, load_connections
 from autoclave.runtime.files.commands import CommandRunner, CredentialBundles
 from autoclave.runtime.files.manager import FileManager
-from autoclave.runtime.files.scope import Scope, mount_of
+from autoclave.runtime.files.scope import Scope, mount_of, open_file
 from autoclave.runtime.interface import Manager
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.keys import Keys, files_of, open_vault
 from autoclave.runtime.packages import AllowedPackages
 from autoclave.runtime.permissions import Permissions
-from autoclave.runtime.retention import Retention
 from autoclave.runtime.session import Session
 
 if TYPE_CHECKING:
@@ -44,12 +43,7 @@ def default_state(root: Path) -> Path:
 
 @contextlib.contextmanager
 def alone_on(root: Path, state: Path | None = None) -> Generator[Path]:
-    """The folder of the state, which no session has for the length of the block.
-
-    Raises:
-        InputError: one has, or a folder cannot be used.
-        HostError: root and state are not on one file system.
-    """
+    """The folder of the state, which no session has for the length of the block. Raises as `open_session`."""
     with Scope(root) as scope:
         place = _folder_outside(state or default_state(root), scope)
         with _lock_on(place):
@@ -87,7 +81,6 @@ def open_session(
     state: Path | None = None,
     *,
     name: str = "main",
-    retention: Retention | None = None,
     packages: AllowedPackages | None = None,
     kept_outside: Iterable[Path] = (),
     open_vault: OpenVault = open_vault,
@@ -117,19 +110,16 @@ def open_session(
         journal = opening.enter_context(Journal(place / "journal.sqlite", place / "checkpoints" / "signed"))
         permissions, stash = Permissions(journal, name, budget), place / "stash"
         keys = Keys(connections, journal.append, _only_outside(scope, open_vault))
-        runner = CommandRunner(
-            scope,
-            stash,
-            install=packages.install if packages else None,
-            bundle=_credential_bundles(keys, journal.append, permissions.may_use),
-            not_readable=permissions.not_readable,
-        )
+        bundle, install = _credential_bundles(keys, journal.append, permissions.may_use), packages and packages.install
+        runner = CommandRunner(scope, stash, install, bundle, permissions.not_readable)
         files = FileManager(scope, stash, runner)
         files.sweep(journal.kept_actions())
         managers: list[Manager] = [files]
         if (place / FILE).exists():
-            managers += _connected(place, connections, keys, journal, opening, lives_on=lives_on)
-        return Session(journal, managers, permissions, opening.pop_all(), name=name, retention=retention)
+            for manager in _connected(place, connections, keys, journal, opening, lives_on=lives_on):
+                opening.callback(manager.close)
+                managers.append(manager)
+        return Session(journal, managers, permissions, opening.pop_all(), name=name)
 
 
 @contextlib.contextmanager
@@ -138,11 +128,7 @@ def open_records(
 ) -> Generator[tuple[Actions, Permissions]]:
     """Yield what is recorded of the folder `root`, also beside a session that works on it. Recovers nothing.
 
-    Grants that are added or revoked here hold in that session from its next decision on.
-
-    Raises:
-        InputError: a folder cannot be used.
-        HostError: they are not on one file system.
+    Grants that are added or revoked here hold in that session from its next decision on. Raises as `open_session`.
     """
     with contextlib.ExitStack() as opening:
         scope = opening.enter_context(Scope(root))
@@ -174,14 +160,10 @@ def _connected(
 
     of_keys = {name: each for name, each in connections.databases.items() if each.engine == REDIS}
     of_rows = {name: each for name, each in connections.databases.items() if name not in of_keys}
-    databases = DatabaseManager(of_rows, place / "databases", password, lives_on=lives_on)
-    opening.callback(databases.close)
-    yield databases
+    yield DatabaseManager(of_rows, place / "databases", password, lives_on=lives_on)
     if of_keys:
-        key_values = KeyValueManager(of_keys, place / "keys", password)
-        opening.callback(key_values.close)
-        yield key_values
-    services = RestManager(
+        yield KeyValueManager(of_keys, place / "keys", password)
+    yield RestManager(
         connections.services,
         place / "services",
         journal,
@@ -190,16 +172,12 @@ def _connected(
         propose_compensation=_proposer(connections.model, keys) if connections.model else None,
         verify=keys.verify if connections.services else None,
     )
-    opening.callback(services.close)
-    yield services
     for name, settings in connections.managers.items():
-        manager: Manager = find_plugin("autoclave.managers", name, "managers")(settings, place / "managers" / name)
-        opening.callback(manager.close)
-        yield manager
+        yield find_plugin("autoclave.managers", name, "managers")(settings, place / "managers" / name)
 
 
 def _proposer(model: ModelPlace, keys: Keys) -> ProposeCompensation:
-    """What asks a model for compensating requests that nobody knows."""
+    """Ask a model for compensating requests that nobody knows."""
     from autoclave.runtime.proposals import chat_at
     from autoclave.runtime.rest.proposing import compensation_by
 
@@ -248,12 +226,7 @@ def _require_outside(path: Path, scope: Scope) -> None:
 
 
 def _folder_outside(state: Path, scope: Scope) -> Path:
-    """The folder for the state, which no action can reach.
-
-    Raises:
-        InputError: it cannot be made, or is inside of the scope.
-        HostError: it is on another file system.
-    """
+    """The folder for the state, which no action can reach. Raises as `open_session`."""
     state = state.resolve()
     if state.is_relative_to(scope.root):
         raise InputError(f"state {state}: must be outside of {scope.root}, or actions could change it")
@@ -261,11 +234,8 @@ def _folder_outside(state: Path, scope: Scope) -> Path:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise InputError(f"state {state}: cannot be made ({error.strerror})") from None
-    descriptor = os.open(state, os.O_PATH | os.O_CLOEXEC)
-    try:
+    with open_file(None, state, os.O_PATH | os.O_CLOEXEC) as descriptor:
         about, is_apart = os.fstat(descriptor), mount_of(descriptor) != scope.mount
-    finally:
-        os.close(descriptor)
     if about.st_uid != os.geteuid() or about.st_mode & 0o022:
         raise InputError(
             f"state {state}: must be this user's own, and nobody else may write there, or others could grant. Fix: "

@@ -16,8 +16,10 @@ from pathlib import Path
 from autoclave.core import DataError, HostError, InputError
 from autoclave.core.files import alone_with, atomic_folder, existing_file
 
-_REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.!+_-]+)\s*(?P<rest>.*)")
-_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+_REQUIREMENT = re.compile(
+    r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.!+_-]+)\s*(?:;.*?)?"
+    r"(?P<hashes>(?:\s*--hash=sha256:[0-9a-f]{64})+)"
+)
 _INSTALL_TIMEOUT_S = 600.0
 
 
@@ -29,15 +31,11 @@ def normalised_name(name: str) -> str:
 class AllowedPackages:
     """The packages of a requirements file, each with version and hashes; installed into `cache` when they are needed.
 
-    `find_links`: a folder of wheels to install from, in place of an index.
-
-    Raises:
-        DataError: a line is no pinned requirement with a hash.
-        InputError: there is no such file.
+    Raises DataError where a line is no pinned requirement with a hash, and InputError where there is no such file.
     """
 
-    def __init__(self, path: Path, cache: Path, find_links: Path | None = None) -> None:
-        self.path, self._cache, self._find_links = path, cache, find_links
+    def __init__(self, path: Path, cache: Path) -> None:
+        self.path, self._cache = path, cache
         self._lines: dict[str, str] = {}
         try:
             text = existing_file(path, "packages").read_text(encoding="utf-8").replace("\\\n", " ")
@@ -47,22 +45,17 @@ class AllowedPackages:
             stripped = re.sub(r"(^|\s)#.*", "", line).strip()
             if not stripped:
                 continue
-            found = _REQUIREMENT.fullmatch(stripped)
-            hashes = _HASH.findall(found["rest"]) if found else []
-            rest = _HASH.sub("", found["rest"]).strip() if found else ""
-            if not found or not hashes or (rest and not rest.startswith(";")):
+            if not (found := _REQUIREMENT.fullmatch(stripped)):
                 raise DataError(
                     f"{path}:{number}: must be NAME==VERSION with a --hash=sha256:...; found {stripped[:80]!r}"
                 )
-            pinned = " ".join(f"--hash=sha256:{each}" for each in hashes)
-            self._lines[normalised_name(found["name"])] = f"{found['name']}=={found['version']} {pinned}"
+            pinned = f"{found['name']}=={found['version']} {' '.join(found['hashes'].split())}"
+            self._lines[normalised_name(found["name"])] = pinned
 
     def install(self, names: Sequence[str]) -> Path:
         """The folder with the packages of these names; installed once, whole or not at all.
 
-        Raises:
-            InputError: a name is not on the list.
-            HostError: they cannot be installed.
+        Raises InputError where a name is not on the list, and HostError where they cannot be installed.
         """
         for name in names:
             if normalised_name(name) not in self._lines:
@@ -79,9 +72,8 @@ class AllowedPackages:
         with atomic_folder(folder) as partial:
             wanted = self._cache / f"{folder.name}.txt"
             wanted.write_text("\n".join(lines) + "\n")
-            source = ["--no-index", "--find-links", str(self._find_links)] if self._find_links else []
             words = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-            words += ["--require-hashes", "--only-binary=:all:", "--no-compile", "--target", str(partial), *source]
+            words += ["--require-hashes", "--only-binary=:all:", "--no-compile", "--target", str(partial)]
             try:
                 done = subprocess.run(
                     [*words, "-r", str(wanted)], capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S, check=False

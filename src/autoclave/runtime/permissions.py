@@ -12,15 +12,7 @@ from autoclave.core import InputError, UsageError
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import NotPermitted
 from autoclave.runtime.journal import Journal
-from autoclave.runtime.policy.decision import (
-    Decision,
-    Usage,
-    decide,
-    is_granted,
-    shown_decision,
-    usage_of,
-    violation,
-)
+from autoclave.runtime.policy.decision import Decision, Usage, decide, is_granted, shown_decision, usage_of, violation
 from autoclave.runtime.policy.grants import Grant, active
 from autoclave.runtime.policy.request import Request
 from autoclave.runtime.records import Record
@@ -38,11 +30,7 @@ class Permissions:
     # --- Granting ---------------------------------------------------------------------------------------------------
 
     def grant(self, grant: Grant) -> None:
-        """Permit or forbid something. For a person, never for what a model says.
-
-        Raises:
-            InputError: it narrows a grant that there is not.
-        """
+        """Permit or forbid something; for a user only. Raises InputError where it narrows no grant."""
         if grant.parent and grant.parent not in [each.id for each in self.grants()]:
             raise InputError(f"grant {grant.id}: narrows {grant.parent!r}, which is not granted")
         self._journal.append("grant", grant.id, grant.model_dump(mode="json"), is_signed=True)

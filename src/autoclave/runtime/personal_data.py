@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 _PLACEHOLDER = re.compile(r"<[A-Z][A-Z_]*_[1-9][0-9]*>")
@@ -43,16 +43,6 @@ class PersonalData:
         """The text with the real values. Placeholders that were never given out stay."""
         return _PLACEHOLDER.sub(lambda found: self._values.get(found[0], found[0]), text)
 
-    def restore_in(self, given: Any) -> Any:
-        """JSON data with the real values, in names and values."""
-        if isinstance(given, str):
-            return self.restore(given)
-        if isinstance(given, Mapping):
-            return {self.restore(str(name)): self.restore_in(value) for name, value in given.items()}
-        if isinstance(given, list | tuple):
-            return [self.restore_in(each) for each in given]
-        return given
-
     def _placeholder(self, kind: str, found: re.Match[str]) -> str:
         value = found[0]
         if not _is_right(kind, value):
@@ -62,6 +52,15 @@ class PersonalData:
             self._placeholders[kind, value] = f"<{kind}_{number}>"
             self._values[f"<{kind}_{number}>"] = value
         return self._placeholders[kind, value]
+
+
+def in_all_text(change: Callable[[str], str], given: Any) -> Any:
+    """JSON data in which all text is changed, in names and values."""
+    if isinstance(given, str):
+        return change(given)
+    if isinstance(given, Mapping):
+        return {change(str(name)): in_all_text(change, value) for name, value in given.items()}
+    return [in_all_text(change, each) for each in given] if isinstance(given, list | tuple) else given
 
 
 def _is_right(kind: str, text: str) -> bool:

@@ -18,17 +18,18 @@ from typing import Any
 from autoclave.config import Config
 from autoclave.core import EngineFault, InputError
 from autoclave.core.json import foreign_json
+from autoclave.runtime.actions import operation_from
 from autoclave.runtime.exchange import NoAnswer, Received, exchange
 from autoclave.runtime.interface import CommandFailed, Plan
-from autoclave.runtime.operations import operation_from
-from autoclave.runtime.personal_data import PersonalData
+from autoclave.runtime.personal_data import PersonalData, in_all_text
 
 _MOST_RESULT = 8000
 _MOST_STREAM = 2000
 """Of what a command printed a model is sent so many characters, of each stream the last. Answers of services are whole.
 """
 _MOST_CHANGES = 40
-_MOST_ANSWER = 4 << 20
+_MOST_ANSWER, _MOST_TOKENS = 4 << 20, 4096
+_MOST_TURNS, _MOST_MISTAKES, _MOST_PROGRAMS = 20, 5, 5
 _BUSY, _PAUSES_S = (429, 503), (1.0, 5.0)
 """What a server answers that is asked again, and after how many seconds."""
 _NOT_SENT = ("method", "lacking", "wall_s", "cpu_s", "undo", "left_out", "hidden")
@@ -67,11 +68,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model says. `is_cut`: it came to the limit of its length."""
+    """What a model says."""
 
     text: str = ""
     calls: tuple[Call, ...] = ()
-    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +108,10 @@ Chat = Callable[[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]], Answ
 """Asks a model: messages and functions as OpenAI's chat has them."""
 
 
-def chat_at(url: str, model: str, key: str, *, timeout_s: float = 300.0, most_tokens: int = 4096) -> Chat:
+def chat_at(url: str, model: str, key: str, *, timeout_s: float = 300.0) -> Chat:
     """Return a model behind a server that speaks OpenAI's chat. A server that is busy is asked again, twice.
 
-    Asking raises:
-        EngineFault: the server does not answer, or not as it should.
-        InputError: it refuses the request.
-        HostError: the library is missing.
+    Asking raises EngineFault where the server does not answer as it should, and InputError where it refuses.
     """
     address = f"{url.rstrip('/')}/chat/completions"
     headers = [(b"content-type", b"application/json"), (b"authorization", f"Bearer {key or 'none'}".encode())]
@@ -129,7 +126,7 @@ def chat_at(url: str, model: str, key: str, *, timeout_s: float = 300.0, most_to
             raise EngineFault(f"endpoint {url}: {error}") from None
 
     def ask(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> Answer:
-        given: dict[str, Any] = {"model": model, "messages": list(messages), "max_tokens": most_tokens}
+        given: dict[str, Any] = {"model": model, "messages": list(messages), "max_tokens": _MOST_TOKENS}
         content = json.dumps(given | ({"tools": list(tools)} if tools else {})).encode()
         answer = send(content)
         for pause_s in _PAUSES_S:
@@ -138,16 +135,15 @@ def chat_at(url: str, model: str, key: str, *, timeout_s: float = 300.0, most_to
                 answer = send(content)
         if answer.status != 200:
             kind = InputError if answer.status in (400, 401, 403, 404, 422) else EngineFault
-            said = _without(key, " ".join(answer.body[:500].decode(errors="replace").split()))
-            raise kind(f"endpoint {url}: {answer.status}: {said}")
+            said = " ".join(answer.body[:500].decode(errors="replace").split())
+            raise kind(f"endpoint {url}: {answer.status}: {said.replace(key, '...') if key else said}")
         try:
-            choice = json.loads(answer.body)["choices"][0]
-            message = choice["message"]
+            message = json.loads(answer.body)["choices"][0]["message"]
             calls = tuple(
                 Call(_plain(call["id"]), _plain(call["function"]["name"]), _plain(call["function"]["arguments"]))
                 for call in message.get("tool_calls") or ()
             )
-            return Answer(_plain(message.get("content") or ""), calls, choice.get("finish_reason") == "length")
+            return Answer(_plain(message.get("content") or ""), calls)
         except (LookupError, AttributeError, TypeError, ValueError, RecursionError):
             raise EngineFault(f"endpoint {url}: the answer has no choice with a message") from None
 
@@ -155,14 +151,7 @@ def chat_at(url: str, model: str, key: str, *, timeout_s: float = 300.0, most_to
 
 
 def converse(
-    chat: Chat,
-    task: str,
-    tree: str,
-    operations: Mapping[str, type[Config]],
-    *,
-    with_undo: bool = False,
-    most_turns: int = 20,
-    most_mistakes: int = 5,
+    chat: Chat, task: str, tree: str, operations: Mapping[str, type[Config]], *, with_undo: bool = False
 ) -> Generator[dict[str, Any], str | Refused | None, str]:
     """Have a model do a task: yields each operation that it calls, is sent what became of it, returns its last words.
 
@@ -178,7 +167,7 @@ def converse(
     ]
     tools = function_definitions(operations, with_undo=with_undo)
     mistakes = 0
-    for _ in range(most_turns):
+    for _ in range(_MOST_TURNS):
         answer = chat(messages, tools)
         if not answer.calls:
             return answer.text
@@ -188,24 +177,18 @@ def converse(
                 given = operation_of(call, operations)
             except InputError as error:
                 mistakes += 1
-                if mistakes > most_mistakes:
+                if mistakes > _MOST_MISTAKES:
                     raise InputError(f"the model made {mistakes} calls that are none; the last: {error}") from None
                 result = f"refused: {error}"
             else:
                 became = yield given
                 result = f"refused: {became.reason}" if isinstance(became, Refused) else became or "done"
             messages.append({"role": "tool", "tool_call_id": call.id, "content": result[:_MOST_RESULT]})
-    raise InputError(f"the model was not done after {most_turns} turns")
+    raise InputError(f"the model was not done after {_MOST_TURNS} turns")
 
 
 def converse_by_program(
-    chat: Chat,
-    task: str,
-    tree: str,
-    *,
-    secrets: Sequence[str] = (),
-    with_undo: bool = False,
-    most_tries: int = 5,
+    chat: Chat, task: str, tree: str, *, secrets: Sequence[str] = (), with_undo: bool = False
 ) -> Generator[dict[str, Any], str | Refused | None, str]:
     """Have a model do a task by a program: yields it as an operation, is sent what became of it, until one is done.
 
@@ -222,7 +205,7 @@ def converse_by_program(
         {"role": "system", "content": _PROGRAM_TASK + (_UNDO_PROGRAM_TASK if with_undo else "")},
         {"role": "user", "content": f"The folder has:\n{tree}{reach}\n\nTask: {task}"},
     ]
-    for _ in range(most_tries):
+    for _ in range(_MOST_PROGRAMS):
         answer = chat(messages, [])
         try:
             given = program_in(answer.text, with_undo=with_undo)
@@ -234,33 +217,26 @@ def converse_by_program(
             return answer.text
         messages.append({"role": "assistant", "content": answer.text})
         messages.append({"role": "user", "content": f"refused: {became.reason}"[:_MOST_RESULT]})
-    raise InputError(f"none of {most_tries} programs of the model was done; the last: {messages[-1]['content'][:500]}")
+    last = messages[-1]["content"][:500]
+    raise InputError(f"none of {_MOST_PROGRAMS} programs of the model was done; the last: {last}")
 
 
 def with_placeholders(chat: Chat, personal: PersonalData) -> Chat:
     """A model that sees placeholders in place of personal data; what it says has the real values again."""
 
     def ask(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> Answer:
-        told = [{**message, "content": personal.hide(message["content"])} for message in messages]
-        for message in told:
-            if "tool_calls" in message:
-                message["tool_calls"] = [_hidden(each, personal) for each in message["tool_calls"]]
-        answer = chat(told, tools)
+        answer = chat([in_all_text(personal.hide, message) for message in messages], tools)
         calls = tuple(replace(call, arguments=_restored(call.arguments, personal)) for call in answer.calls)
         return replace(answer, text=personal.restore(answer.text), calls=calls)
 
     return ask
 
 
-def _hidden(call: Mapping[str, Any], personal: PersonalData) -> dict[str, Any]:
-    function = call["function"]
-    return {**call, "function": {**function, "arguments": personal.hide(function["arguments"])}}
-
-
 def _restored(arguments: str, personal: PersonalData) -> str:
     """JSON with real values in its strings; text that is none stays as it is, and is refused later."""
     try:
-        return json.dumps(personal.restore_in(foreign_json(arguments, is_exact=True)), ensure_ascii=False)
+        given = foreign_json(arguments, is_exact=True)
+        return json.dumps(in_all_text(personal.restore, given), ensure_ascii=False)
     except ValueError:
         return arguments
 
@@ -277,13 +253,10 @@ def function_definitions(operations: Mapping[str, type[Config]], *, with_undo: b
             "properties": properties,
             "required": [key for key in schema.get("required", ()) if key != "do"],
             "additionalProperties": False,
+            **({"$defs": schema["$defs"]} if "$defs" in schema else {}),
         }
-        if "$defs" in schema:
-            parameters["$defs"] = schema["$defs"]
-        description = " ".join((model.__doc__ or name).split())
-        found.append(
-            {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
-        )
+        function = {"name": name, "description": " ".join((model.__doc__ or name).split()), "parameters": parameters}
+        found.append({"type": "function", "function": function})
     return found
 
 
@@ -331,7 +304,3 @@ def _plain(given: Any) -> str:
     """Text that can be sent again; JSON of what a server gives in place of text."""
     text = given if isinstance(given, str) else json.dumps(given)
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _without(key: str, text: str) -> str:
-    return text.replace(key, "...") if key else text

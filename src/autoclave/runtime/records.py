@@ -24,10 +24,7 @@ NO_DIGEST = bytes(32)
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One thing that happened. `at` is in seconds since 1970; `body` is JSON data.
-
-    `number` counts from 1.
-    """
+    """One thing that happened, numbered from 1. `at` is in seconds since 1970; `body` is JSON data."""
 
     number: int
     at: float
@@ -55,7 +52,7 @@ def _digest(previous: bytes, at: float, kind: str, subject: str, body: Mapping[s
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """There were `count` records, and `head` was the digest of the last."""
+    """There were `count` records, and `head` was the digest of the last; signed with HMAC-SHA256."""
 
     count: int
     head: bytes
@@ -63,12 +60,12 @@ class Checkpoint:
 
     @staticmethod
     def signed(count: int, head: bytes, key: bytes) -> Checkpoint:
-        """The checkpoint, signed with HMAC-SHA256."""
-        return Checkpoint(count, head, _signature(count, head, key))
+        told = b"autoclave-checkpoint/1" + count.to_bytes(8, "big") + head
+        return Checkpoint(count, head, hmac.digest(key, told, "sha256"))
 
     def is_signed_with(self, key: bytes) -> bool:
         """Whether who made it had the key."""
-        return hmac.compare_digest(self.signature, _signature(self.count, self.head, key))
+        return hmac.compare_digest(self.signature, Checkpoint.signed(self.count, self.head, key).signature)
 
 
 def signature_of(record: Record, key: bytes) -> str:
@@ -76,10 +73,6 @@ def signature_of(record: Record, key: bytes) -> str:
     body = {name: value for name, value in record.body.items() if name != "signature"}
     told = canonical_json([record.number, record.kind, record.subject, body])
     return hmac.digest(key, b"autoclave-record/1" + record.previous + told, "sha256").hex()
-
-
-def _signature(count: int, head: bytes, key: bytes) -> bytes:
-    return hmac.digest(key, b"autoclave-checkpoint/1" + count.to_bytes(8, "big") + head, "sha256")
 
 
 class Damage(StrEnum):
@@ -108,10 +101,7 @@ class Finding:
 
 
 def audit(
-    records: Sequence[Record],
-    checkpoints: Sequence[Checkpoint],
-    key: bytes,
-    known: tuple[int, bytes] | None = None,
+    records: Sequence[Record], checkpoints: Sequence[Checkpoint], key: bytes, known: tuple[int, bytes] | None = None
 ) -> list[Finding]:
     """What was done to a chain, in order; empty when it is as it was signed.
 
@@ -125,11 +115,8 @@ def audit(
         signed[known[0]] = known[1]
     findings = list(_broken_links(records))
     if not findings:
-        others = [
-            count
-            for count in sorted(signed)
-            if 0 < count <= len(records) and signed[count] != records[count - 1].digest
-        ]
+        counts = (count for count in sorted(signed) if 0 < count <= len(records))
+        others = [count for count in counts if signed[count] != records[count - 1].digest]
         findings = [Finding(Damage.REWRITTEN, count) for count in others[:1]]
         if len(records) < max(signed, default=0):
             findings.append(Finding(Damage.TRUNCATED, len(records) + 1))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -32,8 +32,6 @@ from autoclave.runtime.permissions import Permissions
 from autoclave.runtime.policy.decision import shown_decision
 from autoclave.runtime.policy.request import Request
 from autoclave.runtime.records import Finding
-from autoclave.runtime.recovery import Recovery
-from autoclave.runtime.retention import Retention
 from autoclave.runtime.states import IN_DOUBT, STANDING, ActionState, require_step
 from autoclave.runtime.undoing import Undoing
 
@@ -64,17 +62,15 @@ class Session(Closing):
         opened: contextlib.ExitStack | None = None,
         *,
         name: str = "main",
-        retention: Retention | None = None,
     ) -> None:
         self.journal, self.name, self.permissions = journal, name, permissions
         self.actions = Actions(journal, managers)
         self._execution = Execution(self.actions, permissions)
         self._undoing = Undoing(self.actions, self._execution)
-        self._recovery = Recovery(self.actions, self._execution, self._undoing)
         self._opened = opened or contextlib.ExitStack()
-        self._retention = retention or Retention()
+        self.recovered = list[str]()
         try:
-            self.recovered = list(self._recovery.recover())
+            self._settle()
         except BaseException:
             self.close()
             raise
@@ -85,11 +81,7 @@ class Session(Closing):
     # --- Doing ------------------------------------------------------------------------------------------------------
 
     def plan(self, given: Json) -> Plan:
-        """What an operation would do. Nothing is recorded, and nothing kept.
-
-        Raises:
-            InputError: it is no operation, or cannot be done to the resource as it is.
-        """
+        """Plan an operation. Nothing is recorded, and nothing kept. Raises InputError where it cannot be done."""
         proposal = self._planned(given)
         self.actions.managers[str(given["do"])].discard(proposal.action)
         return proposal.plan
@@ -113,7 +105,7 @@ class Session(Closing):
             InputError: it is no operation, or cannot be done to the resource as it is.
             NotPermitted: no grant covers it, or one forbids it.
         """
-        self._retention.make_room(self.actions)
+        self.actions.make_room()
         proposal = self._planned(given)
         plan = proposal.plan
         told = {
@@ -143,7 +135,7 @@ class Session(Closing):
         if standing.state is not _S.PROPOSED:
             require_step(action, standing.state, _S.EXECUTING)  # before anything that is kept for it is touched
         manager, proposed = self.actions.manager_of(standing), standing.proposed
-        self._recovery.require_settled(manager)
+        self._execution.require_settled(manager)
         operation = self.actions.operation(proposed["operation"], f"action {action}")
         if plan_digest != proposed["plan"]:
             raise InputError(f"action {action}: was planned with digest {proposed['plan']}, not {plan_digest}")
@@ -157,7 +149,7 @@ class Session(Closing):
             self.journal.advance(action, _S.READ, {"by": approved_by, **shown_decision(decision)}, seal=True)
             return self.journal.standing(action)
         self.permissions.require_budget(action, whole)
-        self._retention.make_room(self.actions, action)
+        self.actions.make_room(action)
         if standing.state is _S.PROPOSED:
             approval = {"by": approved_by, "delay_s": plan.delay_s, **shown_decision(decision)}
             self.journal.advance(action, _S.APPROVED, approval)
@@ -207,14 +199,11 @@ class Session(Closing):
         """Undo actions, all or none, and with `dependents` those after them that depend on them; the ids in that order.
 
         Where somebody else has changed something since, `choices` say by its name what becomes of it, else
-        `on_conflict`.
-
-        Raises:
-            InputError: one does not stand, later actions depend on it, or others changed what it left; nothing was
-                undone.
+        `on_conflict`. Raises InputError where one does not stand, later actions depend on it, or others changed what it
+        left; nothing was undone.
         """
-        names = set(actions)
         self._settle()
+        names = set(actions)
         for action in actions:
             later = self.dependents_of(action)
             if not dependents and not names.issuperset(later):
@@ -223,16 +212,13 @@ class Session(Closing):
                     "on it; undo them as well (--dependents), or first"
                 )
             names |= set(later) if dependents else set()
-        return self._undo_last_first(names, choices, on_conflict)
+        order = sorted(names, key=lambda each: self.journal.standing(each).number, reverse=True)
+        return self._undoing.undo(order, choices or {}, on_conflict)
 
     def undo_to(
         self, savepoint: str, *, choices: Mapping[str, Choice] | None = None, on_conflict: Choice = Choice.REFUSE
     ) -> list[str]:
-        """Undo all actions since a savepoint that still stand, and return their ids.
-
-        Raises:
-            InputError: there is no such savepoint, or as `undo`.
-        """
+        """Undo all actions since a savepoint that still stand, and return their ids; otherwise as `undo`."""
         self._settle()
         numbers = [record.number for record in self.journal.records(savepoint) if record.kind == "savepoint"]
         if not numbers:
@@ -243,26 +229,12 @@ class Session(Closing):
     def undo_group(
         self, number: int, *, choices: Mapping[str, Choice] | None = None, on_conflict: Choice = Choice.REFUSE
     ) -> list[str]:
-        """Take back a group of actions that commute, as `groups` numbers them from 1.
-
-        Raises:
-            InputError: there is no such group, actions of later groups depend on it, or as `undo`.
-        """
+        """Undo a group of actions that commute, as `groups` numbers them from 1; otherwise as `undo`."""
         self._settle()
         found = self.actions.groups()
         if not 1 <= number <= len(found):
             raise UsageError(f"group {number}: there are {len(found)}")
-        names = set(found[number - 1])
-        later = {each for name in names for each in self.dependents_of(name)} - names
-        if later:
-            raise InputError(f"group {number}: {', '.join(sorted(later))} came later and depend on it; undo them first")
-        return self._undo_last_first(names, choices, on_conflict)
-
-    def _undo_last_first(
-        self, names: Collection[str], choices: Mapping[str, Choice] | None, on_conflict: Choice
-    ) -> list[str]:
-        order = sorted(names, key=lambda each: self.journal.standing(each).number, reverse=True)
-        return self._undoing.undo(order, choices or {}, on_conflict)
+        return self.undo(*found[number - 1], choices=choices, on_conflict=on_conflict)
 
     def redo(self, action: str) -> Standing:
         """Do again what was undone.
@@ -273,9 +245,8 @@ class Session(Closing):
         """
         self._settle()
         manager, redoing = self._execution.plan_redo(action)
-        guarantee = Guarantee(self.journal.standing(action).proposed["guarantee"])
         accesses = manager.request_of_redo(action, self.actions.receipt(action), redoing).accesses
-        request = Request(accesses, guarantee)
+        request = Request(accesses, Guarantee(self.journal.standing(action).proposed["guarantee"]))
         self.permissions.require_allowed(action, request)
         self.permissions.require_budget(action, request)
         self._execution.redo(action, manager, redoing)
@@ -286,9 +257,7 @@ class Session(Closing):
     def commit(self, action: str) -> Standing:
         """Keep what an action did for good. What was kept to take it back is removed.
 
-        Raises:
-            InputError: it does not stand, or not any more.
-            HostError: that cannot be now.
+        Raises InputError where it does not stand, or not any more, and HostError where that cannot be now.
         """
         self._settle()
         standing = self.journal.standing(action)
@@ -306,9 +275,7 @@ class Session(Closing):
         """Say how an action that is in doubt stands, after somebody has looked.
 
         What is kept for it stays, as the state wants it: what is `executed` can be undone, what is `undone` redone.
-
-        Raises:
-            InputError: it is not in doubt, or cannot stand so.
+        Raises InputError where it is not in doubt, or cannot stand so.
         """
         standing = self.journal.standing(action)
         if standing.state not in IN_DOUBT:
@@ -322,7 +289,7 @@ class Session(Closing):
 
     def check_again(self, action: str) -> Standing:
         """Try once more to find out how an action in doubt stands. Raises InputError if nobody can tell yet."""
-        self._recovery.check_again(action)
+        self._execution.check_again(action)
         return self.journal.standing(action)
 
     def savepoint(self, name: str) -> None:
@@ -346,11 +313,8 @@ class Session(Closing):
         """What somebody else has changed of what an action left."""
         names = [*self.dependents_of(action), action]  # the last first
         manager = self.actions.manager_of_action(action)
-        return [
-            path
-            for paths in manager.conflicts([(name, self.actions.receipt(name)) for name in names]).values()
-            for path in paths
-        ]
+        found = manager.conflicts([(name, self.actions.receipt(name)) for name in names])
+        return [path for paths in found.values() for path in paths]
 
     def told(self) -> str:
         """What a model may know of the resources before it proposes anything."""
@@ -367,7 +331,8 @@ class Session(Closing):
 
     def _settle(self) -> None:
         """Settle first what is unfinished or in doubt, as far as its resource answers."""
-        self.recovered += self._recovery.recover()
+        for settled in (self._execution.recover(), self._undoing.recover(), self._execution.undo_lapsed()):
+            self.recovered += settled
 
 
 def _due_at(approved: Standing) -> float:

@@ -27,9 +27,7 @@ _OPAQUE = (f"{OVERLAY}opaque", b"y".hex())
 
 @dataclass(slots=True)
 class Capture:
-    """The steps, what they leave out, in words, and for each thing that they bring in the path of the written folder
-    where it is.
-    """
+    """Steps, what they leave out, in words, and where in the written folder that is which they bring."""
 
     steps: list[Step] = field(default_factory=list[Step])
     left_out: list[str] = field(default_factory=list[str])
@@ -42,10 +40,7 @@ def captured(written: Scope, tree: Scope, within: str, top: Entry, *, is_whole: 
     `is_whole`: `written` is a copy of all, in which what is not there was deleted. Else it is the upper folder of an
     overlay. `top` is what the written folder itself was before. What would be changed of a file that has several names
     is brought as a new one, so that its other names stay as they are. Steps have no inodes yet. O(what is in
-    `written`).
-
-    Raises:
-        InputError: something cannot be read, or changes meanwhile.
+    `written`). Raises InputError where something cannot be read, or changes meanwhile.
     """
     found = Capture()
     linked = _linked(written, tree, within, is_whole=is_whole)

@@ -24,9 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from autoclave.core import HostError, InputError, Outcome
-from autoclave.runtime.files.accesses import key_of
 from autoclave.runtime.files.capture import Capture, captured, claim, own_entry, remove_tree
-from autoclave.runtime.files.operations import Command, Python
+from autoclave.runtime.files.operations import Command, Python, key_of
 from autoclave.runtime.files.scope import Entry, Scope
 from autoclave.runtime.files.steps import Step
 from autoclave.runtime.files.tree_digest import NOT_COMPARED, survey_inside
@@ -43,6 +42,8 @@ _MOST_TOLD = 8192
 _UNDO_TEST_S = 10.0
 """So long an undo may take when it is tested, in seconds."""
 _PROVED = "its own undo was tested, and restores the tree as the pre-images do"
+_HIDDEN = "warning: hidden from it, since their names say that they hold secrets: "
+_LIMITS = CommandLimits()
 
 CredentialBundles = Callable[[Sequence[str], Path, int, str], "AbstractContextManager[CredentialBundle]"]
 """Gives a command what it needs to use services: their names, a folder for files, the port of the way out, a purpose.
@@ -52,8 +53,8 @@ CredentialBundles = Callable[[Sequence[str], Path, int, str], "AbstractContextMa
 class CommandRunner:
     """Runs commands over the folder of `scope`; what they write is kept in `stash` until it is claimed.
 
-    `install` gives the folder of the packages that generated code may import, by their names; `bundle` what a command
-    gets to use services (see `vault.cells`). Without them it may have none. Files whose names say that they hold
+    `install` gives the folder of the packages that generated code may import, by their names; without it there are
+    none. `bundle` gives what a command gets to use services (see `vault.cells`). Files whose names say that they hold
     secrets are hidden from a command, but for those whose keys `not_readable` leaves out.
     """
 
@@ -61,26 +62,23 @@ class CommandRunner:
         self,
         scope: Scope,
         stash: Path,
-        limits: CommandLimits | None = None,
-        install: Callable[[Sequence[str]], Path] | None = None,
-        bundle: CredentialBundles | None = None,
-        not_readable: Callable[[Sequence[str]], Sequence[str]] = tuple,
+        install: Callable[[Sequence[str]], Path] | None,
+        bundle: CredentialBundles,
+        not_readable: Callable[[Sequence[str]], Sequence[str]],
     ) -> None:
-        self._scope, self._stash, self._limits = scope, stash, limits or CommandLimits()
+        self._scope, self._stash = scope, stash
         self._install, self._bundle, self._not_readable = install, bundle, not_readable
 
     def run(self, operation: Command, folder: Path) -> tuple[list[Step], Json, str]:
         """Run a command; what it brought into the tree is in `folder` then. An undo that it comes with is tested.
 
-        Returns:
-            The steps that do to the tree what it did; how it ended, as JSON data; and a digest of the tree that it saw,
-            as it was before it began.
+        Returns the steps that do to the tree what it did; how it ended, as JSON data; and a digest of the tree that it
+        saw, as it was before it began.
 
         Raises:
             CommandFailed: it failed, or met a limit; with what it printed, and what it would have changed.
             InputError: it may not be done.
-            HostError: the host lacks what is needed to seal it.
-            SandboxFault: it could not be run.
+            HostError, SandboxFault: it could not be run.
         """
         layers = folder.with_name(f".{folder.name}")
         self._require_one_mount(operation.within)
@@ -94,9 +92,10 @@ class CommandRunner:
                     top = own_entry(written)
                     outcome = self._write(operation, tree, layers, hidden)
                     capture = self._captured(written, operation, top)
-                    told: dict[str, Any] = {"method": self.method, **_told(outcome), "hidden": _words_on_hidden(hidden)}
-                    if failure := _failure(operation, outcome, self._limits):
-                        changes = [*told.pop("hidden"), *(step.words for step in capture.steps)]
+                    told: dict[str, Any] = {"method": self.method, **_told(outcome)}
+                    warnings = [f"{_HIDDEN}{_listed(hidden, 10)}"] if hidden else []
+                    if failure := _failure(operation, outcome):
+                        changes = [*warnings, *(step.words for step in capture.steps)]
                         raise CommandFailed(failure, {**told, "changes": changes})
                     if undo := undoing_command(operation):
                         flaw = self._flaw_of(undo, capture, tree, written, top, layers, hidden)
@@ -104,7 +103,7 @@ class CommandRunner:
                     claim(written, capture, folder)
         finally:
             remove_tree(layers)
-        return capture.steps, {**told, "left_out": capture.left_out}, seen
+        return capture.steps, {**told, "hidden": warnings, "left_out": capture.left_out}, seen
 
     def _captured(self, written: Scope, operation: Command, top: Entry) -> Capture:
         return captured(written, self._scope, operation.within, top, is_whole=self.method == "copy")
@@ -142,10 +141,9 @@ class CommandRunner:
 
     def _write(self, operation: Command, tree: int, layers: Path, hidden: Sequence[str]) -> Outcome:
         """Have a command write into the upper of `layers`; how it ended."""
-        limits = replace(self._limits, wall_s=operation.timeout_s)
         command = self._command(operation, tree, layers)
         inner = tuple(os.path.relpath(path, operation.within or ".") for path in hidden)
-        return self._outcome(operation, replace(command, hidden=inner), limits)
+        return self._outcome(operation, replace(command, hidden=inner))
 
     def _flaw_of(
         self,
@@ -167,20 +165,18 @@ class CommandRunner:
         _copy_inside(written.descriptor, trial / "upper")
         try:
             undo = undo.model_copy(update={"timeout_s": min(undo.timeout_s, _UNDO_TEST_S)})
-            if failure := _failure(undo, self._write(undo, tree, trial, hidden), self._limits):
+            if failure := _failure(undo, self._write(undo, tree, trial, hidden)):
                 return failure.removesuffix("; nothing was done")
             with Scope(trial / "upper") as after:
                 paths = [step.path for step in self._captured(after, undo, top).steps]
         except InputError as error:
             return str(error)
-        more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
-        return f"after it {', '.join(map(repr, paths[:5]))}{more} would not be as before" if paths else ""
+        return f"after it {_listed(paths, 5)} would not be as before" if paths else ""
 
-    def _outcome(self, operation: Command, command: SealedCommand, limits: CommandLimits) -> Outcome:
+    def _outcome(self, operation: Command, command: SealedCommand) -> Outcome:
+        limits = replace(_LIMITS, wall_s=operation.timeout_s)
         if not operation.secrets:
             return run_command(command, limits)
-        if self._bundle is None:
-            raise InputError(f"secrets {', '.join(operation.secrets)}: nothing gives keys to commands here")
         with self._bundle(operation.secrets, command.layers, command.port, operation.do) as bundle:
             environment = {**command.environment, **bundle.environment}
             shown = (*command.shown, *bundle.shown)
@@ -208,26 +204,30 @@ class CommandRunner:
 
     def _command(self, operation: Command, descriptor: int, layers: Path) -> SealedCommand:
         tree, about = self._scope.root / operation.within, os.fstat(descriptor)
-        environment = _git_identity(tree)
-        given: dict[str, Any] = {
-            "stdin": operation.stdin.encode("utf-8", "surrogateescape"),
-            "method": self.method,
-            "tree_inode": (about.st_dev, about.st_ino),  # whatever has become of its path meanwhile
-        }
-        if not isinstance(operation, Python):
-            return SealedCommand(operation.command, tree, layers, environment=environment, **given)
-        program = layers / "program.py"
-        program.write_text(operation.source, encoding="utf-8", errors="surrogateescape")
-        shown = [(str(program), _PROGRAM)]
-        if operation.packages:
-            if self._install is None:
-                raise InputError(
-                    f"packages {', '.join(operation.packages)}: there is no list of allowed packages (--packages FILE)"
-                )
-            shown.append((str(self._install(operation.packages)), _PACKAGES))
-            environment["PYTHONPATH"] = _PACKAGES
-        argv = (python_executable(), "-s", "-P", "-B", _PROGRAM)
-        return SealedCommand(argv, tree, layers, shown=tuple(shown), environment=environment, **given)
+        environment, shown = _git_identity(tree), list[tuple[str, str]]()
+        if isinstance(operation, Python):
+            argv = (python_executable(), "-s", "-P", "-B", _PROGRAM)
+            program = layers / "program.py"
+            program.write_text(operation.source, encoding="utf-8", errors="surrogateescape")
+            shown.append((str(program), _PROGRAM))
+            if operation.packages:
+                if self._install is None:
+                    names = ", ".join(operation.packages)
+                    raise InputError(f"packages {names}: there is no list of allowed packages (--packages FILE)")
+                shown.append((str(self._install(operation.packages)), _PACKAGES))
+                environment["PYTHONPATH"] = _PACKAGES
+        else:
+            argv = operation.command
+        return SealedCommand(
+            argv,
+            tree,
+            layers,
+            shown=tuple(shown),
+            environment=environment,
+            stdin=operation.stdin.encode("utf-8", "surrogateescape"),
+            method=self.method,
+            tree_inode=(about.st_dev, about.st_ino),  # whatever has become of its path meanwhile
+        )
 
 
 def _git_identity(tree: Path) -> dict[str, str]:
@@ -259,7 +259,7 @@ def _copy_inside(tree: int, to: Path) -> None:
         raise HostError(f"{to}: the tree cannot be copied for a command ({done.stderr.strip()[-300:]})")
 
 
-def _failure(operation: Command, outcome: Outcome, limits: CommandLimits) -> str:
+def _failure(operation: Command, outcome: Outcome) -> str:
     """Why a command counts as failed; empty if it does not."""
     if outcome.ended == "exited" and outcome.exit_code in operation.accepted_codes:
         return ""
@@ -267,21 +267,18 @@ def _failure(operation: Command, outcome: Outcome, limits: CommandLimits) -> str
         "exited": f"exited with {outcome.exit_code}",
         "signalled": f"was ended by signal {outcome.signal}",
         "wall_time": f"took more than {operation.timeout_s:g} s",
-        "cpu_time": f"used more than {limits.cpu_s:g} s of CPU",
-        "memory": f"used more than {limits.memory_mb} MiB of memory",
-        "output": f"printed more than {limits.output_bytes} bytes",
-        "disk": f"wrote more than {limits.disk_mb} MiB",
+        "cpu_time": f"used more than {_LIMITS.cpu_s:g} s of CPU",
+        "memory": f"used more than {_LIMITS.memory_mb} MiB of memory",
+        "output": f"printed more than {_LIMITS.output_bytes} bytes",
+        "disk": f"wrote more than {_LIMITS.disk_mb} MiB",
     }.get(outcome.ended, f"met the limit of {outcome.ended}")
     last = outcome.stderr.decode(errors="backslashreplace").strip()[-500:]
     return f"{operation.do}: {how}{f': {last}' if last else ''}; nothing was done"
 
 
-def _words_on_hidden(paths: Sequence[str]) -> list[str]:
-    if not paths:
-        return []
-    more = f" and {len(paths) - 10} more" if len(paths) > 10 else ""
-    told = ", ".join(map(repr, paths[:10]))
-    return [f"warning: hidden from it, since their names say that they hold secrets: {told}{more}"]
+def _listed(paths: Sequence[str], most: int) -> str:
+    more = f" and {len(paths) - most} more" if len(paths) > most else ""
+    return f"{', '.join(map(repr, paths[:most]))}{more}"
 
 
 def _told(outcome: Outcome) -> dict[str, Any]:

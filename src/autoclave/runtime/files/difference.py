@@ -15,8 +15,8 @@ _MOST_BYTES = 1 << 20
 _MOST_NAMES = 50
 
 
-_Content = bytes | str | None
-"""What was or will be at a path: content, words for what is none, or nothing."""
+_Content = list[str] | str | None
+"""What was or will be at a path: lines of text, words for what is none, or nothing."""
 
 
 def difference_of(steps: Sequence[Step], tree: Scope, stash: Scope | None, *, is_done: bool) -> Iterator[str]:
@@ -41,36 +41,30 @@ def _fact(value: object) -> str:
 
 
 def _compared(path: str, old: _Content, new: _Content) -> Iterator[str]:
-    names = (f"a/{path}" if old is not None else "/dev/null", f"b/{path}" if new is not None else "/dev/null")
-    texts = [_text(content) for content in (old, new)]
-    if None in texts:
-        told = [_words(content) for content in (old, new) if content is not None]
-        verb = "changed" if len(told) > 1 else "created" if old is None else "deleted"
-        yield f"{verb} {path!r}: {' -> '.join(told)}"
+    verb = "created" if old is None else "deleted" if new is None else "changed"
+    if isinstance(old, str) or isinstance(new, str):
+        yield f"{verb} {path!r}: {' -> '.join(_words(each) for each in (old, new) if each is not None)}"
         return
-    lines = [(text or "").splitlines(keepends=True) for text in texts]
-    is_empty = not any(lines)
-    if is_empty:
-        yield f"{'created' if old is None else 'deleted'} {path!r}: an empty file"
-    for line in difflib.unified_diff(lines[0], lines[1], names[0], names[1]):
+    if not old and not new and verb != "changed":
+        yield f"{verb} {path!r}: an empty file"
+    names = (f"a/{path}" if old is not None else "/dev/null", f"b/{path}" if new is not None else "/dev/null")
+    for line in difflib.unified_diff(old or [], new or [], *names):
         yield line.removesuffix("\n")
         if not line.endswith("\n"):
             yield "\\ no line break at the end"
 
 
-def _text(content: _Content) -> str | None:
-    if content is None:
-        return ""
-    if isinstance(content, str) or b"\0" in content:
-        return None
+def _words(content: list[str] | str) -> str:
+    return content if isinstance(content, str) else f"{len(content)} lines of text"
+
+
+def _lines(content: bytes) -> list[str] | str:
     try:
-        return content.decode()
+        if b"\0" not in content:
+            return content.decode().splitlines(keepends=True)
     except UnicodeDecodeError:
-        return None
-
-
-def _words(content: _Content) -> str:
-    return content if isinstance(content, str) else f"{len(content or b'')} bytes that are no text"
+        pass
+    return f"{len(content)} bytes that are no text"
 
 
 def _found(scope: Scope, path: str) -> tuple[_Content, int]:
@@ -91,7 +85,7 @@ def _found(scope: Scope, path: str) -> tuple[_Content, int]:
                 content = f"{about.st_size} bytes"
             else:
                 with open_file(parent, name) as descriptor:
-                    content = os.pread(descriptor, _MOST_BYTES, 0)
+                    content = _lines(os.pread(descriptor, _MOST_BYTES, 0))
     except FileNotFoundError:
         pass
     except (OSError, InputError) as error:

@@ -15,14 +15,22 @@ from pathlib import Path
 from autoclave.config import Config
 from autoclave.core import HostError, InputError
 from autoclave.core.files import sync_directory
-from autoclave.runtime.files.accesses import accesses_of, asked_by, key_of
 from autoclave.runtime.files.capture import remove_tree
 from autoclave.runtime.files.commands import CommandRunner
 from autoclave.runtime.files.difference import difference_of
-from autoclave.runtime.files.folder_times import left_with, set_times, times_around, times_before
-from autoclave.runtime.files.making import make
-from autoclave.runtime.files.operations import OPERATIONS, Command, ReadOperation
-from autoclave.runtime.files.plans import Planned, Planner, digest_of, keys_of, paths_of, steps_from, surveys_of
+from autoclave.runtime.files.operations import OPERATIONS, Command, ReadOperation, key_of
+from autoclave.runtime.files.planning import make
+from autoclave.runtime.files.plans import (
+    Planned,
+    Planner,
+    accesses_of,
+    asked_by,
+    digest_of,
+    keys_of,
+    paths_of,
+    steps_from,
+    surveys_of,
+)
 from autoclave.runtime.files.reading import tree_text
 from autoclave.runtime.files.scope import Scope
 from autoclave.runtime.files.steps import (
@@ -36,14 +44,8 @@ from autoclave.runtime.files.steps import (
     require_kept,
     take_steps,
 )
-from autoclave.runtime.files.tree_digest import (
-    Survey,
-    is_by_inode,
-    survey,
-    survey_by_inode,
-    tree_digest,
-)
-from autoclave.runtime.files.undoing import undo_steps
+from autoclave.runtime.files.tree_digest import Survey, is_by_inode, survey, survey_by_inode, tree_digest
+from autoclave.runtime.files.undoing import left_with, set_times, times_around, times_before, undo_steps
 from autoclave.runtime.footprints import meet
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import Choice, InDoubt, Json, Manager, NotRedone, NotUndone, Plan, UndoneWith
@@ -96,7 +98,6 @@ class FileManager(Manager):
         return Request(accesses, Guarantee(receipt["guarantee"]))
 
     def request_of_redo(self, action: str, receipt: Json, redoing: Json) -> Request:
-        """See `Manager`."""
         return Request(self._accesses(action, {**receipt, "steps": redoing["steps"]}, is_done=False))
 
     def _accesses(self, action: str, receipt: Json, *, is_done: bool) -> tuple[Access, ...]:

@@ -144,3 +144,8 @@ _ALL: tuple[type[Config], ...] = (
     *(Run, Python, Read, List, Search),
 )
 OPERATIONS: dict[str, type[Config]] = {get_args(each.model_fields["do"].annotation)[0]: each for each in _ALL}
+
+
+def key_of(path: str) -> str:
+    """The key of a path in footprints, which is its resource for the policy as well."""
+    return f"files/{path}" if path else "files"

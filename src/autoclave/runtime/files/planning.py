@@ -1,30 +1,47 @@
-"""The steps that a file operation is made of, for the tree as it is. Looks at the tree; changes nothing."""
+"""The steps that a file operation is made of, for the tree as it is, and making ready what they bring, in the stash.
+
+The tree is looked at, and not changed. No step brings a link that leads out of the folder: text alone decides that.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import os
+import posixpath
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from autoclave.core import InputError
-from autoclave.runtime.files.links import require_none_led_out, way_out
-from autoclave.runtime.files.making import New, new_entry
-from autoclave.runtime.files.operations import (
-    Append,
-    DataOperation,
-    Delete,
-    MakeFolder,
-    MakeLink,
-    Move,
-    SetMode,
-    Write,
-)
-from autoclave.runtime.files.scope import Entry, Scope, parts_of
-from autoclave.runtime.files.steps import Step, inode_at
+from autoclave.runtime.files.operations import Append, DataOperation, Delete, MakeFolder, MakeLink, Move, SetMode, Write
+from autoclave.runtime.files.scope import Entry, Kind, Scope, parts_of
+from autoclave.runtime.files.steps import Step, inode_at, sync_file_system
 from autoclave.runtime.footprints import meet
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_CONTENT = 64 << 20
 _MOST_FOLDERS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """Something that is made ready in the stash: a file with content, a folder, or a link.
+
+    `below`: names, each in the one before, if it is not at the place itself but under new folders.
+    """
+
+    stash: str
+    entry: Entry
+    content: bytes = b""
+    below: tuple[str, ...] = ()
+
+    @property
+    def inside(self) -> tuple[str, ...]:
+        """The paths below its place, seen from there."""
+        return tuple("/".join(self.below[: number + 1]) for number in range(len(self.below)))
 
 
 _Planned = tuple[list[Step], list[New]]
@@ -157,3 +174,118 @@ def _entry_or_room(path: str, scope: Scope) -> Entry | None:
     """What is at a path; None if nothing is, but it could be. Raises InputError where its folder is missing."""
     with scope.parent_of(path):
         return scope.entry(path)
+
+
+# --- Made ready in the stash -----------------------------------------------------------------------------------------
+
+
+def make(folder: Path, new: New) -> None:
+    """Make something ready in a folder of the stash, durably. Raises OSError where it cannot be made.
+
+    Goes from descriptor to descriptor: a path may be longer than the kernel takes.
+    """
+    *above, last = new.stash, *new.below
+    place = os.open(folder, _FOLDER)
+    try:
+        for name in above:
+            place = _made_folder(place, name, new_entry("folder", 0o755))
+        match new.entry.kind:
+            case "link":
+                os.symlink(new.entry.target, last, dir_fd=place)
+            case "folder":
+                place = _made_folder(place, last, new.entry)
+            case _:
+                _make_file(place, last, new)
+        os.fsync(place)
+    finally:
+        os.close(place)
+    if above:
+        sync_file_system(folder)
+
+
+def new_entry(kind: Kind, mode: int, **others: Any) -> Entry:
+    """Return what something new of this user is like."""
+    return Entry(kind, mode, os.geteuid(), os.getegid(), 0, **others)
+
+
+def _made_folder(parent: int, name: str, entry: Entry) -> int:
+    """Make a folder; its descriptor, in place of that of the folder that it is in."""
+    os.mkdir(name, 0o700, dir_fd=parent)
+    descriptor = os.open(name, _FOLDER, dir_fd=parent)
+    os.close(parent)
+    _set_facts(descriptor, entry)
+    return descriptor
+
+
+def _make_file(parent: int, name: str, new: New) -> None:
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=parent)
+    with open(descriptor, "wb") as file:
+        file.write(new.content)
+        file.flush()
+        _set_facts(descriptor, new.entry)
+        os.fsync(descriptor)
+
+
+def _set_facts(descriptor: int, entry: Entry) -> None:
+    if os.geteuid() == 0:
+        os.fchown(descriptor, entry.uid, entry.gid)
+    for name, value in entry.attributes:
+        os.setxattr(descriptor, name, bytes.fromhex(value))
+    os.fchmod(descriptor, entry.mode)
+
+
+# --- Links that lead out --------------------------------------------------------------------------------------------
+
+
+def way_out(path: str, target: str, root: Path) -> str:
+    """Where a link at a path leads to outside of the folder `root`; empty if it stays within.
+
+    A `..` after a name counts as leading out: that name may be a link, and then nobody can tell from the text.
+    """
+    if target.startswith("/"):
+        place = posixpath.normpath(target)
+        return "" if Path(place).is_relative_to(root) else place
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    num_up = next((number for number, part in enumerate(parts) if part != ".."), len(parts))
+    if num_up > path.count("/") or ".." in parts[num_up:]:
+        return posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    return ""
+
+
+def require_no_new_way_out(steps: Sequence[Step], stash: Scope, tree: Scope, within: str) -> None:
+    """Raise InputError if what a command brings has a link that leads out, but for where one led before."""
+    found = {
+        f"{step.path}{path.removeprefix(step.stash)}": target
+        for step in steps
+        if step.do in ("put", "exchange")
+        for path, target in _links_below(step.stash, stash)
+    }
+    outward = {path: out for path, target in found.items() if (out := way_out(path, target, tree.root))}
+    if not outward:
+        return
+    known = {way_out(path, target, tree.root) for path, target in _links_below(within, tree)}
+    for path, out in outward.items():
+        if out not in known:
+            raise InputError(
+                f"path {path!r}: is made a link to {found[path]!r}, which leads out of the folder; nothing was done"
+            )
+
+
+def require_none_led_out(moved: str, to: str, tree: Scope) -> None:
+    """Raise InputError if a link that stays within the folder would lead out of it once it is moved."""
+    for path, target in _links_below(moved, tree):
+        new = f"{to}{path.removeprefix(moved)}"
+        if way_out(new, target, tree.root) and not way_out(path, target, tree.root):
+            raise InputError(f"path {path!r}: is a link to {target!r}, which from {new!r} would lead out of the folder")
+
+
+def _links_below(path: str, scope: Scope) -> Iterator[tuple[str, str]]:
+    """The links at a path and below it, with what they say; with the path "" those in the scope."""
+    if path:
+        with scope.parent_of(path) as (parent, name):
+            if stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+                yield path, os.readlink(name, dir_fd=parent)
+    for place, descriptor, inside in scope.folders(path):
+        for each in inside:
+            if each.is_symlink():
+                yield f"{place}/{each.name}" if place else each.name, os.readlink(each.name, dir_fd=descriptor)

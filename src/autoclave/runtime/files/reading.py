@@ -66,12 +66,10 @@ def _matches(operation: Search, scope: Scope) -> Iterator[str]:
 def _files(path: str, scope: Scope) -> Iterator[str]:
     """Files that may be searched, at and below a path."""
     if path:
-        with scope.parent_of(path) as (parent, name):
-            try:
-                about = os.stat(name, dir_fd=parent, follow_symlinks=False)
-            except FileNotFoundError:
-                raise InputError(f"path {path!r}: there is nothing") from None
-        if not stat.S_ISDIR(about.st_mode):
+        found = scope.entry(path)
+        if found is None:
+            raise InputError(f"path {path!r}: there is nothing")
+        if found.kind != "folder":
             yield path
             return
     for place, _, inside in scope.folders(path):
@@ -83,9 +81,7 @@ def _files(path: str, scope: Scope) -> Iterator[str]:
 def tree_text(
     scope: Scope, path: str = "", depth: int = 6, *, names_per_folder: int = 50, most_characters: int = 20_000
 ) -> str:
-    """A line for each thing in a folder, indented by its depth, with a line on what is left out. A name cannot pass for
-    another line.
-    """
+    """A line for each thing in a folder, indented by its depth. A name cannot pass for another line."""
     lines: list[str] = []
     room = most_characters
     for line in _tree_lines(scope, path, depth, names_per_folder):

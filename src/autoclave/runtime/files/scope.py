@@ -120,11 +120,7 @@ class Scope(Closing):
             os.close(place)
 
     def entry(self, path: str) -> Entry | None:
-        """What is at a path; None if nothing is.
-
-        Raises:
-            InputError: as `parent_of`; or it changes while it is read, or cannot be read.
-        """
+        """What is at a path; None if nothing is. Raises InputError as `parent_of`, or where it cannot be read."""
         try:
             with self.parent_of(path) as (parent, name):
                 return entry_at(parent, name, path)
@@ -137,12 +133,8 @@ class Scope(Closing):
         if found is None or found.kind != "file":
             raise InputError(f"path {path!r}: {f'is a {found.kind}, not a file' if found else 'there is nothing'}")
         try:
-            with (
-                self.parent_of(path) as (parent, name),
-                open_file(parent, name) as descriptor,
-                open(descriptor, "rb", closefd=False) as file,
-            ):
-                return file.read()
+            with self.parent_of(path) as (parent, name), open_file(parent, name) as descriptor:
+                return b"".join(iter(lambda: os.read(descriptor, 1 << 20), b""))
         except OSError as error:
             raise InputError(f"path {path!r}: cannot be read ({error.strerror})") from None
 
@@ -240,11 +232,7 @@ def mount_of(descriptor: int) -> tuple[int, ...]:
 
 
 def parts_of(path: str) -> list[str]:
-    """The names of a path within a scope.
-
-    Raises:
-        InputError: it is absolute, has `.`, `..` or empty names, or is too long.
-    """
+    """The names of a path within a scope. Raises InputError where it is absolute, too long, or has `.` or `..`."""
     parts = path.split("/")
     if not path or "\0" in path or any(part in ("", ".", "..") for part in parts) or len(path) > _LONGEST:
         raise InputError(f"path {path[:200]!r}: must be relative to the folder, without '.', '..' and empty names")
@@ -262,10 +250,8 @@ _MOST_KNOWN = 100_000
 def entry_at(parent: int, name: str, path: str) -> Entry | None:
     """What has this name in the folder with the descriptor `parent`; `path` is for messages.
 
-    A file is not read again while its inode has not changed.
-
-    Raises:
-        InputError: it changes while it is read, or cannot be read.
+    A file is not read again while its inode has not changed. Raises InputError where it changes while it is read, or
+    cannot be read.
     """
     try:
         for _ in range(3):
@@ -310,9 +296,9 @@ def _read(parent: int, name: str, path: str, about: os.stat_result) -> Entry:
 
 
 @contextlib.contextmanager
-def open_file(parent: int, name: str) -> Generator[int]:
-    """A descriptor to read a file by."""
-    descriptor = os.open(name, _LOOK, dir_fd=parent)
+def open_file(parent: int | None, name: str | Path, flags: int = _LOOK) -> Generator[int]:
+    """A descriptor of what has a name in a folder, to read it by."""
+    descriptor = os.open(name, flags, dir_fd=parent)
     try:
         yield descriptor
     finally:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from autoclave.core import HostError, InputError
-from autoclave.runtime.files.scope import NothingThere, Scope
+from autoclave.runtime.files.scope import NothingThere, Scope, open_file
 from autoclave.runtime.interface import InDoubt
 
 _NOREPLACE, _EXCHANGE = 1, 2
@@ -62,7 +62,6 @@ class Step:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths that it changes, each with all that is below it."""
         return (self.path, self.to) if self.to else (self.path,)
 
     @property
@@ -123,24 +122,19 @@ def rename_problem(folder: Path) -> str:
     """Why things cannot change places at once in a folder of ours; empty if they can. Tries it."""
     for name in ("one", "other"):
         (folder / name).write_text(name)
-    parent = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _rename(parent, "one", parent, "other", _EXCHANGE, Step("exchange", "one", "other"))
+        with open_file(None, folder) as parent:
+            _rename(parent, "one", parent, "other", _EXCHANGE, Step("exchange", "one", "other"))
     except (InputError, HostError) as error:
         return str(error)
-    finally:
-        os.close(parent)
     return "" if (folder / "one").read_text() == "other" else "names did not change places"
 
 
 def sync_file_system(folder: Path) -> None:
     """Make all durable that is on the file system of a folder: quicker than file by file where there are many."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with open_file(None, folder) as descriptor:
         if _libc.syncfs(descriptor):
             raise HostError(f"{folder}: cannot be made durable ({os.strerror(ctypes.get_errno())})")
-    finally:
-        os.close(descriptor)
 
 
 _CHANGED = "somebody else has changed it meanwhile"
@@ -190,10 +184,7 @@ def has_happened(step: Step, scope: Scope, stash: Scope) -> bool:
 
 
 def is_untouched(step: Step, scope: Scope, stash: Scope) -> bool:
-    """Whether it is certain that a step has not happened, whatever somebody else has done to the tree.
-
-    The stash tells: nobody else works there.
-    """
+    """Whether a step has certainly not happened, by the stash, where nobody else works."""
     found, before = _look(step, scope, stash), _before(step)
     if step.do == "set_facts":
         return found != before or _has_facts(step.path, step.old_facts, scope)
@@ -293,14 +284,9 @@ def facts_at(path: str, names: Mapping[str, Any], scope: Scope) -> dict[str, Any
 
 def _set_facts(parent: int, name: str, step: Step) -> None:
     try:
-        descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-        try:
+        with open_file(parent, name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC) as descriptor:
             _set_facts_of(descriptor, parent, name, step)
-        finally:
-            os.close(descriptor)
     except OSError as error:
-        if isinstance(error, InputError | HostError):
-            raise
         raise InputError(f"path {step.path!r}: {', '.join(step.facts)} cannot be set ({error.strerror})") from None
 
 

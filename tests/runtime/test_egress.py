@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from autoclave.core import InputError, IsolationError
+from autoclave.core import InputError
 from autoclave.runtime import permissions
 from autoclave.runtime.connections import Connections, VaultPlace, save_connections
 from autoclave.runtime.guarantee import Guarantee
@@ -23,12 +23,13 @@ from autoclave.runtime.packages import AllowedPackages
 from autoclave.runtime.policy import Decision, Grant
 from autoclave.runtime.session import Session
 from autoclave.runtime.vault import KeyFile, Secret, Vault
+from autoclave.runtime.vault.authority import Authority
 from autoclave.runtime.vault.injection import Outgoing, require_no_override
 from autoclave.runtime.vault.traces import found_in
-from autoclave.workspaces import SealedCommand, run_command
 from tests.runtime.trees import connect_vault, done, granted
 from tests.runtime.web_service import PACKED, WebService, watched
 
+pytestmark = pytest.mark.usefixtures("sealing_host")
 NONE = Guarantee.NONE
 VALUE = "sk-real-QmVyeVNlY3JldFZhbHVl0123"
 _CALL = """
@@ -69,17 +70,6 @@ def all_of(link):
 def request(line, *headers, end="Connection: close"):
     return "\\r\\n".join([line + " HTTP/1.1", "Host: PLACE", *headers, end, "", ""])
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _host(tmp_path_factory: pytest.TempPathFactory) -> None:
-    place = tmp_path_factory.mktemp("trial")
-    for name in ("tree", "upper", "work"):
-        (place / name).mkdir()
-    try:
-        run_command(SealedCommand(("true",), place / "tree", place))
-    except IsolationError as error:
-        pytest.skip(f"this host cannot seal commands: {error}")
 
 
 @pytest.fixture
@@ -273,14 +263,6 @@ def test_what_a_service_could_read_in_another_way_does_not_leave(
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
-def test_no_form_has_another_method_than_its_request(session: Session, service: WebService, kind: str):
-    body = '--x\r\nContent-Disposition: form-data; name="_method"\r\n\r\nDELETE\r\n--x--' if "multi" in kind else ""
-    source = f"call(URL, 'POST', {body or 'a=b&_Method=DELETE'!r}.encode(), **{{'Content-Type': {kind!r}}})[0]"
-    assert told(session, f"print({source})".replace("URL", f"'https://{service.place}/echo'")) == "403\n"
-    assert service.asked == []
-
-
 @pytest.mark.parametrize(
     ("kinds", "target", "body"),
     [
@@ -363,17 +345,6 @@ def test_what_a_planned_program_asked_is_charged_whatever_became_of_it(tmp_path:
         session.run(proposal.action, proposal.plan.digest)  # charged already
 
 
-def test_programs_that_asked_services_count_as_risk_before_they_are_run(tmp_path: Path, service: WebService):
-    source = f"call('https://{service.place}/echo', Authorization='Bearer ' + token)"
-    with opened(tmp_path, service, budget=45.0) as session:
-        told(session, source)
-        told(session, source)
-        with pytest.raises(NotPermitted, match="too much stands"):
-            told(session, source)
-        session.discard(session.journal.standings()[0].action)
-        told(session, source)
-
-
 def test_nothing_goes_out_to_a_service_that_is_not_granted_whatever_was_decided(
     tmp_path: Path, service: WebService, monkeypatch: pytest.MonkeyPatch
 ):
@@ -405,23 +376,18 @@ for address in (("127.0.0.1", {service.place.partition(":")[2]}), ("169.254.169.
     assert proposal.plan.guarantee is Guarantee.EXACT
 
 
-def test_a_service_that_is_not_whom_it_says_gets_nothing(tmp_path: Path, service: WebService):
-    other = WebService()
-    service.certificate = other.certificate  # trusts somebody else
-    with opened(tmp_path, service) as session:
+@pytest.mark.parametrize(
+    ("allows_private", "seen"), [(True, (502, "no connection")), (False, (403, "private network"))]
+)
+def test_a_service_that_is_not_whom_it_says_or_on_a_private_network_gets_nothing(
+    tmp_path: Path, service: WebService, allows_private: bool, seen: tuple[int, str]
+):
+    service.certificate = Authority().certificate  # trusts somebody else
+    with opened(tmp_path, service, allows_private=allows_private) as session:
         source = f"print(json.dumps(call('https://{service.place}/echo', Authorization='Bearer ' + token)))"
         status, text, _ = json.loads(told(session, source))
-    other.close()
-    assert (status, service.asked) == (502, [])
-    assert "no connection" in text
-
-
-def test_a_private_address_needs_a_secret_for_it(tmp_path: Path, service: WebService):
-    with opened(tmp_path, service, allows_private=False) as session:
-        source = f"print(json.dumps(call('https://{service.place}/echo', Authorization='Bearer ' + token)))"
-        status, text, _ = json.loads(told(session, source))
-    assert (status, service.asked) == (403, [])
-    assert "private network" in text
+    assert (status, service.asked) == (seen[0], [])
+    assert seen[1] in text
 
 
 def test_a_response_without_an_end_is_broken_off(session: Session, service: WebService):
@@ -439,7 +405,8 @@ def test_a_key_that_comes_back_compressed_is_seen_or_refused(
     session: Session, service: WebService, coding: str, status: int
 ):
     source = f"""
-status, text, headers = call("https://{service.place}/gzip/{coding.replace(" ", "")}", Authorization=token)
+headers = {{"X-Coding": "{coding}", "Authorization": token}}
+status, text, headers = call("https://{service.place}/packed?ways=gzip-twice", "POST", b"the key is KEY", **headers)
 print(json.dumps([status, text.replace(token, "DUMMY"), headers]))
 """
     seen, text, headers = json.loads(told(session, source))
@@ -538,9 +505,7 @@ def test_what_guards_the_keys_cannot_be_in_the_folder(tmp_path: Path, inside: st
     places["list.txt"].write_text("")
     kept = Vault(places["vault"], KeyFile(places["vault.key"]))
     kept.add(Secret.model_validate({"service": "api", "value": VALUE, "hosts": ["api.example.com"]}))
-    others: dict[str, Any] = {
-        "packages": AllowedPackages(places["list.txt"], tmp_path / "cache"),
-    }
+    others: dict[str, Any] = {"packages": AllowedPackages(places["list.txt"], tmp_path / "cache")}
     vault = VaultPlace(path=str(places["vault"]))
     (tmp_path / "state").mkdir(mode=0o700)
     save_connections(tmp_path / "state", Connections(vault=vault, trust=str(places["trust.pem"])))

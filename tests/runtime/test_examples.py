@@ -9,14 +9,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.evaluation.chat_server import ChatServer
-from tests.runtime.rest.chat import Chat, chat_running
-from tests.runtime.rest.servers import PYTHON, installed, radicale_running
-from tests.runtime.rest.test_radicale import Calendar, event
+from tests.runtime.rest.servers import PYTHON, installed
 from tests.runtime.test_proposals import calling
 
 EXAMPLE = Path(__file__).parents[2] / "examples/acting"
@@ -39,11 +36,6 @@ def ran(*words: str, example: str = "tidy_folder.py", **environment: str) -> lis
     result = ended(example, *words, **environment)
     assert (result.returncode, result.stderr) == (0, "")
     return result.stdout.splitlines()
-
-
-def asking(service: str, operation: str, **arguments: Any) -> dict[str, Any]:
-    """A choice of a model that asks a service."""
-    return calling(("request", {"service": service, "operation": operation, "arguments": arguments}))
 
 
 def told_after(lines: list[str], heading: str) -> list[str]:
@@ -95,12 +87,6 @@ def test_rows_that_were_changed_are_reviewed_and_taken_back(server: ChatServer):
 # --- A chat ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chat]:
-    with chat_running(tmp_path_factory.mktemp("synapse")) as account:
-        yield account
-
-
 def test_a_message_is_discarded_before_it_leaves_and_another_taken_back_after_it():
     installed("synapse_homeserver")
     lines = ran("--synapse", str(PYTHON), "--queue-s", "0.5", example="send_message.py")
@@ -114,42 +100,6 @@ def test_a_message_is_discarded_before_it_leaves_and_another_taken_back_after_it
     grade = next(n for n, line in enumerate(lines) if line.strip() == "undo: redact_event, compensating (pinned)")
     assert grade < lines.index("in the room, while all is queued:")  # told before anything is sent
     assert lines[-1] == "the journal is as it was written: True"
-
-
-def test_a_model_at_an_endpoint_writes_into_a_room_of_a_server_that_runs(
-    server: ChatServer, account: Chat, tmp_path: Path
-):
-    files: dict[str, bytes] = {}  # of the example, while it runs
-
-    def say(body: dict[str, Any]) -> str:
-        files.update((path.name, path.read_bytes()) for path in tmp_path.rglob("*") if path.is_file())
-        return "All done."
-
-    server.say = say
-    chat, other = account.new_room("ours"), account.new_room("theirs")
-    chat.ask("PUT", f"/rooms/{chat.room}/send/m.room.message/1", {"msgtype": "m.text", "body": "Who comes?"})
-    server.trouble = [
-        asking("chat", "list_messages", room=chat.room, dir="b"),
-        asking("chat", "send_message", room=chat.room, body={"text": "me"}),
-        asking("chat", "send_message", room=chat.room, body={"msgtype": "m.text", "body": "me"}),
-        asking("chat", "send_message", room=other.room, body={"msgtype": "m.text", "body": "all of you"}),
-    ]
-    words = ["--url", f"http://localhost:{chat.port}/", "--room", chat.room, "--queue-s", "0.2"]
-    endpoint = ["--endpoint", server.url, "--model", "m"]
-    lines = ran(*words, *endpoint, example="send_message.py", MATRIX_TOKEN=chat.token, TMPDIR=f"{tmp_path}")
-    assert told_after(lines, "in the room, after that:") == ["@us:localhost: Who comes?", "@us:localhost: me"]
-    assert chat.messages() == ["Who comes?", ""]
-    assert other.messages() == []
-    results = [each["content"] for each in server.bodies[-1]["messages"] if each["role"] == "tool"]
-    assert "Who comes?" in results[0]
-    assert '"msgtype" is a required property' in results[1]
-    assert json.loads(results[2])["queued_s"] == 0.2
-    assert re.fullmatch("refused: create .* is not permitted", results[3])
-    assert chat.token not in json.dumps(server.bodies) + "".join(lines)
-    assert {"vault", "connections.yaml", "journal.sqlite"} < set(files)
-    assert not [name for name, content in files.items() if chat.token.encode() in content]
-    result = ended("send_message.py", *words[:-1], "-1", MATRIX_TOKEN=chat.token)
-    assert result.stderr == f"error: {words[1][:-1]}: services.chat.queue_s: must be greater than or equal to 0\n"
 
 
 # --- A calendar ------------------------------------------------------------------------------------------------------
@@ -168,31 +118,3 @@ def test_an_invitation_is_moved_which_is_taken_back_and_then_all():
     assert told_after(lines, "in the calendar, after all was taken back:") == DAY
     assert "    refused: delete 'services/calendar/DELETE/model/autoclave-example/review.ics' is not permitted" in lines
     assert lines[-2:] == ["the calendar is as it was: True", "the journal is as it was written: True"]
-
-
-def test_a_model_at_an_endpoint_invites_in_a_calendar_of_a_server_that_runs(tmp_path: Path):
-    password = "long enough 1"
-    with radicale_running(tmp_path) as port:
-        calendar = Calendar(port, "autoclave-example")
-        seen: list[str] = []
-
-        def say(body: dict[str, Any]) -> str:
-            seen.append(calendar.ask("GET", "lunch.ics")[2])
-            return "They are invited."
-
-        server = ChatServer(say)
-        place = {"user": "us", "calendar": calendar.name}
-        server.trouble = [
-            asking("calendar", "get_calendar", **place),
-            asking("calendar", "put_item", name="lunch.ics", body=event("Lunch", uid="made"), **place),
-        ]
-        words = ["--url", f"http://localhost:{port}", "--user", "us", "--endpoint", server.url, "--model", "m"]
-        lines = ran(*words, example="invite_to_lunch.py", CALDAV_PASSWORD=password)
-        server.close()
-        assert "SUMMARY:Lunch" in seen[0]
-        assert told_after(lines, "in the calendar, after that:") == [*DAY, "12:00  Lunch, somebody@example.com"]
-        assert "SUMMARY:Review" in json.dumps(server.bodies)
-        assert "the model: They are invited." in lines
-        assert lines[-2] == "the calendar is as it was: True"
-        assert calendar.ask("GET", "")[0] == 404  # it was the example's own, and is gone
-        assert password not in json.dumps(server.bodies) + "".join(lines)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from autoclave.core import HostError, InputError
+from autoclave.core import InputError
 from autoclave.runtime.connections import Connections, VaultPlace, save_connections
 from autoclave.runtime.databases.settings import DatabaseConnection
 from autoclave.runtime.guarantee import Guarantee
@@ -43,27 +43,6 @@ class Resources:
     database: Path
     notes: Reader
     proxy: FaultyProxy
-    other: FaultyProxy
-    """A second service: the way to the same server, and to a collection of its own."""
-
-    @property
-    def lists(self) -> Reader:
-        return Reader(self.notes.port, self.notes.bucket, "lists")
-
-    def act_in_both(self, session: Session) -> list[str]:
-        """Something in the folder, the database and both services; the second service last."""
-        note = {"do": "request", "service": "lists", "operation": "create_record"}
-        place = {"bucket": self.notes.bucket, "collection": "lists", "body": {"data": {"title": "list"}}}
-        return [*self.act(session, rounds=1), done(session, **note, arguments=place)]
-
-    def proxy_was_asked_to_delete(self) -> bool:
-        return any(method == "DELETE" for method, _, _ in self.proxy.seen)
-
-    def seen_in_both(self) -> tuple[Any, ...]:
-        """As `seen`, with what there is in both services, whatever its identifiers."""
-        files, rows, notes = self.seen()
-        both = [sorted(str(each.get("title")) for each in found.values()) for found in (notes, self.lists.records())]
-        return files, rows, *both
 
     def seen(self) -> tuple[Any, ...]:
         with sqlite3.connect(self.database) as connection:
@@ -106,15 +85,14 @@ def resources(root: Path, kinto: int, tmp_path: Path, monkeypatch: pytest.Monkey
     connection_.close()
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
-    with FaultyProxy(kinto) as proxy, FaultyProxy(kinto) as other:
+    with FaultyProxy(kinto) as proxy:
         vault = tmp_path / "vault"
-        hosts = (f"localhost:{proxy.port}", f"localhost:{other.port}")
-        Vault(vault, KeyFile(tmp_path / "vault.key")).add(secret(proxy.port, hosts=hosts))
+        Vault(vault, KeyFile(tmp_path / "vault.key")).add(secret(proxy.port))
         shop = DatabaseConnection(engine="sqlite", path=str(database))
         place = VaultPlace(path=str(vault))
-        services = {"notes": connection(proxy.port), "lists": connection(other.port)}
+        services = {"notes": connection(proxy.port)}
         save_connections(state, Connections(vault=place, databases={"shop": shop}, services=services))
-        yield Resources(root, database, notes, proxy, other)
+        yield Resources(root, database, notes, proxy)
 
 
 def test_all_kinds_go_back_to_a_mark_and_forward_again(resources: Resources):
@@ -162,55 +140,6 @@ def test_where_one_resource_does_not_answer_the_others_are_done_again(resources:
         assert resources.seen() == before
 
 
-@pytest.mark.parametrize("methods", ["GET DELETE", "DELETE"])
-def test_a_service_that_is_lost_in_the_middle_has_the_others_done_again(resources: Resources, methods: str):
-    resources.lists.make()
-    before = resources.seen_in_both()
-    with resources.session() as session:
-        session.savepoint("start")
-        actions = resources.act_in_both(session)
-        found = resources.seen_in_both()
-        is_lost: list[str] = []
-
-        def lose(method: str) -> None:
-            is_lost.extend([method] if method == "DELETE" else [])
-
-        resources.other.before_forwarding = lose  # once the second has taken back what it did, the first is gone
-        resources.proxy.choose = lambda method, path: "cut_before" if is_lost and method in methods.split() else "none"
-        with pytest.raises(InputError, match=r"the others stand as they did|so nothing was taken back"):
-            session.undo_to("start")
-        assert is_lost
-        assert resources.seen_in_both() == found
-        assert session.journal.standing(actions[3]).state is S.REDONE
-        resources.proxy.choose = lambda method, path: "none"
-        session.undo_to("start")
-        assert resources.seen_in_both() == before
-        assert session.audit() == []
-
-
-def test_what_cannot_be_done_again_since_its_service_is_lost_too_is_named_and_can_be_later(resources: Resources):
-    resources.lists.make()
-    before = resources.seen_in_both()
-    with resources.session() as session:
-        session.savepoint("start")
-        actions = resources.act_in_both(session)
-        found = resources.seen_in_both()
-        resources.proxy.choose = lambda method, path: "cut_before" if method == "DELETE" else "none"
-        # the first fails to take back what it did; by then the second, which has, is gone as well
-        resources.other.choose = lambda method, path: "cut_before" if resources.proxy_was_asked_to_delete() else "none"
-        with pytest.raises(InputError, match=f"could not be done again: {actions[3]}"):
-            session.undo_to("start")
-        assert session.journal.standing(actions[3]).state is S.UNDONE
-        resources.proxy.choose = resources.other.choose = lambda method, path: "none"
-        session.redo(actions[3])
-        assert session.journal.standing(actions[2]).state is S.UNDONE
-    with resources.session() as session:
-        assert resources.seen_in_both()[3] == found[3]
-        session.undo_to("start")
-        assert resources.seen_in_both() == before
-        assert session.audit() == []
-
-
 def test_an_answer_that_was_lost_keeps_nothing_from_going_back(resources: Resources):
     before = resources.seen()
     with resources.session() as session:
@@ -219,18 +148,6 @@ def test_an_answer_that_was_lost_keeps_nothing_from_going_back(resources: Resour
         resources.proxy.choose = lambda method, path: "cut_after" if method == "DELETE" else "none"
         session.undo_to("start")
         assert resources.seen() == before
-
-
-def test_where_a_resource_is_not_there_nothing_is_taken_back(resources: Resources):
-    with resources.session() as session:
-        session.savepoint("start")
-        actions = resources.act(session)
-        found = resources.seen()
-        resources.proxy.close()
-        with pytest.raises((InputError, HostError)):
-            session.undo_to("start")
-        assert resources.seen() == found
-        assert not {session.journal.standing(each).state for each in actions} - {S.EXECUTED, S.REDONE, S.UNDO_FAILED}
 
 
 @SOME_OR_EACH

@@ -434,6 +434,7 @@ def test_services_are_found_as_words_of_their_own():
     assert mentioned("Post it in Slack.", SERVICES) == {"slack"}
     assert mentioned("slackers use drop-box, not drop", SERVICES) == {"drop-box"}
     assert mentioned("tell my team", SERVICES) == set()
+    assert services_of([allow("services/slack", "files/**"), allow("services/*"), forbid("services/x")]) == ["slack"]
 
 
 def test_a_model_can_only_name_services_that_there_are():
@@ -458,15 +459,6 @@ def test_a_guess_only_narrows(grants: list[Grant], guess: set[str], verb: str, s
         assert may(narrowed, access).is_allowed <= may(grants, access).is_allowed
     assert may(narrowed, Access("use", f"services/{service}")).is_allowed == (service in guess)
     assert may(narrowed, Access(verb, resource)).is_allowed == may(grants, Access(verb, resource)).is_allowed
-
-
-def test_services_of_grants_are_those_that_are_named():
-    grants = [
-        allow("services/slack", "files/**"),
-        allow("services/*"),
-        forbid("services/x"),
-    ]
-    assert services_of(grants) == ["slack"]
 
 
 def test_a_session_is_narrowed_by_prohibitions_alone(opened: Session):

@@ -126,11 +126,9 @@ def test_a_file_is_written_with_the_folders_that_are_missing(root: Path, opened:
     opened.run(proposal.action, proposal.plan.digest)
     assert (root / path).read_text() == "x"
     assert (root / path).stat().st_mode & 0o777 == 0o640
-    for _ in range(2):
-        opened.undo(proposal.action)
-        assert manifest(root) == before
-        opened.redo(proposal.action)
-        assert (root / path).read_text() == "x"
+    opened.undo(proposal.action)
+    assert manifest(root) == before
+    opened.redo(proposal.action)
     inner = done(opened, do="write", path=f"{above}/b", content="y")
     with pytest.raises(InputError, match=f"{inner} came later"):
         opened.undo(proposal.action)

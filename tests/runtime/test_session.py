@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from autoclave.core import HostError, InputError
+from autoclave.core import InputError
 from autoclave.runtime.files import steps as steps_module
-from autoclave.runtime.files.scope import Scope
 from autoclave.runtime.interface import Choice, NotPermitted, NotRedone, NotUndone
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy.grants import Grant
@@ -75,13 +74,10 @@ def test_what_was_done_is_taken_back_exactly_and_done_again(root: Path, opened: 
     [
         ({"do": "write", "path": "../out", "content": ""}, "relative to the folder"),
         ({"do": "write", "path": "/etc/passwd", "content": ""}, "relative to the folder"),
-        ({"do": "write", "path": "docs/../../out", "content": ""}, "relative to the folder"),
         ({"do": "write", "path": "docs//c.txt", "content": ""}, "relative to the folder"),
         ({"do": "write", "path": "a\0b", "content": ""}, "relative to the folder"),
         ({"do": "delete", "path": "./a.txt"}, "relative to the folder"),
-        ({"do": "delete", "path": "docs/"}, "relative to the folder"),
         ({"do": "move", "path": "a.txt", "to": "docs/.."}, "relative to the folder"),
-        ({"do": "move", "path": "a.txt", "to": ""}, "relative to the folder"),
         ({"do": "write", "path": "proc/self/fd/3", "content": ""}, "links are not followed"),
         ({"do": "write", "path": "way-out/x", "content": ""}, "links are not followed"),
         ({"do": "write", "path": "a.txt/x", "content": ""}, "no folder that can be entered"),
@@ -102,6 +98,7 @@ def test_what_was_done_is_taken_back_exactly_and_done_again(root: Path, opened: 
         ({"do": "move", "path": "docs", "to": "docs/deep/docs"}, "one below the other"),
         ({"do": "set_mode", "path": "docs/link", "mode": 0o600}, "whose mode is not set"),
         ({"do": "set_mode", "path": "a.txt", "mode": 0o600}, "has several names, whose mode would change"),
+        ({"do": "make_folder", "path": "/".join(["x"] * 2001)}, "would need 2001 folders; at most 2000"),
         ({"do": "set_mode", "path": "a.txt", "mode": 0o10000}, "mode: .*less than or equal"),
         ({"do": "sudo", "path": "x"}, 'operation: do = "sudo": no such operation'),
         ({"path": "x"}, "operation: do = null: no such operation"),
@@ -193,15 +190,6 @@ def test_the_state_is_out_of_reach_of_actions(root: Path):
         open_session(root, root / "state")
     with pytest.raises(InputError, match="must be a folder"):
         open_session(root / "a.txt", root.parent / "state")
-
-
-def test_a_state_on_another_file_system_is_refused(root: Path):
-    elsewhere = Path("/dev/shm")
-    if not elsewhere.is_dir() or elsewhere.stat().st_dev == root.stat().st_dev:
-        pytest.skip("this host has no second file system to write to")
-    with pytest.raises(HostError, match="--state"):
-        open_session(root, elsewhere / f"autoclave-{os.getpid()}")
-    (elsewhere / f"autoclave-{os.getpid()}").rmdir()
 
 
 # --- Death -----------------------------------------------------------------------------------------------------------
@@ -467,22 +455,6 @@ def test_what_needs_something_that_was_not_redone_is_not_begun(root: Path, opene
     opened.redo(folder)
     opened.redo(file)
     assert (root / "e/f").read_text() == "1"
-
-
-def test_many_folders_are_made_at_once_and_time_grows_with_their_number(root: Path, opened: Session):
-    before = manifest(root)
-    proposal = opened.propose({"do": "make_folder", "path": "/".join(["new"] * 500)})
-    assert proposal.plan.changes == ("create 'new'",)
-    assert len(proposal.plan.request.accesses[0].inside) == 499
-    began = time.monotonic()
-    opened.run(proposal.action, proposal.plan.digest)
-    assert time.monotonic() - began < 60  # it took minutes when each was a step
-    with Scope(root) as scope:
-        assert len(list(scope.walk("new"))) == 500
-    opened.undo(proposal.action)
-    assert manifest(root) == before
-    with pytest.raises(InputError, match="would need 2001 folders; at most 2000"):
-        opened.propose({"do": "make_folder", "path": "/".join(["x"] * 2001)})
 
 
 def test_a_link_that_would_lead_out_once_it_is_moved_is_not(root: Path, opened: Session):

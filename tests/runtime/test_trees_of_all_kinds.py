@@ -22,10 +22,7 @@ import pytest
 from autoclave.core import HostError, InputError, SandboxFault
 from autoclave.runtime.files import commands as commands_module
 from autoclave.runtime.files import steps as steps_module
-from autoclave.runtime.files.capture import Capture, claim
 from autoclave.runtime.files.commands import CommandRunner
-from autoclave.runtime.files.scope import Scope
-from autoclave.runtime.interface import Choice
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy.grants import PROTECTED, Grant
 from autoclave.runtime.session import Session
@@ -285,68 +282,28 @@ def as_user(number: int) -> Iterator[None]:
         os.setgroups(groups)
 
 
-def as_nobody(root: Path, *operations: dict[str, Any]) -> list[str]:
-    """What becomes of operations of a user who is not root; each that is done is taken back."""
-    told: list[str] = []
-    with as_user(_NOBODY), open_on(root) as session:
-        for operation in operations:
-            try:
-                session.undo(done(session, **operation))
-                told.append("done")
-            except (InputError, HostError) as error:
-                told.append(str(error))
-    return told
-
-
 @pytest.mark.root
-def test_what_a_container_left_to_root_is_taken_out_and_put_back_or_named(of_nobody: Path):
-    shell("echo x > roots; mkdir -p kept/in empty; chown -R 0:0 roots kept empty", of_nobody)
-    before = manifest(of_nobody)
-    told = as_nobody(
-        of_nobody,
-        {"do": "delete", "path": "roots"},
-        {"do": "write", "path": "roots", "content": "y"},
-        {"do": "delete", "path": "kept", "recursive": True},
-        {"do": "write", "path": "kept/in/x", "content": "y"},
-        {"do": "set_mode", "path": "roots", "mode": 0o600},
-    )
-    assert manifest(of_nobody) == before
-    assert told[0] == "done"
-    assert "belongs to user 0" in told[1]
-    assert all("Permission denied" in each for each in told[2:4])
-    assert "Operation not permitted" in told[4]
-
-
-@pytest.mark.root
-def test_what_may_not_be_written_or_read_is_named_and_left(of_nobody: Path):
+def test_what_this_user_may_not_write_or_read_is_taken_out_and_put_back_or_named(of_nobody: Path):
     shell("mkdir -m 555 fixed; echo x > fixed/file; mkdir -m 000 shut; echo y > none; chmod 000 none", of_nobody)
-    shell(f"chown -R {_NOBODY}:{_NOBODY} .", of_nobody)
+    shell(f"chown -R {_NOBODY}:{_NOBODY} .; echo x > roots; mkdir -p kept/in", of_nobody)
     before = manifest(of_nobody)
-    told = as_nobody(
-        of_nobody,
-        {"do": "delete", "path": "fixed/file"},
-        {"do": "write", "path": "fixed/new", "content": ""},
-        {"do": "append", "path": "none", "content": "z"},
-        {"do": "delete", "path": "none"},
-        {"do": "delete", "path": "shut"},
-        {"do": "set_mode", "path": "none", "mode": 0o644},
-        {"do": "move", "path": "shut", "to": "docs/shut"},
-    )
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"do": "delete", "path": "fixed/file"}, "Permission denied"),
+        ({"do": "write", "path": "fixed/new", "content": ""}, "Permission denied"),
+        ({"do": "append", "path": "none", "content": "z"}, "Permission denied"),
+        ({"do": "delete", "path": "none"}, ""),
+        ({"do": "set_mode", "path": "none", "mode": 0o644}, ""),
+        ({"do": "delete", "path": "roots"}, ""),
+        ({"do": "write", "path": "roots", "content": "y"}, "belongs to user 0"),
+        ({"do": "delete", "path": "kept", "recursive": True}, "Permission denied"),
+        ({"do": "write", "path": "kept/in/x", "content": "y"}, "Permission denied"),
+        ({"do": "set_mode", "path": "roots", "mode": 0o600}, "Operation not permitted"),
+    ]
+    with as_user(_NOBODY), open_on(of_nobody) as session:
+        for operation, complaint in cases:
+            with pytest.raises((InputError, HostError), match=complaint) if complaint else contextlib.nullcontext():
+                session.undo(done(session, **operation))
     assert manifest(of_nobody) == before
-    assert all("Permission denied" in each for each in told[:3])
-    assert told[3] == "done"
-    assert told[5] == "done"
-
-
-@pytest.mark.root
-def test_a_folder_that_a_command_made_read_only_is_named_where_it_cannot_be_moved(of_nobody: Path):
-    written, stash = of_nobody, of_nobody.parent
-    (written / "fixed").mkdir(mode=0o555)
-    shell(f"chown -R {_NOBODY}:{_NOBODY} .", of_nobody)
-    complaint = "'fixed': was made so that it cannot be moved"
-    with Scope(written) as scope, as_user(_NOBODY), pytest.raises(InputError, match=complaint):
-        claim(scope, Capture(brought={"0": "fixed"}), stash)
-    assert (written / "fixed").is_dir()
 
 
 def with_attributes(path: Path) -> None:
@@ -455,21 +412,6 @@ def test_any_name_is_a_name(root: Path):
     there_and_back(root, sh('for f in names/*; do echo >> "$f"; done; mv names empty'))
 
 
-@pytest.mark.parametrize("choice", [Choice.FORCE, Choice.SAVE_ASIDE])
-def test_what_others_put_under_a_long_name_is_saved_under_one_that_fits(root: Path, choice: Choice):
-    name = "ü" * 127
-    with open_with(root) as session:
-        action = done(session, do="write", path=f"docs/{name}", content="ours")
-        (root / "docs" / name).write_text("theirs")
-        session.undo(action, on_conflict=choice)
-        assert not (root / "docs" / name).exists()
-        saved = [path for path in (root / "docs").iterdir() if path.is_file() and path.read_bytes() == b"theirs"]
-        assert len(saved) == (choice is Choice.SAVE_ASIDE)
-        assert all(action in path.name for path in saved)
-        session.redo(action)
-        assert (root / "docs" / name).read_text() == "theirs"
-
-
 # --- Mounts ----------------------------------------------------------------------------------------------------------
 
 
@@ -524,31 +466,6 @@ def test_a_folder_that_is_mounted_itself_is_refused_and_one_below_it_is_not(
 
 
 # --- What fails ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.root
-def test_a_disk_that_is_really_full_leaves_before_or_after(tmp_path: Path, mounts):
-    place = tmp_path / "small"
-    place.mkdir()
-    mounts(place, "-t", "tmpfs", "-o", "size=2m,nr_inodes=400", "none")
-    root = place / "tree"
-    (root / "docs").mkdir(parents=True)
-    (root / "docs/a").write_text("a" * 100_000)
-    before = manifest(root)
-    operations = [
-        {"do": "write", "path": "large", "content": "x" * 3_000_000},
-        {"do": "append", "path": "docs/a", "content": "x" * 3_000_000},
-        sh("head -c 5M /dev/zero > large"),
-        sh("mkdir many; for i in $(seq 500); do echo > many/$i; done"),
-    ]
-    with open_with(root) as session:
-        for operation in operations:
-            with pytest.raises((InputError, OSError)):
-                done(session, **operation)
-            assert manifest(root) == before, operation
-        session.undo(done(session, do="delete", path="docs", recursive=True))
-        assert manifest(root) == before
-        assert session.audit() == []
 
 
 # --- Attacks with links ----------------------------------------------------------------------------------------------

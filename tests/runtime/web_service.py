@@ -35,7 +35,7 @@ def _raw_deflated(content: bytes) -> bytes:
 
 PACKED: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
-    "gzip-twice": lambda content: gzip.compress(content[:9]) + gzip.compress(content[9:]),
+    "gzip-twice": lambda content: gzip.compress(content[:15]) + gzip.compress(content[15:]),
     "zlib": zlib.compress,
     "zlib-fast": lambda content: zlib.compress(content, 1),
     "deflate": _raw_deflated,
@@ -61,8 +61,8 @@ class Asked:
 class WebService:
     """Answers `/echo` with what it was asked, `/away` with a redirect, `/huge` without an end, others with 404.
 
-    `/gzip/CODING` answers with the key in gzip under the name of that coding, `/gzip/` without one. `/packed` answers
-    with the bytes that it was sent, in which `KEY` becomes the key, compressed in the ways of `?ways=`.
+    `/packed` answers with the bytes that it was sent, in which `KEY` becomes the key, compressed in the ways of
+    `?ways=`, and labelled as the header X-Coding says.
     """
 
     asked: list[Asked] = field(default_factory=list[Asked])
@@ -115,20 +115,13 @@ class _Handler(BaseHTTPRequestHandler):
             piece = b"x" * (1 << 20)
             for _ in range(80):
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
-        elif self.path.startswith("/gzip/"):
-            half = len(key) // 2
-            content = gzip.compress(f"the key is {key[:half]}".encode()) + gzip.compress(key[half:].encode())
-            self.send_response(200)
-            if coding := self.path.removeprefix("/gzip/"):
-                self.send_header("Content-Encoding", coding)
-            self.send_header("Content-Length", f"{len(content)}")
-            self.end_headers()
-            self.wfile.write(content)
         elif self.path.startswith("/packed?ways="):
             content = body.replace(b"KEY", key.encode())
             for way in self.path.partition("=")[2].split(","):
                 content = PACKED[way](content)
             self.send_response(200)
+            if coding := self.headers.get("X-Coding"):
+                self.send_header("Content-Encoding", coding)
             self.send_header("Content-Length", f"{len(content)}")
             self.end_headers()
             self.wfile.write(content)

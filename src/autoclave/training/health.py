@@ -153,7 +153,7 @@ BOUNDS = (
         "gradient_contradicts_advantage",
         "credit/gradient_advantage",
         "gradient_advantage_minimum",
-        "The loss lowers what was better than expected: check its sign, or lower the KL coefficient if KL is part of "
+        "The loss lowers tokens of positive advantage: check its sign, or lower the KL coefficient if KL is part of "
         "the loss.",
         is_least=True,
     ),
@@ -161,7 +161,7 @@ BOUNDS = (
         "nothing_raised",
         "credit/raised_share",
         "raised_minimum",
-        "Only responses worse than expected are trained: check masks and weights, and the baseline of the advantages.",
+        "Only negative advantages are trained: check masks and weights, and the baseline of the advantages.",
         is_least=True,
     ),
     Bound(
@@ -306,7 +306,7 @@ def _entropy_growth(history: Sequence[Metrics], config: HealthConfig) -> Iterato
             "entropy_growth",
             f"entropy {now:.3g} nats per token, over the first {config.window} steps it was {first:.3g}",
             f"at most health.entropy_growth = {config.entropy_growth:g} times that",
-            "The policy comes apart: lower optimizer.learning_rate or an entropy bonus; see policy/log_prob_mismatch "
+            "The policy diverges: lower optimizer.learning_rate or an entropy bonus; see policy/log_prob_mismatch "
             "and at samples.",
         )
 

@@ -192,7 +192,7 @@ def test_without_a_window_nothing_is_compared_with_one():
     assert names([]) == names([wild]) == names([WELL, WELL, wild]) == []
 
 
-@given(st.lists(st.fixed_dictionaries({}, optional={name: st.floats() for name in WELL}), max_size=12))
+@given(st.lists(st.fixed_dictionaries({}, optional={name: st.floats(width=32) for name in WELL}), max_size=12))
 def test_whatever_was_measured_the_rules_have_an_answer(history: list[dict[str, float]]):
     for alert in alerts(history, CONFIG):
         assert alert.seen

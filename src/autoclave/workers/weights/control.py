@@ -4,8 +4,8 @@
     64   slots: state, version                         written by the writer alone
     192  seats: slots in use, process, its start, name  each written by one reader
 
-A slot is whole only when its writer has said so, so one that was killed in the middle of a write leaves a slot that
-nobody takes. A reader marks a slot as used before it looks at its state, and the writer looks at the seats before and
+A slot is valid once its writer has marked it complete, so a writer killed in the middle of a write leaves a slot that
+no reader uses. A reader marks a slot as used before it looks at its state, and the writer looks at the seats before and
 after it marks the slot as being written: whichever comes second sees the other. The seat of a process that has ended
 counts as empty.
 """

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from autoclave.core import InputError
 from autoclave.core.json import validated
 from autoclave.runtime.vault import KeyFile, Passphrase, Secret, Vault
-from autoclave.runtime.vault.addresses import is_public
 from autoclave.runtime.vault.dummies import dummy_of
+from autoclave.runtime.vault.targets import is_public
 from autoclave.runtime.vault.traces import Replacer, found_in
 
 VALUE = "sk-proj-abcDEF0123456789abcDEF0123456789"

@@ -24,10 +24,9 @@ from autoclave.runtime.exchange import NoAnswer, Received, exchange
 from autoclave.runtime.rest.connection import ServiceConnection
 from autoclave.runtime.rest.forms import KEY, decoded, encoded
 from autoclave.runtime.rest.parts import Answer, Call
-from autoclave.runtime.vault.addresses import addresses_of, is_public
 from autoclave.runtime.vault.injection import Outgoing, may_send_again, require_no_override, secret_for
 from autoclave.runtime.vault.secret import Secret
-from autoclave.runtime.vault.targets import plain_path
+from autoclave.runtime.vault.targets import addresses_of, is_public, plain_path
 from autoclave.runtime.vault.traces import Replacer
 
 KeyOf = Callable[[str], Secret]

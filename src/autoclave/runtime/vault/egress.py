@@ -24,7 +24,6 @@ import h11
 
 from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.runtime.exchange import NoAnswer, Received, exchange
-from autoclave.runtime.vault.addresses import addresses_of
 from autoclave.runtime.vault.authority import Authority
 from autoclave.runtime.vault.compressed import Unexpandable, contents
 from autoclave.runtime.vault.injection import (
@@ -40,6 +39,7 @@ from autoclave.runtime.vault.injection import (
     words_of,
 )
 from autoclave.runtime.vault.secret import Secret
+from autoclave.runtime.vault.targets import addresses_of
 from autoclave.runtime.vault.traces import Replacer, found_in
 from autoclave.runtime.vault.vault import Record
 

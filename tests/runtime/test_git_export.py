@@ -87,8 +87,3 @@ def test_what_a_committed_action_replaced_is_not_kept_so_its_commit_is_empty(
     assert export_git(opened, out) == 2
     shown = [git(out, "show", "main:b.txt"), git(out, "show", "main~1:b.txt"), git(out, "show", "main~2:b.txt")]
     assert shown == ["newer\n", "new\n", "new\n"]
-
-
-def test_the_history_of_nothing_is_the_folder(root: Path, opened: Session, tmp_path: Path):
-    assert export_git(opened, tmp_path / "history.git") == 0
-    assert files_at(tmp_path / "history.git", "main") == plain_files(root)

@@ -82,16 +82,6 @@ def test_risk_counts_proposals_that_cannot_be_undone(tmp_path: Path):
         assert (journal.risk(), journal.riskiest()) == (5.0, (1, "sent"))
 
 
-def test_actions_left_open_are_found_while_they_stand(tmp_path: Path):
-    with opened(tmp_path) as journal:
-        for name in ("a", "b"):
-            execute(journal, name, Footprint(), left_open=True)
-        execute(journal, "c", Footprint())
-        assert journal.left_open() == ["b", "a"]
-        journal.advance("b", S.COMMITTED)
-        assert journal.left_open() == ["a"]
-
-
 def test_a_question_costs_the_same_after_many_actions(tmp_path: Path):
     with opened(tmp_path) as journal:
         actions, times = Actions(journal, []), list[float]()

@@ -74,16 +74,6 @@ def test_records_come_back_as_they_were_in_order(journal: Journal, tmp_path: Pat
         assert other.audit() == []
 
 
-def test_where_actions_stand(journal: Journal):
-    some(journal)
-    first, second = journal.standings()
-    assert (first.action, first.state, first.proposed) == ("a1", ActionState.EXECUTED, {"note": "proposed"})
-    assert (second.action, second.state) == ("a2", ActionState.PROPOSED)
-    assert journal.standing("a2") == second
-    with pytest.raises(InputError, match="a9: is not in the journal"):
-        journal.standing("a9")
-
-
 @pytest.mark.parametrize("state", ActionState)
 def test_only_a_state_that_follows_is_recorded(journal: Journal, state: ActionState):
     path = path_to(state)

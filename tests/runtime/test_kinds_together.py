@@ -140,16 +140,6 @@ def test_where_one_resource_does_not_answer_the_others_are_done_again(resources:
         assert resources.seen() == before
 
 
-def test_an_answer_that_was_lost_keeps_nothing_from_going_back(resources: Resources):
-    before = resources.seen()
-    with resources.session() as session:
-        session.savepoint("start")
-        resources.act(session)
-        resources.proxy.choose = lambda method, path: "cut_after" if method == "DELETE" else "none"
-        session.undo_to("start")
-        assert resources.seen() == before
-
-
 @SOME_OR_EACH
 def test_killed_at_every_step_of_the_journal_all_kinds_have_gone_back_or_none(resources: Resources, every: int):
     before = resources.seen()

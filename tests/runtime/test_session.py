@@ -175,16 +175,6 @@ def test_all_since_a_mark_is_undone_or_nothing(root: Path, opened: Session):
         opened.undo_to("dinner")
 
 
-def test_what_was_committed_stays_and_takes_no_room(root: Path, opened: Session):
-    action = done(opened, do="delete", path="docs", recursive=True)
-    assert list((root.parent / "state/stash" / action).iterdir())
-    opened.commit(action)
-    assert not (root.parent / "state/stash" / action).exists()
-    with pytest.raises(InputError, match="is committed"):
-        opened.undo(action)
-    assert not (root / "docs").exists()
-
-
 def test_the_state_is_out_of_reach_of_actions(root: Path):
     with pytest.raises(InputError, match="must be outside of"):
         open_session(root, root / "state")

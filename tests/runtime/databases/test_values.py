@@ -9,7 +9,7 @@ from typing import Any
 
 import apsw
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from autoclave.core import InputError
@@ -42,7 +42,7 @@ VALUES = st.one_of(
     NEVER_UTF8.map(lambda odd: ("text", odd)),
 )
 ROWS = st.lists(st.tuples(*[VALUES] * 6), max_size=6)
-COUNT = settings(max_examples=4, deadline=None, phases=[Phase.generate])
+COUNT = settings(max_examples=4, deadline=None, phases=[Phase.explicit, Phase.generate])
 
 
 def given_as(value: Any) -> tuple[str, Any]:
@@ -108,6 +108,9 @@ def test_any_value_comes_back_and_goes_again(
 @pytest.mark.parametrize("made", TABLES.values(), ids=TABLES)
 @COUNT
 @given(one=VALUES, other=VALUES)
+@example(one=0.0, other=-0.0)
+@example(one=1, other=1.0)
+@example(one=-(2**63), other=-(2.0**63))
 def test_a_value_that_others_change_is_noticed_if_and_only_if_a_bit_is_another(
     tmp_path_factory: pytest.TempPathFactory, made: str, one: Any, other: Any
 ):

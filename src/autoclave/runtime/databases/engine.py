@@ -70,6 +70,8 @@ class Engine(ABC):
     which name kind, table, column and constraint. Where the connection is lost while it commits, it raises `InDoubt`.
     """
 
+    has_marks = False
+    """Whether it tells by more than the rows whether a transaction was committed."""
     transactions: OpenTransactions
     """Those that were left open."""
 

@@ -119,7 +119,7 @@ class ImagesMode:
         if effect.is_nothing or (is_late and self._was_written(action, name, effect, engine)):
             return
         try:
-            engine.write(effect, lambda _, mark: self._kept.put_mark(action, name, mark))
+            engine.write(effect, lambda _, mark: self._kept.put_mark(action, name, mark) if engine.has_marks else None)
         except InDoubt as error:
             if not self._was_written(action, name, effect, engine):
                 raise NotWritten(f"{error}. Fix: try again when the database answers") from None
@@ -127,7 +127,7 @@ class ImagesMode:
             raise NotWritten(f"{error}") from None
 
     def _was_written(self, action: str, name: str, effect: Effect, engine: Engine) -> bool:
-        mark = self._kept.get_mark(action, name)
+        mark = self._kept.get_mark(action, name) if engine.has_marks else {}
         return mark is not None and engine.was_committed(mark, effect)
 
 

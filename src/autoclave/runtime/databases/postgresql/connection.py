@@ -40,6 +40,8 @@ FROM pg_catalog.pg_roles r WHERE r.rolname = %(role)s
 class Server(ServerEngine):
     """One database of a PostgreSQL server."""
 
+    has_marks = True
+
     @property
     def schemas(self) -> tuple[str, ...]:
         return self.settings.schemas or ("public",)

@@ -40,6 +40,8 @@ class TableMaker:
     is_shadow: bool = False
     has_key_index: bool = False
     """Whether its primary key is an index beside the rows: so of each table with rowids, unless it is the rowid."""
+    has_unique_index: bool = False
+    """Whether there is a unique index, also on some of its rows or on expressions."""
 
     @cached_property
     def key(self) -> tuple[int, ...]:
@@ -56,6 +58,11 @@ class TableMaker:
     def alias(self) -> int | None:
         """The place of the column that is the rowid itself; an `INTEGER PRIMARY KEY DESC` is none."""
         return self.key[0] if self.has_rowid and len(self.key) == 1 and not self.has_key_index else None
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether a row can stand in the way of none but the row with its rowid, so that REPLACE takes no other one."""
+        return self.alias is not None and not self.has_unique_index
 
     @cached_property
     def stored(self) -> tuple[tuple[str, str, bool, int, int], ...]:
@@ -113,7 +120,7 @@ def tables_of(connection: apsw.Connection) -> dict[str, TableMaker]:
                 _unique(connection, name),
                 kind in ("view", "virtual"),
                 kind == "shadow",
-                _has_key_index(connection, name),
+                *_has_indexes(connection, name),
             )
     return found
 
@@ -129,8 +136,11 @@ def _columns(connection: apsw.Connection, name: str) -> tuple[tuple[str, str, bo
     return tuple((column, kind, bool(required), place, hidden) for column, kind, required, place, hidden in rows)
 
 
-def _has_key_index(connection: apsw.Connection, name: str) -> bool:
-    return bool(list(connection.execute("SELECT 1 FROM pragma_index_list(?) WHERE origin = 'pk'", (name,))))
+def _has_indexes(connection: apsw.Connection, name: str) -> tuple[bool, bool]:
+    """Whether it has an index of its primary key, and a unique one."""
+    query = """SELECT total(origin = 'pk') > 0, total("unique") > 0 FROM pragma_index_list(?)"""
+    ((of_key, is_unique),) = connection.execute(query, (name,))
+    return bool(of_key), bool(is_unique)
 
 
 def _references(connection: apsw.Connection, name: str, spelt: Mapping[str, str]) -> tuple[Reference, ...]:

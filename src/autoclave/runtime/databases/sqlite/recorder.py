@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from autoclave.core import InputError
 from autoclave.runtime.databases.settings import DatabaseConnection
 from autoclave.runtime.databases.sqlite.catalogue import TableMaker
-from autoclave.runtime.databases.sqlite.rows import KEPT, Copy, attach, net
+from autoclave.runtime.databases.sqlite.rows import CAME, WENT, Copy, attach, net
 from autoclave.runtime.databases.sqlite.stored import StoredEffect
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ class Recorder:
         def hear(update: Any) -> None:
             name = update.table_name
             if name not in keys:
-                places = rows[name]
-                places.add(update.rowid)
-                places.add(update.rowid_new)
+                rows[name].add(rowid := update.rowid)
+                if update.rowid_new != rowid:
+                    rows[name].add(update.rowid_new)
                 return
             for row in (update.old, update.new):
                 if row is not None:
@@ -86,25 +86,28 @@ class Recorder:
         copies = [
             Copy(shape, None if name in new else self._rows[name]) for name, shape in zip(names, shapes, strict=True)
         ]
-        went, came = self._copied(before, was, copies), self._copied(self._connection, tables, copies)
-        if (num_bytes := len(went) + len(came)) > (most := self._settings.max_bytes):
+        self._copy(before, WENT, was, copies)
+        self._copy(self._connection, CAME, tables, copies)
+        effect = net(before, self._connection, [tables[name] for name in names])
+        if (num_bytes := len(effect.went) + len(effect.came)) > (most := self._settings.max_bytes):
             raise InputError(f"changes rows of {num_bytes} bytes, more than {most} (max_bytes)")
-        return net(went, came, [tables[name] for name in names])
+        return effect
 
     def _is_new(self, table: TableMaker) -> bool:
         """Whether a table was not there before, or its rows had names of another kind."""
         was = self._tables.get(table.name)
         return was is None or (was.has_rowid, len(was.key)) != (table.has_rowid, len(table.key))
 
-    def _copied(self, connection: apsw.Connection, tables: Mapping[str, TableMaker], copies: Sequence[Copy]) -> bytes:
-        """The rows of some tables as a connection sees them."""
+    def _copy(
+        self, connection: apsw.Connection, place: str, tables: Mapping[str, TableMaker], copies: Sequence[Copy]
+    ) -> None:
+        """Put the rows of some tables, as a connection sees them, beside its file."""
         import apsw
 
         most = self._settings.max_bytes
-        attach(connection, KEPT, most_bytes=most)
+        attach(connection, place, most_bytes=most)
         try:
             for number, copy in enumerate(copies):
-                copy.run(connection, f"{KEPT}.t{number}", tables.get(copy.name), self._settings.max_rows + 1)
+                copy.run(connection, f"{place}.t{number}", tables.get(copy.name), self._settings.max_rows + 1)
         except apsw.FullError:
             raise InputError(f"changes rows of more than {most} bytes (max_bytes)") from None
-        return connection.serialize(KEPT)

@@ -15,7 +15,7 @@ from autoclave.runtime.databases.tables import name_of
 if TYPE_CHECKING:
     import apsw
 
-KEPT, WENT, CAME = "autoclave_kept", "autoclave_went", "autoclave_came"
+WENT, CAME = "autoclave_went", "autoclave_came"
 """Names of kept databases beside a file. No statement that is proposed is compiled while they are there."""
 _PAGE_BYTES = 1024
 
@@ -31,15 +31,24 @@ def _all(terms: Sequence[str]) -> str:
     return f"({_all(terms[:half])} AND {_all(terms[half:])})"
 
 
-def _same_row(columns: Sequence[str]) -> str:
+def _same_row(table: TableMaker, columns: Sequence[str]) -> str:
     """The values of a row `a` in a kept database, and those of another row, are the same to the last bit.
 
     1 and 1.0 are not, nor are 0.0 and -0.0, nor texts that are spelt alike: the collation and affinity of `a` count.
     """
-    pairs = [(f"a.c{number}", column) for number, column in enumerate(columns)]
-    terms = [f"{one} IS {other} AND typeof({one}) = typeof({other})" for one, other in pairs]
-    terms += [f"({one} IS NOT 0.0 OR atan2({one}, -1) IS atan2({other}, -1))" for one, other in pairs]
-    return _all(terms)
+    kinds = [column[1].upper() for column in table.stored]
+    return _all([_same(f"a.c{n}", *each) for n, each in enumerate(zip(columns, kinds, strict=True))])
+
+
+def _same(one: str, other: str, kind: str) -> str:
+    """Two values of a column of a type are the same; what the type keeps out of the column is not looked at."""
+    if "INT" not in kind and any(each in kind for each in ("CHAR", "CLOB", "TEXT")):  # numbers become texts
+        return f"{one} IS {other}"
+    same_type = f"typeof({one}) = typeof({other})"
+    is_numeric = kind.startswith(("NUMERIC", "DECIMAL")) and not any(each in kind for each in ("REAL", "FLOA", "DOUB"))
+    if "INT" in kind or is_numeric:  # a number without a fraction becomes an integer, but for the least one
+        return f"({one} IS {other} AND ({one} IS NOT -9223372036854775808 OR {same_type}))"
+    return f"({one} IS {other} AND {same_type} AND ({one} IS NOT 0.0 OR atan2({one}, -1) IS atan2({other}, -1)))"
 
 
 def _is_there(table: TableMaker) -> str:
@@ -83,7 +92,7 @@ def attach(connection: apsw.Connection, name: str, content: bytes = b"", most_by
 def detach(connection: apsw.Connection) -> None:
     """Take away the kept databases that are beside a file; not in a transaction."""
     for name in connection.db_names():
-        if name in (KEPT, WENT, CAME):
+        if name in (WENT, CAME):
             connection.execute(f"DETACH {name}")
 
 
@@ -103,41 +112,38 @@ class Copy(NamedTuple):
 
     def run(self, connection: apsw.Connection, place: str, table: TableMaker | None, most_rows: int) -> None:
         """Copy them, if the table is there, to a new table."""
+        import apsw
+
         unique = "" if self.shape.has_rowid else f", UNIQUE ({_numbered(self.shape.key)})"
         connection.execute(f"CREATE TABLE {place} ({_numbered(range(len(self.shape.stored)))}{unique})")
         if table is None:
             return
-        target, columns = (
-            _numbered(range(len(table.stored))),
-            ", ".join(f"t.{quoted(each[0])}" for each in table.stored),
-        )
+        columns = [f"t.{quoted(each[0])}" for each in table.stored]
+        target, source = _numbered(range(len(columns))), f"main.{quoted(table.name)} t"
         if table.has_rowid:
-            target, columns = f"rowid, {target}", f"t.{table.rowid}, {columns}"
-        copy = f"INSERT OR IGNORE INTO {place} ({target}) SELECT {columns} FROM main.{quoted(table.name)} t"
+            target, columns = f"rowid, {target}", [f"t.{table.rowid}", *columns]
+        copy = f"INSERT OR IGNORE INTO {place} ({target}) SELECT {', '.join(columns)} FROM"
         if self.rows is None:
-            connection.execute(f"{copy} LIMIT ?", (most_rows,))
-        elif not table.has_rowid:
-            key = _all([f"t.{name} = ?" for name in table.key_columns])
-            connection.executemany(f"{copy} WHERE {key}", sorted(self.rows, key=repr))
-        else:
-            import apsw
-
+            connection.execute(f"{copy} {source} LIMIT ?", (most_rows,))
+        elif table.has_rowid:
             numbers = apsw.carray(array("q", sorted(self.rows)))
-            connection.execute(f"{copy} WHERE t.{table.rowid} IN (SELECT value FROM carray(?))", (numbers,))
+            connection.execute(f"{copy} carray(?) n CROSS JOIN {source} ON t.{table.rowid} = n.value", (numbers,))
+        else:
+            key = _all([f"t.{name} = ?" for name in table.key_columns])
+            connection.executemany(f"{copy} {source} WHERE {key}", sorted(self.rows, key=repr))
 
 
-def net(went: bytes, came: bytes, tables: Sequence[TableMaker]) -> StoredEffect:
-    """The effect of which these are the rows before and after, without those that are as they were."""
-    import apsw
+def net(before: apsw.Connection, after: apsw.Connection, tables: Sequence[TableMaker]) -> StoredEffect:
+    """The effect of which two connections have the rows beside a file, without those that are as they were.
 
-    with contextlib.closing(apsw.Connection(":memory:")) as kept:
-        kept.deserialize("main", went)
-        attach(kept, CAME, came)
-        counts = [_without_unchanged(kept, number, table) for number, table in enumerate(tables)]
-        if kept.total_changes():
-            went, came = kept.serialize("main"), kept.serialize(CAME)
-    effects: list[StoredTable] = []
-    for number, (table, (num_went, num_came, num_modified)) in enumerate(zip(tables, counts, strict=True)):
+    `before` has those that went, `after` those that came.
+    """
+    attach(after, WENT, went := before.serialize(WENT))
+    counts = [_counts(before, after, number, table) for number, table in enumerate(tables)]
+    if any(num_unchanged for num_unchanged, *_ in counts):
+        went = before.serialize(WENT)
+    came, effects = after.serialize(CAME), list[StoredTable]()
+    for number, (table, (_, num_went, num_came, num_modified)) in enumerate(zip(tables, counts, strict=True)):
         if num_went or num_came:
             removed = StoredRows(went, number, num_went, table.naming)
             added = StoredRows(came, number, num_came, table.naming)
@@ -145,18 +151,25 @@ def net(went: bytes, came: bytes, tables: Sequence[TableMaker]) -> StoredEffect:
     return StoredEffect(tuple(effects), went=went, came=came)
 
 
-def _without_unchanged(kept: apsw.Connection, number: int, table: TableMaker) -> tuple[int, int, int]:
-    """How many rows are left that went, that came, and that did both, once those that did not change are taken out."""
-    w, c, by_key = f"main.t{number}", f"{CAME}.t{number}", [f"t.c{n} = a.c{n}" for n in table.key]
-    same = _same_row([f"t.c{n}" for n in range(len(table.stored))])
+def _counts(
+    before: apsw.Connection, after: apsw.Connection, number: int, table: TableMaker
+) -> tuple[int, int, int, int]:
+    """How many rows did not change, which are taken out, and how many are left that went, that came, and that did both.
+
+    `after` has the rows that went, too, as a copy.
+    """
+    w, c, by_key = f"{WENT}.t{number}", f"{CAME}.t{number}", [f"t.c{n} = a.c{n}" for n in table.key]
+    same = _same_row(table, [f"t.c{n}" for n in range(len(table.stored))])
     on = "t.rowid = a.rowid" if table.has_rowid else _all(by_key)
-    unchanged = list(kept.execute(f"SELECT a.rowid, t.rowid FROM {w} a CROSS JOIN {c} t ON {on} WHERE {same}"))
-    kept.executemany(f"DELETE FROM {w} WHERE rowid = ?", [(row,) for row, _ in unchanged])
-    kept.executemany(f"DELETE FROM {c} WHERE rowid = ?", [(row,) for _, row in unchanged])
+    unchanged = list(after.execute(f"SELECT a.rowid, t.rowid FROM {w} a CROSS JOIN {c} t ON {on} WHERE {same}"))
+    before.executemany(f"DELETE FROM {w} WHERE rowid = ?", [(row,) for row, _ in unchanged])
+    after.executemany(f"DELETE FROM {c} WHERE rowid = ?", [(row,) for _, row in unchanged])
     same_key = [each.replace(" = ", " IS ") for each in by_key]
-    ((num_modified,),) = kept.execute(f"SELECT count(*) FROM {w} a JOIN {c} t ON {on} AND {_all(same_key)}")
-    ((num_went, num_came),) = kept.execute(f"SELECT (SELECT count(*) FROM {w}), (SELECT count(*) FROM {c})")
-    return num_went, num_came, num_modified
+    ((num_modified,),) = after.execute(f"SELECT count(*) FROM {c} t JOIN {w} a ON {on} AND {_all(same_key)}")
+    ((num_went,),), ((num_came,),) = (
+        connection.execute(f"SELECT count(*) FROM {rows}") for connection, rows in ((before, w), (after, c))
+    )
+    return len(unchanged), num_went, num_came, num_modified
 
 
 # --- Comparing and writing -------------------------------------------------------------------------------------------
@@ -213,10 +226,10 @@ class Rows:
                 continue
             gone, coming = (f"{name}.t{self._numbers[each.table]}" for name in (went, came))
             file, (own, kept) = f"main.{quoted(table.name)}", _names(table)
-            same = _same_row([f"t.{quoted(each[0])}" for each in table.stored])
+            same = _same_row(table, [f"t.{quoted(each[0])}" for each in table.stored])
             changed = f"NOT EXISTS (SELECT 1 FROM {file} t WHERE {_is_there(table)} AND {same})"
             found |= self._now(table, gone, f"SELECT a.rowid FROM {gone} a WHERE {changed}")
-            if by_rowids or table.key:
+            if (by_rowids or table.key) and ("create" if forwards else "delete") in each.counts:
                 on = _is_named_as(table) if by_rowids else _has_key_of(table)
                 in_the_way = f"FROM {coming} a CROSS JOIN {file} t ON {on}"
                 query = f"SELECT a.rowid {in_the_way} WHERE {own} NOT IN (SELECT {kept} FROM {gone})"
@@ -238,7 +251,9 @@ class Rows:
     def write(self, tables: Mapping[str, TableMaker]) -> None:
         """Make the effect true. The caller has the transaction, and has looked that no row conflicts."""
         for each in self._effect.tables:
-            self._take(tables[name_of(each.table)], self._numbers[each.table])
+            table = tables[name_of(each.table)]
+            if not table.is_replaced or "delete" in each.counts:
+                self._take(table, self._numbers[each.table])
         for each in self._effect.tables:
             self._bring(tables[name_of(each.table)], self._numbers[each.table])
         now = counters_of(self._connection)
@@ -251,6 +266,8 @@ class Rows:
     def _take(self, table: TableMaker, number: int) -> None:
         own, kept = _names(table)
         rows = f"SELECT {kept} FROM {WENT}.t{number}"
+        if table.is_replaced:
+            rows += f" WHERE rowid NOT IN (SELECT rowid FROM {CAME}.t{number})"
         self._connection.execute(f"DELETE FROM main.{quoted(table.name)} AS t WHERE {own} IN ({rows})")
 
     def _bring(self, table: TableMaker, number: int) -> None:
@@ -263,8 +280,8 @@ class Rows:
             values.append(f"iif({taken}, NULL, a.rowid)")
             order = f"ORDER BY {taken}"  # none of these gets the rowid of another one
         rows = f"SELECT {', '.join(values)} FROM {CAME}.t{number} a {order}"
-        insert = "INSERT OR ABORT INTO"  # whatever a constraint says ON CONFLICT
-        self._connection.execute(f"{insert} {file} ({', '.join(names)}) {rows}")
+        insert = "REPLACE" if table.is_replaced else "INSERT OR ABORT"  # whatever a constraint says ON CONFLICT
+        self._connection.execute(f"{insert} INTO {file} ({', '.join(names)}) {rows}")
 
 
 def _insert(connection: apsw.Connection, place: str, table: TableEffect, images: Sequence[Image]) -> None:

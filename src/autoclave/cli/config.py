@@ -27,7 +27,7 @@ def config() -> None:
 @takes_short_options
 @click.option("--json", "as_json", is_flag=True, help="Print path, value and origin as JSON.")
 def show(settings: tuple[str, ...], as_json: bool, **short: object) -> None:
-    """Print every setting of a recipe, resolved, with where its value comes from.
+    """Print every setting of a recipe with its value and origin.
 
     Example: autoclave config show recipes/demo.yaml --algorithm grpo
     """

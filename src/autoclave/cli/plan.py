@@ -33,7 +33,9 @@ from autoclave.core import HostError, InputError
     multiple=True,
     help="Use the timeline of this run in place of new ones; may be given several times.",
 )
-@click.option("--iterations", type=click.IntRange(min=2), default=4, show_default=True, help="Of a calibration run.")
+@click.option(
+    "--iterations", type=click.IntRange(min=2), default=4, show_default=True, help="Iterations of a calibration."
+)
 @click.option(
     "--devices", type=click.IntRange(min=1), help="Number of processes to split; those of the pools by default."
 )

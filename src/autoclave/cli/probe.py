@@ -29,18 +29,22 @@ from autoclave.core.json import shown
     show_default=True,
     help="Share of the examples of a problem that probes are tested on.",
 )
-@click.option("--epochs", type=click.IntRange(min=1), default=10, show_default=True, help="Of the regression.")
+@click.option("--epochs", type=click.IntRange(min=1), default=10, show_default=True, help="Epochs of the regression.")
 @click.option(
     "--learning-rate",
     type=click.FloatRange(min=0, min_open=True),
     default=1e-3,
     show_default=True,
-    help="Of the regression, by Adam.",
+    help="Learning rate of the regression (Adam).",
 )
-@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True, help="Of the regression.")
-@click.option("--standardise", is_flag=True, help="Bring hidden units to mean 0 and deviation 1 first.")
+@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True, help="Examples of a batch.")
+@click.option("--standardise", is_flag=True, help="Standardise hidden units to mean 0 and deviation 1.")
 @click.option(
-    "--temperature", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Of sampling; 0 is greedy."
+    "--temperature",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    help="Temperature; 0 is greedy.",
 )
 @click.option("--seed", type=int, help="Random seed; the recipe's by default.")
 @click.option(

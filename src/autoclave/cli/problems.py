@@ -120,8 +120,8 @@ def sample_(file: Path, count: int, seed: int, as_json: bool) -> None:
 @click.option("--model", help="Folder of a model, address of a server (http...) or file of responses: measure pass@k.")
 @click.option("--samples", type=click.IntRange(min=2), default=8, show_default=True, help="Responses to each problem.")
 @click.option("--split", type=FILE, help="Folder for train.jsonl and heldout.jsonl, of the problems without an error.")
-@click.option("--heldout-share", type=click.FloatRange(0, 1), default=0.1, show_default=True, help="Of --split.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of --split.")
+@click.option("--heldout-share", type=click.FloatRange(0, 1), default=0.1, show_default=True, help="Held-out share.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the split.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def check(
     file: Path,

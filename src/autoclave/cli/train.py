@@ -54,7 +54,7 @@ def train(
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs/demo"), help="Folder of the run.")
 @click.pass_context
 def demo(context: click.Context, settings: tuple[str, ...], out: Path) -> None:
-    """Train the embedded policy from nothing, in minutes on 2 cores: SFT warm start, then RL.
+    """Train the embedded policy from random weights, in minutes on 2 cores: SFT warm start, then RL.
 
     It is `autoclave train demo --fresh`.
 

@@ -29,7 +29,7 @@ _COMMANDS = {
     "act": "Perform actions on files, databases and services, and undo them.",
     "config": "Show and check settings, with the origin of each value.",
     "curate": "Make a training set from public problem sets.",
-    "demo": "Train the embedded policy from random weights, in minutes on 2 cores.",
+    "demo": "Train the embedded policy from random weights in minutes.",
     "doctor": "Check what this machine offers for isolation.",
     "evaluate": "Measure a model on held-out problems or a benchmark.",
     "export": "Write the policy of a checkpoint in Hugging Face form.",

@@ -14,4 +14,4 @@ RENAMED_COMMANDS = {"pairs": "compensations"}
 """Commands of `autoclave act`."""
 RENAMED_IN_CONNECTIONS = {"holds": "queue_up_to", "hold_s": "queue_s (services) or transaction_timeout_s (databases)"}
 RENAMED_IN_CATALOGUES = {"look": "read_back", "looks": "read_backs"}
-"""Fields in the catalogues of services, and in `x-undo`."""
+"""Fields in the catalogues of services."""

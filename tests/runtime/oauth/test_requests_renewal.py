@@ -26,9 +26,7 @@ def session(tmp_path: Path, server: Server, somebody: Somebody, wish, monkeypatc
     somebody.authorises(wish)
     (tmp_path / "tree").mkdir()
     (tmp_path / "state").mkdir(mode=0o700)
-    service = ServiceConnection(
-        base_url=f"https://{server.place}", secret="api", allows_free=True, allows_private=True, queue_s=0.0
-    )
+    service = ServiceConnection(base_url=f"https://{server.place}", secret="api", allows_private=True, queue_s=0.0)
     connections = Connections(
         vault=VaultPlace(path=str(tmp_path / "vault")),
         trust=str(server.certificates),

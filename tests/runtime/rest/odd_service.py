@@ -150,5 +150,10 @@ def opened_on(
 ) -> Session:
     """A session on a service of this machine; `others` are settings of the connection, or arguments of the manager."""
     settings = {name: others.pop(name) for name in list(others) if name in ServiceConnection.model_fields}
-    given = {"catalogue": written(folder, catalogue), "secret": "odd" if key else "", "queue_s": 0.0, **settings}
+    given = {
+        "catalogue": catalogue and written(folder, catalogue),
+        "secret": "odd" if key else "",
+        "queue_s": 0.0,
+        **settings,
+    }
     return opened(folder, {"odd": connection(service.port, **given)}, key, **others)

@@ -114,7 +114,7 @@ def test_without_an_answer_that_is_one_the_action_stands(
 
 @pytest.fixture
 def without_catalogue(place: Path, kinto: int, model: ChatServer) -> Path:
-    services = {"kinto": connection(kinto, catalogue="", allows_free=True, queue_s=0.0)}
+    services = {"kinto": connection(kinto, catalogue="", queue_s=0.0)}
     connect(place, services=services, model=ModelPlace(endpoint=model.url, name="m", secret="model"))
     return place
 
@@ -220,7 +220,7 @@ def test_a_catalogue_in_the_folder_is_refused(place: Path, kinto: int):
 
 
 def test_a_request_that_asks_for_another_method_is_not_sent(place: Path, kinto: int, reader: Reader):
-    connect(place, services={"kinto": connection(kinto, catalogue="", allows_free=True)})
+    connect(place, services={"kinto": connection(kinto, catalogue="")})
     path = f"/v1/buckets/{reader.bucket}/collections/notes/records"
     with opened(place) as session, pytest.raises(InputError, match="something else than is asked"):
         session.propose({"do": "request", "service": "kinto", "method": "GET", "path": f"{path}?_method=DELETE"})

@@ -1,10 +1,9 @@
-"""A description of a service gives a catalogue; of taking back it is believed in nothing but the thing itself."""
+"""A description of a service gives a catalogue, in which what is obvious is taken back by what is obvious."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,64 +14,10 @@ from autoclave.core import InputError
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.rest import catalogue_of_openapi
 from autoclave.runtime.rest.schemas import require_form
-from autoclave.runtime.session import Session
 from tests.runtime.rest.acting import asked, connection, done, opened
 from tests.runtime.rest.odd_service import OddService
-from tests.runtime.rest.scripted_service import Items, ScriptedService
 
-GIVEN = {"in": "path", "name": "id", "required": True, "schema": {"type": "string"}}
 BODY = {"content": {"application/json": {"schema": {"type": "object"}}}}
-
-
-def described(**put: Any) -> dict[str, Any]:
-    """A description of items that can be put, and of what only an administrator may delete."""
-    item = {
-        "get": {"operationId": "get", "parameters": [GIVEN], "responses": {"200": {}}},
-        "put": {"operationId": "put", "parameters": [GIVEN], "requestBody": BODY, "responses": {"200": {}}, **put},
-    }
-    account = {
-        "get": {"operationId": "account", "parameters": [GIVEN], "responses": {"200": {}}},
-        "delete": {"operationId": "dismiss", "parameters": [GIVEN], "responses": {"200": {}}},
-    }
-    return {"openapi": "3.0.0", "paths": {"/items/{id}": item, "/accounts/{id}": account}}
-
-
-@pytest.fixture
-def service() -> Iterator[ScriptedService]:
-    with ScriptedService(Items()) as service:
-        yield service
-
-
-def opened_by(service: ScriptedService | OddService, folder: Path, document: Any) -> Session:
-    (path := folder / "service.json").write_text(json.dumps(document))
-    return opened(folder, {"odd": connection(service.port, catalogue=str(path), secret="", queue_s=0.0)})
-
-
-@pytest.mark.parametrize(
-    "undo",
-    [
-        {"operation": "dismiss", "arguments": {"id": "boss"}, "grade": "exact"},
-        {"operation": "dismiss", "arguments": {"id": "$request.path.id"}},
-    ],
-    ids=["a name of its own", "the same name"],
-)
-def test_a_compensation_about_something_else_is_refused(undo: dict[str, Any]):
-    with pytest.raises(InputError, match=r"/accounts/\{id\} is not below a read-back of what /items/\{id\} changes"):
-        catalogue_of_openapi(described(**{"x-undo": [undo]}), "odd")
-
-
-def test_a_compensation_with_another_name_for_the_thing_is_not_sent(service: ScriptedService, tmp_path: Path):
-    undo = [{"operation": "put", "arguments": {"id": "other", "body": {"a": 0}}}]
-    with opened_by(service, tmp_path, described(**{"x-undo": undo})) as session:
-        action = done(session, "put", "odd", id="x", body={"a": 1})
-        with pytest.raises(InputError, match="targets services/odd/items/other, not this resource"):
-            session.undo(action)
-    assert "/items/other" not in {path for _, path, _ in service.asked}
-
-
-def test_a_read_back_of_something_else_is_refused():
-    with pytest.raises(InputError, match=r"put.read_back: /accounts/\{id\} is about something else than /items/\{id\}"):
-        catalogue_of_openapi(described(**{"x-undo": {"read_back": "account", "subject": {"id": "boss"}}}), "odd")
 
 
 def test_a_description_of_thousands_of_operations_is_read_in_time_of_its_length():
@@ -108,16 +53,7 @@ paths:
       requestBody: *body
       responses: {"200": {}}
     delete: {operationId: deleteThing, responses: {"204": {}}}
-  /mails: {post: {operationId: send, responses: {"202": {}}, x-undo: []}}
-  /lamps/{id}: {get: {operationId: getLamp, responses: {"200": {}}}}
-  /lamps/{id}/on:
-    post:
-      operationId: switchOn
-      responses: {"200": {}}
-      x-undo:
-        read_back: getLamp
-        undo: [{operation: switchOff, arguments: {id: $request.path.id}, grade: exact}]
-  /lamps/{id}/off: {post: {operationId: switchOff, responses: {"200": {}}}}
+  /mails: {post: {operationId: send, responses: {"202": {}}}}
 components:
   schemas:
     Thing:
@@ -129,7 +65,7 @@ components:
 """)
 
 
-def test_obvious_compensations_and_the_extension_are_read_from_a_description():
+def test_obvious_compensations_are_read_from_a_description():
     catalogue = catalogue_of_openapi(OPENAPI, "example")
     undos = {name: [(each.operation, each.when) for each in spec.undo] for name, spec in catalogue.operations.items()}
     assert undos == {
@@ -138,9 +74,6 @@ def test_obvious_compensations_and_the_extension_are_read_from_a_description():
         "putThing": [("deleteThing", "absent"), ("putThing", "existed")],
         "deleteThing": [("putThing", "existed")],
         "send": [],
-        "getLamp": [],
-        "switchOn": [("switchOff", "any")],
-        "switchOff": [],
     }
     assert {undo.status for spec in catalogue.operations.values() for undo in spec.undo} == {"unproven"}
     assert catalogue.operations["createThing"].subject == {"thing": "$response.body#/id"}
@@ -157,13 +90,10 @@ def test_obvious_compensations_and_the_extension_are_read_from_a_description():
         ({"paths": {"/x": {"get": {"parameters": [{}]}}}}, "is no description by OpenAPI 3"),
         ({"paths": {"/x": {"$ref": "#/nowhere"}}}, "#/nowhere: there is nothing"),
         ({"paths": {"/x": {"$ref": "https://elsewhere/x"}}}, "there is nothing of that name in the document"),
-        ({"paths": {"/x": {"post": {"x-undo": [{"operation": "nothing"}]}}}}, "there is none"),
         ({"paths": {"/a-b": {"get": {}}, "/a_b": {"get": {}}}}, "has the name 'get_a_b', as GET /a-b has"),
-        ({"paths": {"/x": {"post": {"x-undo": {"verb": "read"}}}}}, "x-undo.verb: must be one of"),
-        ({"paths": {"/x": {"post": {"x-undo": [{"status": "pinned"}]}}}}, "status: is for catalogues"),
     ],
 )
-def test_what_is_wrong_or_not_its_to_say_in_a_description_is_named(change: dict[str, Any], rule: str):
+def test_what_is_wrong_in_a_description_is_named(change: dict[str, Any], rule: str):
     with pytest.raises(InputError, match=rule):
         catalogue_of_openapi({**OPENAPI, **change}, "example")
 
@@ -204,9 +134,10 @@ def test_compensations_derived_from_a_description_are_tried_and_then_proven(tmp_
         "put": {"operationId": "put", "requestBody": {"content": {"application/json": {}}}, "responses": {"200": {}}},
         "delete": {"operationId": "delete", "responses": {"200": {}}},
     }
-    with OddService() as service:
-        service.items["x"] = {"n": 1}
-        with opened_by(service, tmp_path, {"openapi": "3.0.3", "paths": {"/items/{id}": item}}) as session:
+    (path := tmp_path / "service.json").write_text(json.dumps({"openapi": "3.0.3", "paths": {"/items/{id}": item}}))
+    with OddService(items={"x": {"n": 1}}) as service:
+        services = {"odd": connection(service.port, catalogue=str(path), secret="", queue_s=0.0)}
+        with opened(tmp_path, services) as session:
             given = asked("put", "odd", id="x", body={"n": 2})
             assert session.plan(given).guarantee is Guarantee.NONE
             session.undo(done(session, "put", "odd", id="x", body={"n": 2}))

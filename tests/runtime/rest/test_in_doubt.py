@@ -156,9 +156,7 @@ def test_where_nothing_shows_whether_it_was_done_it_is_not_sent_again(
 ):
     given = {"do": "request", "service": "kinto", "method": "POST", "path": f"{reader.place}/records?x=1"}
     given |= {"body": {"data": {"n": 1}}}
-    with opened(
-        tmp_path, {"kinto": connection(proxy.port, allows_free=True, queue_s=0.0)}, secret(proxy.port)
-    ) as session:
+    with opened(tmp_path, {"kinto": connection(proxy.port, catalogue="", queue_s=0.0)}, secret(proxy.port)) as session:
         proxy.faults("cut_after")
         proposal = session.propose(given)
         with pytest.raises(InputError, match="nothing shows whether it was done"):

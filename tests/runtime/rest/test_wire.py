@@ -357,20 +357,16 @@ def test_spending_is_counted_and_limited(service: OddService, tmp_path: Path):
             session.propose(asked("put", "odd", id="y", body={"cost": -6}))
 
 
-def test_free_requests_are_those_of_the_catalogue_or_need_a_permission(service: OddService, tmp_path: Path):
-    free = {"do": "request", "service": "odd", "method": "PUT", "path": "/items/x", "body": {"cost": 0}}
-    other = {"do": "request", "service": "odd", "method": "POST", "path": "/unknown", "body": {}}
-    with opened_on(service, tmp_path) as session:
-        assert session.plan(free).guarantee is Guarantee.EXACT
-        assert session.plan({**free, "path": "/%69tems/x"}).request == session.plan(free).request
-        with pytest.raises(InputError, match="is no operation of its catalogue"):
-            session.plan(other)
+def test_free_requests_are_for_services_without_a_catalogue(service: OddService, tmp_path: Path):
+    free = {"do": "request", "service": "odd", "method": "POST", "path": "/unknown", "body": {}}
+    with opened_on(service, tmp_path) as session, pytest.raises(InputError, match="has a catalogue; name one of its"):
+        session.plan(free)
+    with opened_on(service, tmp_path, catalogue="") as session:
+        assert session.plan(free).guarantee is Guarantee.NONE
+        assert [each.resource for each in session.plan(free).request.accesses] == ["services/odd/POST/unknown"]
         for path in ("items/x", "//items/x", "/items/../x", "/items/x#y", "/items/x y", "/items%2fx"):
             with pytest.raises(InputError):
                 session.plan({**free, "path": path})
-    with opened_on(service, tmp_path, allows_free=True) as session:
-        assert session.plan(other).guarantee is Guarantee.NONE
-        assert [each.resource for each in session.plan(other).request.accesses] == ["services/odd/POST/unknown"]
 
 
 def test_services_that_are_not_connected_or_cannot_be_reached_say_so(service: OddService, tmp_path: Path):
@@ -406,12 +402,11 @@ def test_a_key_by_which_something_is_done_once_is_never_given_from_outside(servi
     catalogue = copy.deepcopy(CATALOGUE)
     catalogue["operations"]["send"]["idempotency"] = "Idempotency-Key"
     catalogue["operations"]["put"] |= {"path": "/items/{id}/{txn}", "idempotency": "txn"}
-    free = {"do": "request", "service": "odd", "method": "PUT", "path": "/items/x/used", "body": {"cost": 0}}
     with opened_on(service, tmp_path, catalogue=catalogue) as session:
         with pytest.raises(InputError, match=r"Idempotency-Key is a key by which .* chosen anew for each"):
             session.propose(asked("send", "odd", body={}, **{"Idempotency-Key": "used"}))
         with pytest.raises(InputError, match="txn is a key by which"):
-            session.propose(free)
+            session.propose(asked("put", "odd", id="x", txn="used", body={"cost": 0}))
         assert service.requests == []
         done(session, "send", "odd", body={})
         done(session, "send", "odd", body={})

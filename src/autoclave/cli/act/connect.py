@@ -47,7 +47,7 @@ def database(database: str, settings: tuple[str, ...], root: Path, state: Path |
 @click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
 @on_state
 def service(service: str, settings: tuple[str, ...], root: Path, state: Path | None) -> None:
-    """Connect SERVICE, or change its settings: base_url, catalogue, secret, is_strict, queue_up_to, queue_s ...
+    """Connect SERVICE, or change its settings: base_url, catalogue, secret, proof_days, queue_up_to, queue_s ...
 
     \b
     Example: autoclave act connect service notes base_url=https://notes.example catalogue=kinto --root project

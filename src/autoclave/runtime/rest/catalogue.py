@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import Annotated, Any, Literal
-from urllib.parse import parse_qsl, unquote
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
@@ -29,7 +28,6 @@ from autoclave.runtime.vault.targets import path_of
 _VERB_OF = {"GET": "read", "HEAD": "read", "POST": "create", "PUT": "modify", "PATCH": "modify", "DELETE": "delete"}
 _VERB_OF |= {"MKCALENDAR": "create", "MKCOL": "create", "PROPFIND": "read", "REPORT": "read"}
 _PARAMETER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
-_MOST_IN_SEGMENT = 2
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
 _RESERVED = frozenset({"authorization", "cookie", "content-type", "if-match", "if-none-match"})
@@ -42,11 +40,6 @@ _RESERVED = frozenset({"authorization", "cookie", "content-type", "if-match", "i
 def parameters_in(template: str) -> list[str]:
     """The names of the parameters in a template of a path."""
     return _PARAMETER.findall(template)
-
-
-def shape_of(template: str) -> str:
-    """A path with its parameters without names: the same thing may be called differently."""
-    return _PARAMETER.sub("{}", template)
 
 
 def is_header(name: str) -> bool:
@@ -80,15 +73,6 @@ def _target(given: str) -> str:
     return given
 
 
-def _plain_path(given: str) -> str:
-    if "?" in given:
-        raise ValueError(f"{given!r} must have no query: parameters with place: query are put there")
-    for segment in given.split("/"):
-        if len(parameters_in(segment)) > _MOST_IN_SEGMENT or "}{" in segment:
-            raise ValueError(f"{given!r}: {segment!r} has parameters that cannot be told apart")
-    return _target(given)
-
-
 def _verb(given: str) -> str:
     if given and given not in VERBS:
         raise ValueError(f"{given!r} is not one; {nearest(given, VERBS)}")
@@ -98,7 +82,6 @@ def _verb(given: str) -> str:
 Method = Annotated[str, Field(pattern="^[A-Z]{3,16}$")]
 Pointer = Annotated[str, AfterValidator(_pointer)]
 """A JSON pointer."""
-PlainPath = Annotated[str, AfterValidator(_plain_path)]
 Target = Annotated[str, AfterValidator(_target)]
 """A path, maybe with a query."""
 HeaderValue = Annotated[str, AfterValidator(partial(require_value, "value"))]
@@ -190,7 +173,7 @@ class OperationSpec(Config):
     """A request that may be made, what it changes, and how that is taken back."""
 
     method: Method
-    path: PlainPath
+    path: Annotated[Target, Field(pattern=r"^[^?]*$")]
     summary: str = ""
     parameters: dict[str, Parameter] = {}
     body: Body | None = None
@@ -280,9 +263,6 @@ class Catalogue(Config):
     documentation: str = ""
     base_url: str = ""
     """Where it is, if there is only one."""
-    is_described: bool = False
-    """True for a catalogue derived from an OpenAPI description: a compensating request may then target nothing but
-    what its operation changed."""
     headers: dict[Annotated[str, AfterValidator(_header)], HeaderValue] = {}
     """Of all requests."""
     refusals: dict[Pointer, Any] = {}
@@ -293,20 +273,14 @@ class Catalogue(Config):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Catalogue:
-        shapes: dict[tuple[str, str], str] = {}
         for name, spec in self.operations.items():
             self._check(f"operations.{name}", spec)
-            if (twin := shapes.setdefault((spec.method, shape_of(spec.path)), name)) != name:
-                raise ValueError(f"operations.{name}: {spec.method} {spec.path} is also {twin!r}; one of them must go")
         return self
 
     def _check(self, where: str, spec: OperationSpec) -> None:
         for kind, known in (("read_back", self.read_backs), ("listing", self.listings), ("contents", self.listings)):
             _require_one_of(known, f"{where}.{kind}", getattr(spec, kind))
         shown_by = self.read_backs[spec.read_back].path if spec.read_back else ""
-        if self.is_described and shown_by and not (_is_below(shown_by, spec.path) or _is_below(spec.path, shown_by)):
-            told = f"{where}.read_back: {shown_by} is about something else than {spec.path}"
-            raise ValueError(f"{told}; only a catalogue of your own can say that it shows what that changes")
         for name in parameters_in(shown_by):
             if name not in spec.all_parameters and name not in spec.subject:
                 raise ValueError(f"{where}.subject: the read-back {spec.read_back!r} needs {name!r} as well")
@@ -316,9 +290,6 @@ class Catalogue(Config):
     def _check_undo(self, where: str, spec: OperationSpec, undo: Undo) -> None:
         _require_one_of(self.operations, f"{where}.operation", undo.operation)
         other = self.operations[undo.operation]
-        if self.is_described and not (spec.read_back and _is_below(other.path, self.read_backs[spec.read_back].path)):
-            told = f"{where}.operation: {other.path} is not below a read-back of what {spec.path} changes"
-            raise ValueError(f"{told}; only a catalogue of your own can say that it takes that back")
         known: dict[str, Parameter | Body] = {**other.all_parameters, **({"body": other.body} if other.body else {})}
         for name in undo.arguments:
             if name not in known:
@@ -340,37 +311,10 @@ class Catalogue(Config):
             raise InputError(f"service {self.service}: operation {shown(name)}: there is none; {fix}")
         return self.operations[name]
 
-    def matched(self, method: str, target: str) -> tuple[str, dict[str, Any]] | None:
-        """The operation that a request is, and its arguments but the body; None if it is none.
-
-        Names that stand in a template win over parameters.
-
-        Raises:
-            InputError: its path can be read in several ways.
-        """
-        path, query = path_of(target), dict(parse_qsl(target.partition("?")[2], keep_blank_values=True))
-        found: list[tuple[str, dict[str, str]]] = []
-        for name, spec in self.operations.items():
-            pieces = _PARAMETER.split(unquote(spec.path))
-            pattern = "".join("([^/]+)" if place % 2 else re.escape(each) for place, each in enumerate(pieces))
-            if spec.method == method and (match := re.fullmatch(pattern, path)):
-                found.append((name, dict(zip(pieces[1::2], match.groups(), strict=True))))
-        if not found:
-            return None
-        name, arguments = min(found, key=lambda each: len(each[1]))
-        known = {key for key, about in self.operations[name].all_parameters.items() if about.place == "query"}
-        return (name, arguments | query) if query.keys() <= known else None
-
 
 def _require_one_of(known: Mapping[str, Any], where: str, given: str) -> None:
     if given and given not in known:
         raise ValueError(f"{where} = {shown(given)}: there is none; {nearest(given, list(known))}")
-
-
-def _is_below(path: str, other: str) -> bool:
-    """Whether a template of a path is that of another, or of something in it."""
-    one, two = (f"{shape_of(each.partition('?')[0]).rstrip('/')}/" for each in (path, other))
-    return one.startswith(two)
 
 
 # --- Reading ---------------------------------------------------------------------------------------------------------

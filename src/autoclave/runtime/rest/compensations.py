@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
 
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.journal import Journal
@@ -100,12 +99,11 @@ class Compensations:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
-    def name(self, match: str, service: str, operation: str, spec: OperationSpec, arguments: Any, undo: Undo) -> str:
-        """Return the name of a compensating request: another for other arguments, another match or another request."""
+    def name(self, service: str, operation: str, spec: OperationSpec, undo: Undo) -> str:
+        """Return the name of a compensating request: another if the operation is declared otherwise."""
         declared = spec.model_dump(mode="json", include={"method", "path", "parameters", "body"})
-        same: Any = {"name": [], "name_and_schema": [declared], "exact": [arguments]}[match]
         given = [undo.operation, undo.arguments, undo.when]
-        return f"{service}/{operation}/{digest_of([match, given, same])[:16]}"
+        return f"{service}/{operation}/{digest_of(['name_and_schema', given, [declared]])[:16]}"
 
     def learnt(self, name: str, declared: str = ProofStatus.UNPROVEN) -> Learnt:
         """Return what is known of a compensating request that the catalogue declares as `declared`."""

@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Generator, Iterable
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -25,7 +24,8 @@ class ServiceConnection(Config):
     base_url: str
     """Such as `https://api.example.com`; paths of the catalogue follow."""
     catalogue: str = ""
-    """The name of one that comes with this program, or the path of a file; empty: the service has none."""
+    """The name of one that comes with this program, or the path of a file. Empty: the service has none, and is asked by
+    method and path; nothing of that can be taken back for sure."""
     secret: str = ""
     """The name of its key in the vault; empty: it needs none."""
     scheme: str = "Bearer"
@@ -34,13 +34,6 @@ class ServiceConnection(Config):
     """The user of basic authentication."""
     allows_private: bool = False
     """Whether it may be on a private network or on this machine; only there without TLS."""
-    allows_free: bool = False
-    """Whether requests may be made that the catalogue does not have. None of them can be taken back for sure."""
-    is_strict: bool = False
-    """Whether only compensating requests count that a developer has pinned."""
-    match: Literal["name", "name_and_schema", "exact"] = "name_and_schema"
-    """What makes two actions the same for what was learnt of taking them back (GoEX's match policies): the operation,
-    also what the catalogue says of its arguments, or the operation with all its arguments."""
     proof_days: float = Field(default=90.0, gt=0)
     """How long, in days, an undo that was seen to work proves its compensating request."""
     timeout_s: float = Field(default=30.0, gt=0)

@@ -1,10 +1,8 @@
 """Catalogues from files: those that come with this program, one's own, and descriptions of services (OpenAPI 3).
 
-What is derived from a description is unproven. What takes an operation back is what its extension `x-undo` says (fields
-of `OperationSpec`: `undo`, `read_back`, `subject`, `is_guarded`), else the obvious: making and deleting, replacing and
-replacing with what was there before. Each GET becomes a read-back of the name of its operation. A description comes
-from elsewhere, so a compensating request may target nothing but what the operation itself changed, at the path of its
-read-back or below.
+What takes an operation back is derived from a description only where it is obvious, and is unproven: making and
+deleting, replacing and replacing with what was there before. Each GET becomes a read-back of the name of its operation,
+and a compensating request targets what that shows, so a description says nothing of how anything else is taken back.
 """
 
 from __future__ import annotations
@@ -21,12 +19,11 @@ from autoclave.core import HostError, InputError
 from autoclave.core.files import existing_file
 from autoclave.core.install import install_command
 from autoclave.core.json import nearest, shown
-from autoclave.runtime.rest.catalogue import Catalogue, catalogue_from, is_header, parameters_in, shape_of
+from autoclave.runtime.rest.catalogue import Catalogue, catalogue_from, is_header, parameters_in
 from autoclave.runtime.rest.connection import is_file_name
 
 SHIPPED = Path(__file__).parent / "catalogues"
 _METHODS = ("get", "head", "post", "put", "patch", "delete")
-_EXTENSION = ("is_guarded", "read_back", "subject", "undo")
 Json = Mapping[str, Any]
 
 
@@ -82,11 +79,10 @@ def _catalogue(document: Json, service: str) -> dict[str, Any]:
     items: dict[str, dict[str, _Described]] = {}
     for path, methods in by_path.items():
         collection, _, last = path.rpartition("/")
-        if shape_of(last) == "{}":
+        if last in [f"{{{name}}}" for name in parameters_in(last)]:
             items.setdefault(collection, methods)
     return {
         "service": service,
-        "is_described": True,
         "read_backs": {each.name: _read_back(each) for each in described if each.method == "GET"},
         "operations": {
             each.name: _operation(each, by_path[each.path], items.get(each.path.rstrip("/"), {})) for each in described
@@ -230,18 +226,7 @@ def _operation(own: _Described, here: Mapping[str, _Described], item: Mapping[st
         plain |= _undo_of_creation(own, item)
     elif own.method not in ("GET", "HEAD"):
         plain |= _undo_of_change(own, here)
-    return plain | _extension_of(own)
-
-
-def _extension_of(own: _Described) -> dict[str, Any]:
-    """What a description says of taking back: nobody has proven it, and what permits an operation is not its to say."""
-    given: Any = own.plain.get("x-undo", {})
-    extension = {"undo": given} if isinstance(given, list) else dict(given)
-    if foreign := sorted(extension.keys() - {*_EXTENSION}):
-        raise InputError(f"OpenAPI: {own.name}: x-undo.{foreign[0]}: must be one of {', '.join(_EXTENSION)}")
-    if any("status" in undo for undo in extension.get("undo", [])):
-        raise InputError(f"OpenAPI: {own.name}: x-undo: status: is for catalogues, not for descriptions")
-    return extension
+    return plain
 
 
 def _is_ours(parameter: Json) -> bool:

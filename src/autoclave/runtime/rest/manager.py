@@ -141,7 +141,7 @@ class RestManager(Manager):
         if compensation is not None:
             could = f"cannot be taken back: {compensation.undo.operation} could, but {why_not}"
             undo = could if why_not else f"undo: {compensation.told}"
-        elif self._compensator.can_propose(service):
+        elif self._compensator.can_propose:
             undo = "undo: a model has to propose it, unproven; do not count on it"
         else:
             undo = "cannot be taken back"
@@ -217,7 +217,7 @@ class RestManager(Manager):
         """See `Manager`: no compensating request is known."""
         service, part = self._begun(action, receipt)
         compensation, why_none = self._compensator.best(service, part)
-        may_propose = self._compensator.can_propose(service) and (part.subject or not part.operation)
+        may_propose = self._compensator.can_propose and (part.subject or not part.operation)
         return f"{part.call.told}: {why_none}" if compensation is None and not may_propose else ""
 
     def conflicts(self, done: Sequence[tuple[str, Json]]) -> dict[str, list[str]]:

@@ -16,7 +16,7 @@ from pydantic import Field, TypeAdapter, model_validator
 from autoclave.config import Config
 from autoclave.core import InputError
 from autoclave.core.json import nearest, shown
-from autoclave.runtime.rest.catalogue import Catalogue, OperationSpec, parameters_in, require_value
+from autoclave.runtime.rest.catalogue import OperationSpec, parameters_in, require_value
 from autoclave.runtime.rest.expressions import at
 from autoclave.runtime.rest.forms import Form, encoded, require_no_mark
 from autoclave.runtime.rest.schemas import require_form
@@ -30,7 +30,7 @@ ABSENT = "absent"
 
 
 class Ask(Config):
-    """Ask a service: one of its registered operations by name, or, where that is permitted, by method and path."""
+    """Ask a service: one of its registered operations by name, or, where it has no catalogue, by method and path."""
 
     do: Literal["request"]
     service: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")
@@ -259,11 +259,11 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def free_call(method: str, target: str, body: Any, content_type: str, catalogue: Catalogue | None) -> Call:
-    """The call of a request that no catalogue has."""
+def free_call(method: str, target: str, body: Any, content_type: str) -> Call:
+    """The call of a request to a service that has no catalogue."""
     if not re.fullmatch(r"/[!-~]*", target) or "#" in target or len(target) > _MOST_PATH:
         raise InputError(f"path {shown(target)}: must begin with / and be ASCII, the rest percent-encoded")
     require_value("content_type", content_type)
     require_no_mark(f"{method} {target[:200]}", [target, body])
     encoded(body, content_type)
-    return Call(method, target, dict(catalogue.headers) if catalogue else {}, body, content_type)
+    return Call(method, target, {}, body, content_type)

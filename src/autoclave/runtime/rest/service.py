@@ -103,16 +103,9 @@ class Service:
         """Return what is requested, with what there is before it. Without `reads_back`, nothing is sent."""
         if ask.operation:
             return self.part(ask.operation, ask.arguments, reads_back=reads_back)
-        call = free_call(ask.method, ask.path, ask.body, ask.content_type, self.catalogue)
-        path, mark, query = ask.path.partition("?")
-        found = self.catalogue.matched(ask.method, f"{plain_path(path)}{mark}{query}") if self.catalogue else None
-        if found is not None:
-            body = {"body": ask.body} if ask.body is not None else {}
-            return self.part(found[0], found[1] | body, reads_back=reads_back)
-        if not self.connection.allows_free:
-            told = f"service {self.name}: {ask.method} {path[:200]}"
-            raise InputError(f"{told} is no operation of its catalogue, and this connection permits no others")
-        return Part("", {}, call)
+        if self.catalogue is not None:
+            raise InputError(f"service {self.name}: has a catalogue; name one of its operations, not method and path")
+        return Part("", {}, free_call(ask.method, ask.path, ask.body, ask.content_type))
 
     def part(self, name: str, arguments: Mapping[str, Any], *, reads_back: bool = True) -> Part:
         """One call, with a key of ours if the service takes one, and what there is before it."""
@@ -277,7 +270,7 @@ def _with_key(spec: OperationSpec, arguments: Mapping[str, Any]) -> tuple[Mappin
         return {**arguments, "body": with_value(arguments.get("body"), name, key)}, True
     if name in arguments:
         why = f"{name} is a key by which the service does a request once, and chosen anew for each"
-        raise InputError(f"{why}. Fix: leave it out, and name the operation in place of method and path")
+        raise InputError(f"{why}. Fix: leave it out")
     return {**arguments, name: key}, True
 
 

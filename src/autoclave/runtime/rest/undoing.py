@@ -50,17 +50,15 @@ class Compensator:
     def best(self, service: Service, part: Part) -> tuple[Compensation | None, str]:
         """Return the one of the catalogue, or one learnt, that fits what was there before, or None and why.
 
-        What was broken is never used, and in strict mode only what is pinned.
+        What was broken is never used.
         """
         declared = [each for each in service.spec_of(part).undo if _fits(service, part, each)]
         learnt = self._compensations.reusable(service.name, part.operation) if part.operation else []
         reasons: list[str] = []
         for undo in (*declared, *learnt):
-            known = self._known(service, part, undo)
+            known = self._known(service, part.operation, undo)
             if known.status is ProofStatus.QUARANTINED:
                 reasons.append(f"{undo.operation} was to take it back, and is quarantined: {known.learnt.reason}")
-            elif service.connection.is_strict and known.status is not ProofStatus.PINNED:
-                reasons.append("no compensating request is pinned, and this connection is strict")
             elif missing := _missing(undo, part):
                 reasons.append(f"{undo.operation} needs {missing} to take it back, and there is nothing of that name")
             elif has_mark(evaluated(undo.arguments, part.context, "")):
@@ -86,28 +84,23 @@ class Compensator:
         return compensation, ""
 
     def declared(self, service: Service) -> Iterator[tuple[str, tuple[str, Compensation]]]:
-        """All that the catalogue of a service has, by their names, with their operations.
-
-        Where a connection matches exactly, only those of what was done are known.
-        """
-        operations = service.catalogue.operations if service.catalogue else {}
-        for operation, spec in operations.items() if service.connection.match != "exact" else ():
-            part = Part(operation, {}, Call(spec.method, spec.path))
-            found = [self._known(service, part, undo) for undo in spec.undo]
+        """All that the catalogue of a service has, by their names, with their operations."""
+        for operation, spec in service.catalogue.operations.items() if service.catalogue else ():
+            found = [self._known(service, operation, undo) for undo in spec.undo]
             yield from ((each.name, (operation, each)) for each in found)
 
-    def _known(self, service: Service, part: Part, undo: Undo) -> Compensation:
-        """What is known of a compensating request for a part."""
-        match, spec = service.connection.match, service.spec_of(part)
-        name = self._compensations.name(match, service.name, part.operation, spec, part.arguments, undo)
+    def _known(self, service: Service, operation: str, undo: Undo) -> Compensation:
+        """What is known of a compensating request for an operation."""
+        name = self._compensations.name(service.name, operation, service.spec(operation), undo)
         valid_s = service.connection.proof_days * 86_400
         return Compensation(undo, name, self._compensations.learnt(name, undo.status), valid_s)
 
     # --- Proposed by a model ----------------------------------------------------------------------------------------
 
-    def can_propose(self, service: Service) -> bool:
+    @property
+    def can_propose(self) -> bool:
         """Whether there is a model to ask for a compensating request that nobody knows."""
-        return self._propose is not None and not service.connection.is_strict
+        return self._propose is not None
 
     def _proposed(self, service: Service, part: Part) -> Compensation:
         """The compensating request that the model proposes, for lack of another. Nothing is known of it."""
@@ -119,7 +112,7 @@ class Compensator:
         given = self._asked(part, operations)
         proposed = {"operation": given.get("operation"), "arguments": given.get("arguments", {})}
         undo = validated(Undo, proposed, _proposal_of(service))
-        compensation = self._known(service, part, undo)
+        compensation = self._known(service, part.operation, undo)
         if compensation.status is ProofStatus.QUARANTINED:
             raise InputError(f"service {service.name}: {undo.operation} was proposed again, and is known to be wrong")
         return compensation
@@ -132,7 +125,7 @@ class Compensator:
         given = self._asked(part, None)
         filled_in = {name: evaluated(given.get(name), part.context) for name in ("method", "path", "body")}
         ask = validated(Ask, {"do": "request", "service": service.name, **filled_in}, _proposal_of(service))
-        call = free_call(ask.method, ask.path, ask.body, ask.content_type, service.catalogue)
+        call = free_call(ask.method, ask.path, ask.body, ask.content_type)
         own, other = service.key(part.call.target), service.key(call.target)
         if not (other.startswith(f"{own}/") if part.call.method == "POST" else other == own):
             raise _about_another(service, other)
@@ -149,7 +142,7 @@ class Compensator:
 
     def taking_back(self, service: Service, part: Part, now: State | None, *, may_propose: bool = False) -> Part:
         """The part that takes another back, given what there is now; with `may_propose` a model is asked for it."""
-        may_propose = may_propose and self.can_propose(service)
+        may_propose = may_propose and self.can_propose
         if may_propose and not part.operation:
             return self._proposed_request(service, part)
         compensation, why_none = self.best(service, part)
@@ -167,8 +160,7 @@ class Compensator:
         if num_inside:
             raise InputError(f"{new.call.told}: there are {num_inside} things in it, which would go with it")
         is_declared = undo in service.spec_of(part).undo
-        if not is_declared or (service.catalogue and service.catalogue.is_described):
-            # what a model or a description proposes may touch only what the action itself wrote
+        if not is_declared:  # what a model proposes may touch only what the action itself wrote
             own, other = service.key(part.subject.target) if part.subject else "", service.key(new.call.target)
             if not own or not f"{other}/".startswith(f"{own}/"):
                 raise _about_another(service, other)
@@ -281,7 +273,7 @@ class Compensator:
             for operation, spec in operations.items():
                 other = replace(part, operation=operation)
                 for undo in spec.undo if spec.read_back == part.read_back else ():
-                    compensation = self._known(service, other, undo)
+                    compensation = self._known(service, operation, undo)
                     if compensation.status is ProofStatus.PINNED and _fits(service, other, undo):
                         with contextlib.suppress(InputError):
                             back = self._made(service, part, compensation, now)

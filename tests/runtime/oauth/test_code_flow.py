@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
 import httpx
 import pytest
 
-from autoclave.core import InputError
+from autoclave.core import HostError, InputError
 from autoclave.runtime.oauth import Provider, TokenSource, Wish
 from autoclave.runtime.oauth.authorizing import code_of
+from autoclave.runtime.oauth.loopback import Loopback
 from autoclave.runtime.vault import Secret, Vault
 from tests.runtime.oauth.conftest import Somebody, status_at
 from tests.runtime.oauth.servers import Browser, Server, parameters, with_parameters
@@ -75,24 +79,20 @@ def test_who_is_denied_gets_nothing(vault: Vault, somebody: Somebody, wish: Wish
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"iss": "https://evil.example"}, "names another issuer"),
-        ({"iss": None}, "names no issuer"),
-        ({"code": None}, "without a code"),
+        (lambda url: with_parameters(url, iss="https://evil.example"), "names another issuer"),
+        (lambda url: with_parameters(url, iss=None), "names no issuer"),
+        (lambda url: with_parameters(url, code=None), "without a code"),
+        (lambda url: f"{url}&code=another", "given twice"),
     ],
+    ids=["another issuer", "no issuer", "no code", "two codes"],
 )
 def test_an_answer_to_another_question_is_not_taken(
-    server: Server, vault: Vault, somebody: Somebody, wish: Wish, change: dict[str, Any], rule: str
+    server: Server, vault: Vault, somebody: Somebody, wish: Wish, change: Callable[[str], str], rule: str
 ):
     before = server.control()
     with pytest.raises(InputError, match=rule):
-        somebody.authorises(wish, come_back=lambda url: with_parameters(url, **change))
+        somebody.authorises(wish, come_back=change)
     assert server.control() == before  # the code was not sent anywhere
-    assert vault.names() == []
-
-
-def test_a_parameter_that_comes_twice_is_not_chosen_from(vault: Vault, somebody: Somebody, wish: Wish):
-    with pytest.raises(InputError, match="given twice"):
-        somebody.authorises(wish, come_back=lambda url: f"{url}&code=another")
     assert vault.names() == []
 
 
@@ -161,13 +161,6 @@ def test_more_scopes_are_added_to_those_that_were_granted(
     assert "<li>read</li>" not in consent
 
 
-def test_what_was_granted_already_is_not_asked_for(vault: Vault, server: Server, somebody: Somebody, wish: Wish):
-    somebody.authorises(wish)
-    shown: list[str] = []
-    granted = somebody.authorizing.by_browser(wish, shown.append)
-    assert (granted, shown) == (("openid", "read"), [])
-
-
 def test_what_was_not_granted_is_told(somebody: Somebody, wish: Wish):
     wide = dataclasses.replace(wish, scopes=("openid", "read", "write"))
     granted = somebody.authorises(wide, change=lambda url: with_parameters(url, scope="openid read"))
@@ -210,3 +203,64 @@ def test_settings_that_are_wrong_are_told_before_anybody_is_asked(somebody: Some
             dataclasses.replace(wish, provider=Provider(token_url="https://a.example")), shown.append
         )
     assert shown == []
+
+
+# --- The listener that the browser comes back to: one request, one path, one name, one state --------------------------
+
+
+def test_it_takes_the_first_request_to_its_path_and_is_gone(capfd: pytest.CaptureFixture[str]):
+    with Loopback("s") as loopback:
+        base = f"http://127.0.0.1:{loopback.port}"
+        assert [httpx.get(f"{base}{path}").status_code for path in ("/", "/favicon.ico", "/callback/x?code=1")] == [
+            404
+        ] * 3
+        assert httpx.post(f"{base}/callback?code=1").status_code == 501
+        assert httpx.get(f"{base}/callback?code=1", headers={"Host": "evil.example"}).status_code == 404
+        assert httpx.get(f"{base}/callback?code=1", headers={"Host": f"localhost:{loopback.port}"}).status_code == 404
+        answer = httpx.get(f"{loopback.redirect_uri}?code=first&state=s")
+        assert httpx.get(f"{loopback.redirect_uri}?code=second&state=s").status_code == 410
+        assert loopback.query(5) == "code=first&state=s"
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(loopback.redirect_uri)
+    assert answer.status_code == 200
+    assert "Close this page" in answer.text
+    assert "first" not in answer.text
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_it_listens_on_this_machine_alone():
+    with Loopback("s") as loopback, socket.socket() as other:
+        assert loopback.redirect_uri == f"http://127.0.0.1:{loopback.port}/callback"
+        with pytest.raises(ConnectionRefusedError):
+            other.connect(("127.0.0.2", loopback.port))
+
+
+def test_a_connection_that_says_nothing_keeps_nobody_waiting():
+    with Loopback("s") as loopback, socket.create_connection(("127.0.0.1", loopback.port)):
+        browser = threading.Thread(target=httpx.get, args=(f"{loopback.redirect_uri}?code=1&state=s",))
+        browser.start()
+        assert loopback.query(3) == "code=1&state=s"
+        browser.join()
+
+
+def test_it_does_not_wait_for_ever_and_each_has_a_port_of_its_own():
+    with Loopback("s") as one, Loopback("s") as other:
+        assert one.port != other.port
+        with pytest.raises(InputError, match="no browser came back"):
+            one.query(0.05)
+        with pytest.raises(HostError, match=f"port {other.port} of 127.0.0.1: cannot be listened on .*Fix: "):
+            Loopback("s", other.port)
+
+
+@pytest.mark.parametrize("query", ["?code=x", "?error=access_denied&state=other", "?state=s&code=x&state=other"])
+def test_who_comes_with_another_state_is_refused_and_the_right_one_waited_for(query: str):
+    with Loopback("s") as loopback:
+        assert httpx.get(f"{loopback.redirect_uri}{query}").status_code == 400
+        assert httpx.get(f"{loopback.redirect_uri}?code=good&state=s").status_code == 200
+        assert loopback.query(3) == "code=good&state=s"
+    with Loopback("s") as loopback:
+        assert httpx.get(f"{loopback.redirect_uri}{query}").status_code == 400
+        with pytest.raises(InputError, match="with the state that was sent"):
+            loopback.query(0.05)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import ssl
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import pytest
 
 from autoclave.core import IsolationError
 from autoclave.runtime.connections import VaultPlace
-from autoclave.runtime.oauth import TokenSource, Wish
+from autoclave.runtime.oauth import Wish
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.session import Session
 from autoclave.runtime.vault import KeyFile, Secret, Vault
@@ -99,37 +97,6 @@ def test_a_token_that_is_refused_in_the_middle_is_renewed_and_the_request_sent_a
     assert [each["access"] for each in recorded(session)][-2:] == ["renew", "read"]
     everything = json.dumps([record.body for record in session.journal.records()]).encode()
     assert found_in(everything, {"old": secret.value, "new": new}) == []
-
-
-class Late:
-    """Renews for requests, and not when a command begins: as if that had been when the token was fresh."""
-
-    def __init__(self, vault: Vault, verify: ssl.SSLContext) -> None:
-        self._vault, self._source = vault, TokenSource(vault, verify)
-
-    def secret(self, service: str, purpose: str = "a request") -> Secret:
-        of = self._source if purpose == "a request" else self._vault
-        return of.secret(service, purpose)
-
-    def refreshed(self, service: str, rejected: str) -> Secret:
-        return self._source.refreshed(service, rejected)
-
-
-def test_a_token_that_is_about_to_expire_in_the_middle_is_renewed_before_it_is_sent(
-    tmp_path: Path, server: Server, vault: Vault, secret: Secret, monkeypatch: pytest.MonkeyPatch
-):
-    assert secret.authorization
-    soon = secret.authorization.model_copy(update={"expires_at": time.time() + 30})
-    vault.put(secret.model_copy(update={"authorization": soon}), "a test")
-    (tmp_path / "tree").mkdir()
-
-    connect_vault(tmp_path, server.certificates)
-    monkeypatch.setattr("autoclave.runtime.oauth.TokenSource", Late)
-    before = server.control()
-    with granted(open_session(tmp_path / "tree", tmp_path / "state", open_vault=opened_vault)) as session:
-        (status, answer), dummy = told(session, server, "[call('/api/a'), token]")
-    assert (status, answer["token"]) == (200, dummy)
-    assert asked_since(server, before) == ["refresh_token", "GET /api/a 200"]
 
 
 @pytest.mark.parametrize(

@@ -75,23 +75,6 @@ def test_a_token_that_is_about_to_expire_is_renewed_and_the_new_refresh_token_ke
     ]
 
 
-def test_a_token_that_the_service_refuses_is_renewed(server: Server, vault: Vault, secret: Secret):
-    server.control(forget=secret.value)
-    assert status_at(server, "/api/things", secret.value) == 401
-    given = source(vault, server).refreshed("api", secret.value)
-    assert status_at(server, "/api/things", given.value) == 200
-    assert given.hosts == secret.hosts
-
-
-def test_a_token_that_somebody_else_renewed_meanwhile_is_taken_from_the_vault(
-    server: Server, vault: Vault, secret: Secret
-):
-    new = source(vault, server).renew("api")
-    before = num_renewals(server)
-    assert source(vault, server).refreshed("api", secret.value).value == new.value
-    assert num_renewals(server) == before
-
-
 def test_keys_that_were_typed_in_are_given_as_they_are(server: Server, vault: Vault):
     vault.add(Secret(service="typed", value="a-key-9f31c7", hosts=("api.example",)))
     assert source(vault, server).secret("typed").value == "a-key-9f31c7"

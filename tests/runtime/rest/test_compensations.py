@@ -18,7 +18,6 @@ from autoclave.runtime.interface import NotPermitted, NotUndone
 from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.rest.catalogue import Undo
 from autoclave.runtime.rest.compensations import ProofStatus
-from autoclave.runtime.rest.parts import part_from
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
 from tests.runtime.rest.acting import Reader, asked, connection, done, manager_of, opened, plain, written
@@ -263,16 +262,3 @@ def test_a_value_of_a_model_at_any_depth_is_not_brought_into_other_actions(tmp_p
         assert session.plan(asked("put", "odd", id="y", body={"v": 8})).guarantee is Guarantee.NONE
         session.undo(done(session, "put", "odd", id="y", body={"v": 8}))
         assert len(model.asked) == 2
-
-
-def test_a_compensation_that_was_found_wrong_puts_nothing_back_either(session: Session, reader: Reader):
-    action = done(session, "put_record", **change(reader, title="ours"))
-    session.undo(action)
-    manager = manager_of(session)
-    for name, (_, compensation) in manager.declared_compensations().items():
-        if compensation.undo.operation == "put_record":
-            manager.compensations.record(name, ProofStatus.QUARANTINED, "it lost my title")
-    part = part_from(session.journal.standing(action).body["part"])
-    assert part.operation == "delete_record"
-    with pytest.raises(InputError, match="nothing is known that takes delete_record back"):
-        manager._compensator.restoring(manager._services["kinto"], part, part.after)

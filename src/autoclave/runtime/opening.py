@@ -147,9 +147,7 @@ def _connected(
     lives_on: bool,
 ) -> Iterator[Manager]:
     """The managers of what is connected."""
-    from autoclave.runtime.databases.engine import REDIS
     from autoclave.runtime.databases.manager import DatabaseManager
-    from autoclave.runtime.databases.redis.manager import KeyValueManager
     from autoclave.runtime.rest.connection import lease_of_services
     from autoclave.runtime.rest.manager import RestManager
 
@@ -158,11 +156,7 @@ def _connected(
     def password(name: str) -> str:
         return keys.secret(name, "connection").value
 
-    of_keys = {name: each for name, each in connections.databases.items() if each.engine == REDIS}
-    of_rows = {name: each for name, each in connections.databases.items() if name not in of_keys}
-    yield DatabaseManager(of_rows, place / "databases", password, lives_on=lives_on)
-    if of_keys:
-        yield KeyValueManager(of_keys, place / "keys", password)
+    yield DatabaseManager(connections.databases, place / "databases", password, lives_on=lives_on)
     yield RestManager(
         connections.services,
         place / "services",

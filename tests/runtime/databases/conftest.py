@@ -25,8 +25,7 @@ __all__ = ["mariadb", "mariadb_folder", "postgres"]
 
 @pytest.fixture(scope="session")
 def server(postgres: Postgres) -> Postgres:
-    """A server that keeps prepared transactions."""
-    postgres.settle(max_prepared_transactions=8, fsync="off", full_page_writes="off")
+    postgres.settle(fsync="off", full_page_writes="off")
     prepare(postgres)
     return postgres
 

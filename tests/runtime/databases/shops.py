@@ -144,7 +144,7 @@ INSERT INTO mood VALUES (1, 'glad');
 @dataclass(frozen=True)
 class Shop:
     """A database with a shop in it. `others`: does a statement as somebody else; `content`: all that can be known;
-    `server`: can be stopped and started; `held`: the transactions that it keeps.
+    `server`: can be stopped and started.
     """
 
     settings: DatabaseConnection
@@ -153,7 +153,6 @@ class Shop:
     state: Path
     schema: str = "main"
     server: Any = None
-    held: Callable[[], list[str]] = list
 
     def session(self, **changed: Any) -> Session:
         """A session that may do everything, with changed settings."""
@@ -211,8 +210,6 @@ def make_postgres_shop(server: Postgres, folder: Path) -> Shop:
     """The shop as it is at first, in the one database for all of them."""
     place = {**server.place("shop"), "user": "owner"}
     with psycopg.connect(**place, autocommit=True) as made:
-        for (name,) in made.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
-            made.execute(f"ROLLBACK PREPARED '{name}'")
         made.execute("DROP SCHEMA IF EXISTS public, hidden CASCADE; CREATE SCHEMA public")
         made.execute("CREATE SCHEMA hidden; CREATE TABLE hidden.secret (text text)")
         made.execute(POSTGRES_SHOP)
@@ -236,11 +233,7 @@ def make_postgres_shop(server: Postgres, folder: Path) -> Shop:
             return cursor.fetchall() if cursor.description else []
 
     folder.mkdir(parents=True, exist_ok=True)
-
-    def held() -> list[str]:
-        return [name for (name,) in others("SELECT gid FROM pg_prepared_xacts")]
-
-    return Shop(settings, others, lambda: postgres_content(place), folder / "state", "public", server, held)
+    return Shop(settings, others, lambda: postgres_content(place), folder / "state", "public", server)
 
 
 def postgres_content(place: Mapping[str, Any]) -> dict[str, Any]:

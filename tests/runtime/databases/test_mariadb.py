@@ -10,7 +10,6 @@ import pytest
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.engine import open_engine
-from autoclave.runtime.databases.mariadb import recorder as recorder_module
 from autoclave.runtime.databases.mariadb import rows as rows_module
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.guarantee import Guarantee
@@ -84,7 +83,7 @@ def test_rows_that_were_not_foreseen_are_seen_by_their_number(mariadb_shop: Shop
     def other(self: Any, table: Any, condition: str, *more: Any, **named: Any) -> Any:
         return whole(self, table, condition.replace("price > 3", "price > 100"), *more, **named)
 
-    monkeypatch.setattr(recorder_module.Rows, "where", other)
+    monkeypatch.setattr(rows_module.Rows, "where", other)
     with mariadb_shop.session() as session:
         for statement in ("UPDATE item SET price = 1 WHERE price > 3", "DELETE FROM item WHERE price > 3"):
             with pytest.raises(InputError, match="changed other rows than its condition finds"):

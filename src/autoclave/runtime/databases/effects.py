@@ -55,6 +55,11 @@ class TableEffect:
         """Whether each of its rows has a key."""
         return all(key for key, _ in (*self.removed, *self.added))
 
+    @property
+    def is_of_keys(self) -> bool:
+        """Whether it is a key-value database, which is one table, called by its number; each key is a resource."""
+        return "/" not in self.table
+
     @cached_property
     def counts(self) -> dict[str, int]:
         """How many rows were created, modified and deleted, by these verbs."""
@@ -121,9 +126,15 @@ class Effect:
         raise InDoubt(f"{where}: others have changed all that would tell whether it was committed")
 
     def row_counts(self) -> Iterator[tuple[str, str, int]]:
-        """Table, verb and number of rows."""
+        """Table (or key of a key-value database), verb and number of rows."""
         for table in self.tables:
-            yield from ((table.table, verb, rows) for verb, rows in table.counts.items())
+            if table.is_of_keys:
+                went, came = dict(table.removed), dict(table.added)
+                for key in {**went, **came}:
+                    verb = "create" if key not in went else "modify" if key in came else "delete"
+                    yield f"{table.table}/{as_name(key)}", verb, 1
+            else:
+                yield from ((table.table, verb, rows) for verb, rows in table.counts.items())
         yield from self.counted
 
     def inverse(self) -> Effect:
@@ -146,8 +157,10 @@ class Effect:
         """Of what went, and of what came if that is deterministic; else how much."""
         told: list[Any] = []
         for table in sorted(self.tables, key=lambda each: each.table):
-            came = table.added if self.is_deterministic else len(table.added)
-            text = json.dumps([table.removed, came]).encode()
+            removed, added = table.removed, table.added
+            if table.is_of_keys:  # of the digest of what they hold: equal values may be kept as different bytes
+                removed, added = ([(key, image[0]) for key, image in some] for some in (removed, added))
+            text = json.dumps([removed, added if self.is_deterministic else len(added)]).encode()
             told.append([table.table, table.layout, hashlib.sha256(text).hexdigest()])
         told += self.counted
         return hashlib.sha256(canonical_json(told)).hexdigest()

@@ -18,11 +18,9 @@ from typing import Any
 
 from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.runtime.databases.effects import Effect, Image, Place, row_name
-from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.operations import Operation, Sql
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 
-REDIS = "redis"
-"""No engine of this protocol, since it has no rows: it has a manager of its own."""
 _AGAIN_S = 2.0
 TOO_MANY = "changes more than {} rows (max_rows); do it in parts, or have the limit raised"
 
@@ -70,34 +68,17 @@ class Engine(ABC):
     which name kind, table, column and constraint. Where the connection is lost while it commits, it raises `InDoubt`.
     """
 
+    operation: type[Operation] = Sql
+    """What can be proposed for it."""
     has_marks = False
     """Whether it tells by more than the rows whether a transaction was committed."""
     transactions: OpenTransactions
-    """Those that were left open."""
+    """Those that were left open; an engine of another operation than `Sql` has none."""
 
     def __init__(self, name: str, settings: DatabaseConnection) -> None:
         self.name, self.settings, self.where = name, settings, f"database {name}"
 
-    # --- Connections ------------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def translated(self) -> AbstractContextManager[None]:
-        """Raise errors of the driver as ours."""
-
-    @abstractmethod
-    def connect(self) -> Any:
-        """A new connection."""
-
-    @abstractmethod
-    def commit(self, connection: Any) -> None:
-        """Commit.
-
-        Raises:
-            InDoubt: the connection was lost meanwhile, and is closed.
-        """
-
-    @abstractmethod
-    def lease(self, tables: Collection[str]) -> None:
+    def lease(self, tables: Collection[str]) -> None:  # noqa: B027 - no table is locked by default
         """Keep other sessions of ours from tables until the engine is closed.
 
         Raises:
@@ -110,12 +91,12 @@ class Engine(ABC):
 
     # --- Looking ----------------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def told(self) -> Iterator[str]:
-        """Lines about the tables that may be used, with their columns and keys."""
+        """Lines about the tables that may be used, with their columns and keys. No names of keys: these may be data."""
+        return iter(())
 
     @abstractmethod
-    def read(self, operation: Sql, mode: Mode) -> Reading:
+    def read(self, operation: Any, mode: Mode) -> Reading:
         """What statements are about. Nothing is run.
 
         Raises:
@@ -125,37 +106,22 @@ class Engine(ABC):
     # --- Doing ------------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def running(self, operation: Sql, mode: Mode) -> AbstractContextManager[tuple[Any, Effect]]:
-        """Run statements in a transaction, which is rolled back unless the block commits it: connection and effect."""
-
-    @abstractmethod
-    def run_open(self, connection: Any, operation: Sql) -> tuple[Effect, Json]:
-        """Run statements in a transaction of a new connection, which stays open: what they did, and a mark."""
-
-    def mark(self, connection: Any) -> Json:
-        """By what one can tell later, beside the rows, whether the transaction that is open was committed."""
-        return {}
-
-    def rehearse(self, operation: Sql, mode: Mode) -> Effect:
+    def rehearse(self, operation: Any, mode: Mode) -> Effect:
         """Return what statements would do: they are run, and rolled back.
 
         Raises:
             InputError: they fail, or do more than they may.
             HostError: the database is busy, or away.
         """
-        with self.running(operation, mode) as (_, effect):
-            return effect
 
-    def perform(self, operation: Sql, keep: Keep) -> None:
+    @abstractmethod
+    def perform(self, operation: Any, keep: Keep) -> None:
         """Run statements, call `keep`, and commit.
 
         Raises:
             InputError, HostError: as `rehearse`; nothing was done.
             InDoubt: the connection was lost while it was committed.
         """
-        with self.running(operation, Mode.IMAGES) as (connection, effect):
-            keep(effect, self.mark(connection))
-            self.commit(connection)
 
     @abstractmethod
     def was_committed(self, mark: Json, effect: Effect) -> bool:
@@ -189,6 +155,47 @@ class Engine(ABC):
         """
 
 
+class SqlEngine(Engine):
+    """A database that runs statements in transactions, some of which may be left open."""
+
+    @abstractmethod
+    def translated(self) -> AbstractContextManager[None]:
+        """Raise errors of the driver as ours."""
+
+    @abstractmethod
+    def connect(self) -> Any:
+        """A new connection."""
+
+    @abstractmethod
+    def commit(self, connection: Any) -> None:
+        """Commit.
+
+        Raises:
+            InDoubt: the connection was lost meanwhile, and is closed.
+        """
+
+    @abstractmethod
+    def running(self, operation: Sql, mode: Mode) -> AbstractContextManager[tuple[Any, Effect]]:
+        """Run statements in a transaction, which is rolled back unless the block commits it: connection and effect."""
+
+    @abstractmethod
+    def run_open(self, connection: Any, operation: Sql) -> tuple[Effect, Json]:
+        """Run statements in a transaction of a new connection, which stays open: what they did, and a mark."""
+
+    def mark(self, connection: Any) -> Json:
+        """By what one can tell later, beside the rows, whether the transaction that is open was committed."""
+        return {}
+
+    def rehearse(self, operation: Sql, mode: Mode) -> Effect:
+        with self.running(operation, mode) as (_, effect):
+            return effect
+
+    def perform(self, operation: Sql, keep: Keep) -> None:
+        with self.running(operation, Mode.IMAGES) as (connection, effect):
+            keep(effect, self.mark(connection))
+            self.commit(connection)
+
+
 def open_engine(name: str, connection: DatabaseConnection, password: str) -> Engine:
     """Open a database by its name, its settings and its password (empty: none).
 
@@ -206,18 +213,18 @@ def require_connectable(name: str, connection: DatabaseConnection) -> None:
     Raises:
         InputError, HostError: as `open_engine`.
     """
-    if connection.path and connection.engine != REDIS:
+    if connection.path:
         open_engine(name, connection, "").close()
 
 
 class OpenTransactions:
     """Transactions of one database that stay open until somebody decides, by the names of their actions.
 
-    Each has a connection of its own. A clock rolls back what nobody has decided about in time. What is open ends with
-    this process, unless an engine keeps it elsewhere (`is_durable`).
+    Each has a connection of its own. A clock rolls back what nobody has decided about in time, and what is open ends
+    with this process.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: SqlEngine) -> None:
         self._engine = engine
         self._open: dict[str, Any] = {}
         self._ends: dict[str, bool] = {}
@@ -226,11 +233,7 @@ class OpenTransactions:
         self._lock = threading.Lock()
         self._is_closed = False
 
-    def is_durable(self) -> bool:
-        """Return whether an open transaction outlives the process that opened it."""
-        return False
-
-    def open(self, action: str, operation: Sql, keep: Callable[[Effect, Mapping[str, Any]], None]) -> None:
+    def open(self, action: str, operation: Any, keep: Callable[[Effect, Mapping[str, Any]], None]) -> None:
         """Run statements, call `keep`, and leave the transaction open under the name of the action.
 
         Raises:
@@ -242,21 +245,16 @@ class OpenTransactions:
             unless_open.callback(_close, connection)
             effect, mark = self._engine.run_open(connection, operation)
             keep(effect, {**mark, "until": time.time() + timeout_s})
-            if not self.is_kept_elsewhere(action, connection):
-                unless_open.pop_all()
-                self._open[action] = connection
+            unless_open.pop_all()
+        self._open[action] = connection
         self._expires(action, timeout_s)
 
-    def is_kept_elsewhere(self, action: str, connection: Any) -> bool:
-        """Have a transaction outlive its connection; False: it is to stay open here."""
-        return False
-
-    def is_open(self, action: str, mark: Mapping[str, Any]) -> bool:
+    def is_open(self, action: str) -> bool:
         """Whether nobody has ended it yet."""
         with self._lock:
             return action in self._open
 
-    def was_committed(self, action: str, mark: Mapping[str, Any]) -> bool | None:
+    def was_committed(self, action: str) -> bool | None:
         """Whether one that is not open any more was committed; None: the rows tell, if anything does."""
         return self._ends.get(action)
 
@@ -309,3 +307,46 @@ def _close(connection: Any) -> None:
     """Close a connection, which rolls back what was not committed."""
     with contextlib.suppress(Exception):  # it may be lost already
         connection.close()
+
+
+class Databases:
+    """What is opened by the names that operations use. `key_of` gives the password that a secret holds."""
+
+    def __init__(self, connections: Mapping[str, DatabaseConnection], key_of: Callable[[str], str]) -> None:
+        self._connections, self._key_of = connections, key_of
+        self._engines: dict[str, Engine] = {}
+
+    def __iter__(self):
+        return iter(self._connections)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._connections
+
+    def settings(self, name: str) -> DatabaseConnection:
+        """What a person says of a database.
+
+        Raises:
+            InputError: there is no such database.
+        """
+        if name not in self._connections:
+            known = ", ".join(self._connections) or "none"
+            raise InputError(f"database {name!r}: there is no such database; there are {known}")
+        return self._connections[name]
+
+    def engine(self, name: str) -> Engine:
+        """The engine of a database.
+
+        Raises:
+            InputError, HostError: there is none, or it cannot be opened.
+        """
+        settings = self.settings(name)
+        if name not in self._engines:
+            password = self._key_of(settings.password_secret) if settings.password_secret else ""
+            self._engines[name] = open_engine(name, settings, password)
+        return self._engines[name]
+
+    def close(self) -> None:
+        """Let go of all. Transactions that cannot survive that are rolled back."""
+        for engine in self._engines.values():
+            engine.close()
+        self._engines.clear()

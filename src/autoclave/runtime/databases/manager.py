@@ -1,4 +1,4 @@
-"""Actions on databases: statements that are planned by running and rolling back, done, and taken back.
+"""Actions on databases: statements or commands that are planned by running and rolling back, done, and taken back.
 
 Theory of operation. An engine runs the statements of an action in one transaction and tells which rows went and which
 came (an `Effect`). What is kept of it, how it is told after a crash whether it was done, and how it is taken back, is
@@ -7,24 +7,24 @@ the business of a mode (`modes`): the manager only finds the mode of an action, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 from autoclave.config import Config
 from autoclave.core import InputError
-from autoclave.runtime.databases.effects import Effect, row_name
-from autoclave.runtime.databases.engine import Reading, open_engine
-from autoclave.runtime.databases.kept import KeptRows
-from autoclave.runtime.databases.modes import ImagesMode, TransactionMode
-from autoclave.runtime.databases.opened import Databases
-from autoclave.runtime.databases.operations import Sql
-from autoclave.runtime.databases.plans import accesses, accesses_of_reading, changes, digest, footprint, row_lines
+from autoclave.core.json import canonical_json
+from autoclave.runtime.databases.effects import Effect, TableEffect, as_name, keys_of, row_name
+from autoclave.runtime.databases.engine import Databases, Reading
+from autoclave.runtime.databases.modes import ImagesMode, KeptRows, TransactionMode
+from autoclave.runtime.databases.operations import Commands, Operation, Sql
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
-from autoclave.runtime.footprints import meet
+from autoclave.runtime.databases.tables import table_of
+from autoclave.runtime.footprints import Footprint, meet
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import Choice, Json, Manager, Plan, UndoneWith
-from autoclave.runtime.policy.request import Request
+from autoclave.runtime.policy.request import Access, Request
 
 _IGNORED = "warning: the supplied undo is ignored: what was changed is restored exactly without it"
 
@@ -37,7 +37,7 @@ class DatabaseManager(Manager):
     can keep a transaction open.
     """
 
-    operations: Mapping[str, type[Config]] = {"sql": Sql}
+    operations: Mapping[str, type[Config]] = {"sql": Sql, "commands": Commands}
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class DatabaseManager(Manager):
         lives_on: bool = True,
     ) -> None:
         self._lives_on = lives_on
-        self._databases, self._kept = Databases(connections, key_of, open_engine), KeptRows(state)
+        self._databases, self._kept = Databases(connections, key_of), KeptRows(state)
         self._transactions = TransactionMode(self._databases, self._kept)
         images = ImagesMode(self._databases, self._kept)
         self._modes: Mapping[Mode, ImagesMode] = {Mode.IMAGES: images, Mode.TRANSACTION: self._transactions}
@@ -69,11 +69,11 @@ class DatabaseManager(Manager):
 
     def asks(self, operation: Config) -> Request:
         """See `Manager`: planning runs the statements, so what they say they do must be permitted before."""
-        sql = cast("Sql", operation)
+        sql = cast("Operation", operation)
         return Request(tuple(accesses_of_reading(sql.database, self._read(sql))))
 
     def plan(self, action: str, operation: Config) -> Plan:
-        sql = cast("Sql", operation)
+        sql = cast("Operation", operation)
         name, reading, mode = sql.database, self._read(sql), self._mode_of(sql)
         self._transactions.require_free(name, reading)
         engine, defined = self._databases.engine(name), reading.defines
@@ -87,7 +87,7 @@ class DatabaseManager(Manager):
             changes=(
                 *changes(name, effect, defined),
                 *self._modes[mode].told(name),
-                *((_IGNORED,) if sql.undo else ()),
+                *((_IGNORED,) if isinstance(sql, Sql) and sql.undo else ()),
             ),
             request=Request(accesses(name, effect, defined), guarantee),
             footprint=footprint(name, effect, defined),
@@ -96,12 +96,17 @@ class DatabaseManager(Manager):
             is_left_open=self._modes[mode].is_left_open,
         )
 
-    def _read(self, sql: Sql) -> Reading:
-        return self._databases.engine(sql.database).read(sql, self._mode_of(sql))
+    def _read(self, sql: Operation) -> Reading:
+        engine = self._databases.engine(sql.database)
+        if not isinstance(sql, engine.operation):
+            raise InputError(f"database {sql.database} ({engine.settings.engine}): does not take {sql.do!r}")
+        return engine.read(sql, self._mode_of(sql))
 
-    def _mode_of(self, sql: Sql) -> Mode:
+    def _mode_of(self, sql: Operation) -> Mode:
+        if isinstance(sql, Commands):
+            return Mode.IMAGES
         mode = sql.mode or self._databases.settings(sql.database).mode
-        if mode is Mode.IMAGES or self._lives_on or self._databases.engine(sql.database).transactions.is_durable():
+        if mode is Mode.IMAGES or self._lives_on:
             return mode
         raise InputError(
             f'database {sql.database}: mode "transaction": the open transaction would be rolled back when this '
@@ -112,7 +117,7 @@ class DatabaseManager(Manager):
 
     def prepare(self, action: str, operation: Config, plan: Plan) -> Json:
         """See `Manager`. Nothing is made ready: the transaction is."""
-        sql = cast("Sql", operation)
+        sql = cast("Operation", operation)
         return {
             "database": sql.database,
             "operation": sql.model_dump(mode="json"),
@@ -127,7 +132,8 @@ class DatabaseManager(Manager):
         }
 
     def execute(self, action: str, started: Json) -> Json:
-        sql, name = Sql.model_validate(started["operation"]), Mode(started["mode"])
+        operation, name = started["operation"], Mode(started["mode"])
+        sql = cast("Operation", self.operations[operation["do"]].model_validate(operation))
         defined = frozenset(started["defined"])
 
         def keep(effect: Effect, mark: Json) -> None:
@@ -183,9 +189,6 @@ class DatabaseManager(Manager):
 
     # --- Taking back ------------------------------------------------------------------------------------------------
 
-    def obstacle(self, action: str, receipt: Json) -> str:
-        return self._mode(receipt).obstacle(action, receipt)
-
     def conflicts(self, done: Sequence[tuple[str, Json]]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         seen: set[str] = set()
@@ -214,9 +217,71 @@ class DatabaseManager(Manager):
         return self._receipt(action, {**receipt, "images": redoing["images"], "forwards": redoing["forwards"]})
 
     def difference(self, action: str, operation: Config, receipt: Json | None, *, is_done: bool) -> list[str]:
-        """See `Manager`: the rows that went and came, and what else the mode tells."""
+        """See `Manager`: the rows that went and came."""
         if receipt is None or "images" not in receipt:
             return []
         effect = self._kept.effect(action, receipt)
-        lines = [line for table in effect.tables for line in row_lines(table)]
-        return [*lines, *(self._mode(receipt).differences(action, receipt) if is_done else ())]
+        return [line for table in effect.tables for line in row_lines(table)]
+
+
+_ROOT, _SHOWN_ROWS = "databases", 200
+
+
+def accesses_of_reading(database: str, reading: Reading) -> Iterator[Access]:
+    """What statements ask for before they are run."""
+    for table, verbs in sorted(reading.writes.items()):
+        for verb in sorted(verbs):
+            yield Access(verb, f"{_ROOT}/{database}/{table}")
+    for name in sorted(reading.defines):
+        yield Access("define", f"{_ROOT}/{database}/{name}")
+    for table in sorted({table_of(key) for key in reading.reads}):
+        yield Access("read", f"{_ROOT}/{database}/{table}")
+
+
+def accesses(database: str, effect: Effect, defined: frozenset[str]) -> tuple[Access, ...]:
+    """What statements did, or would do: rows by table and verb, tables that were read, and definitions."""
+    found = [Access(verb, f"{_ROOT}/{database}/{table}", rows=rows) for table, verb, rows in effect.row_counts()]
+    found += [Access("read", f"{_ROOT}/{database}/{table}") for table in sorted(set(map(table_of, effect.reads)))]
+    return (*found, *(Access("define", f"{_ROOT}/{database}/{name}") for name in sorted(defined)))
+
+
+def digest(sql: Operation, mode: Mode, effect: Effect, defined: frozenset[str]) -> str:
+    """Of the statements and of what they do."""
+    told = [sql.model_dump(mode="json"), mode, sorted(defined), effect.digest()]
+    return hashlib.sha256(canonical_json(told)).hexdigest()
+
+
+def changes(database: str, effect: Effect, defined: frozenset[str]) -> Iterator[str]:
+    """What statements would do, a line each."""
+    are_keys = any(each.is_of_keys for each in effect.tables)
+    for table, verb, rows in effect.row_counts():
+        yield f"{verb} {'key' if are_keys else '1 row of' if rows == 1 else f'{rows} rows of'} {database}/{table}"
+    for name in sorted(defined):
+        yield f"define {database}/{name}"
+    yield from effect.side_effects
+
+
+def footprint(database: str, effect: Effect, defined: frozenset[str]) -> Footprint:
+    """What it depends on, and what it changes: rows, or tables."""
+    writes = {key for table in effect.tables for key in keys_of(table)} | {each[0] for each in effect.counted}
+    writes |= defined
+    return Footprint(
+        frozenset(f"{_ROOT}/{database}/{key}" for key in effect.reads),
+        frozenset(f"{_ROOT}/{database}/{key}" for key in writes),
+    )
+
+
+def row_lines(effect: TableEffect) -> Iterator[str]:
+    """The columns of a table, and its rows that went and came, a line each."""
+    table, removed, added = effect.table, effect.removed, effect.added
+    if len(removed) + len(added) > _SHOWN_ROWS:
+        yield f"{table}: {len(removed)} rows go, {len(added)} rows come; too many to show"
+        return
+    if not effect.is_of_keys:
+        yield f"{table}: {', '.join(effect.columns)}"
+    for sign, images in (("-", removed), ("+", added)):
+        for key, data in images:
+            if effect.is_of_keys:
+                yield f"{sign} {table}/{as_name(key)}"
+                continue
+            yield f"{sign} {table}: {data if isinstance(data, str) else canonical_json(data).decode()}"

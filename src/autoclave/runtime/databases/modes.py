@@ -7,20 +7,108 @@ are named as those of `Manager` are described there.
 from __future__ import annotations
 
 import contextlib
+import json
+import shutil
 import time
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
+from dataclasses import replace
+from pathlib import Path
 from secrets import token_hex
+from typing import Any
+
+from pydantic import ValidationError
 
 from autoclave.core import HostError, InputError
-from autoclave.runtime.databases.effects import Effect, row_name
-from autoclave.runtime.databases.engine import Engine, Json, Keep, Reading, Rejected, RowConflict
-from autoclave.runtime.databases.kept import KeptRows
-from autoclave.runtime.databases.opened import Databases
-from autoclave.runtime.databases.operations import Sql
-from autoclave.runtime.databases.plans import chosen
+from autoclave.core.files import sync_directory, write_atomically
+from autoclave.runtime.databases.effects import AS_JSON, Effect, Image, row_name
+from autoclave.runtime.databases.engine import Databases, Engine, Json, Keep, Reading, Rejected, RowConflict
+from autoclave.runtime.databases.operations import Operation
 from autoclave.runtime.footprints import meet
-from autoclave.runtime.interface import Choice, InDoubt, NotRedone, NotUndone
+from autoclave.runtime.interface import Choice, InDoubt, NothingLeft, NotRedone, NotUndone
+
+_MARK = b'{"mark": '
+"""Begins a line before an effect, with its mark."""
+
+
+class KeptRows:
+    """Effects and marks by action and name, in files that are whole or absent and that the owner alone may read."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder = folder
+        self._last: tuple[str, str, Effect] | None = None
+        """What was put or got last: an action that is run and undone is asked for its rows four times."""
+
+    def put(self, action: str, name: str, effect: Effect, mark: Mapping[str, Any] | None = None) -> None:
+        """Keep an effect, durably, and with it a mark."""
+        head = b"" if mark is None else _MARK + json.dumps(mark).encode() + b"}\n"
+        self._write(action, f"{name}.json", head + effect.to_bytes())
+        self._last = action, name, effect
+
+    def get(self, action: str, name: str) -> Effect:
+        """An effect.
+
+        Raises:
+            InputError: it is not kept.
+        """
+        if self._last is None or self._last[:2] != (action, name):
+            found = self._read(action, f"{name}.json")
+            if found is None:
+                raise InputError(f"action {action}: the rows that it changed are not kept any more")
+            effect = effect_of(found.partition(b"\n")[2] if found.startswith(_MARK) else found)
+            self._last = action, name, effect
+        return self._last[2]
+
+    def effect(self, action: str, told: Mapping[str, Any]) -> Effect:
+        """The effect that JSON data of an action name: `images`, as they are kept (`forwards`) or their inverse."""
+        effect = self.get(action, told["images"])
+        return effect if told["forwards"] else effect.inverse()
+
+    def num_bytes(self, action: str, name: str) -> int:
+        """What an effect takes."""
+        return (self._folder / action / f"{name}.json").stat().st_size
+
+    def put_mark(self, action: str, name: str, mark: Mapping[str, Any]) -> None:
+        """Keep a mark, durably."""
+        self._write(action, f"{name}.mark", json.dumps(mark).encode())
+
+    def get_mark(self, action: str, name: str) -> Mapping[str, Any] | None:
+        """A mark; None if there is none: nothing was committed under it."""
+        if (found := self._read(action, f"{name}.mark")) is not None:
+            return json.loads(found)
+        head = (self._read(action, f"{name}.json") or b"").partition(b"\n")[0]
+        return json.loads(head)["mark"] if head.startswith(_MARK) else None
+
+    def discard(self, action: str) -> None:
+        """Forget all of an action. May be called again."""
+        self._last = None
+        shutil.rmtree(self._folder / action, ignore_errors=True)
+
+    def _write(self, action: str, name: str, content: bytes) -> None:
+        folder = self._folder / action
+        if not folder.exists():
+            folder.mkdir(mode=0o700)
+            sync_directory(self._folder)
+        write_atomically(folder / name, content)
+
+    def _read(self, action: str, name: str) -> bytes | None:
+        try:
+            return (self._folder / action / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+
+def effect_of(content: bytes) -> Effect:
+    """The effect of which `Effect.to_bytes` made this."""
+    header, has_rows, rows = content.partition(b"\n")
+    if not has_rows:
+        with contextlib.suppress(ValidationError):  # whose words hold values
+            if header.startswith(b'{"tables":'):
+                return AS_JSON.validate_json(header)
+        raise ValueError("what is kept of an action is damaged")
+    from autoclave.runtime.databases.sqlite.stored import StoredEffect
+
+    return StoredEffect.from_parts(json.loads(header), rows)
 
 
 class NotWritten(HostError):
@@ -37,14 +125,14 @@ class ImagesMode:
 
     is_left_open = False
 
-    def __init__(self, databases: Databases[Engine], kept: KeptRows) -> None:
+    def __init__(self, databases: Databases, kept: KeptRows) -> None:
         self._databases, self._kept = databases, kept
 
     def told(self, database: str) -> tuple[str, ...]:
         """Lines of a plan, beside what becomes of rows."""
         return ()
 
-    def execute(self, action: str, sql: Sql, started: Json, keep: Keep) -> None:
+    def execute(self, action: str, sql: Operation, started: Json, keep: Keep) -> None:
         self._databases.engine(sql.database).perform(sql, keep)
 
     def was_done(self, action: str, started: Json, mark: Json) -> bool:
@@ -69,13 +157,6 @@ class ImagesMode:
     def lapsed(self, action: str, receipt: Json) -> str:
         return ""
 
-    def obstacle(self, action: str, receipt: Json) -> str:
-        return ""
-
-    def differences(self, action: str, receipt: Json) -> list[str]:
-        """Lines about an action that was done, beside its rows."""
-        return []
-
     def conflicting(self, action: str, receipt: Json) -> Collection[tuple[str, str]]:
         return self._databases.engine(receipt["database"]).conflicting(self._kept.effect(action, receipt).inverse())
 
@@ -84,7 +165,9 @@ class ImagesMode:
         if choices or default is not Choice.REFUSE:
             effect = self._kept.effect(action, receipt).inverse()
             if conflicting := self._databases.engine(name).conflicting(effect):
-                self._kept.put(action, mark, chosen(effect, conflicting, name, choices, default))
+                if (effect := chosen(effect, conflicting, name, choices, default)).is_nothing:
+                    raise NothingLeft("others have changed all of its rows since")
+                self._kept.put(action, mark, effect)
                 return {"images": mark, "forwards": True, "mark": mark}
         return {"images": receipt["images"], "forwards": not receipt["forwards"], "mark": mark}
 
@@ -139,7 +222,7 @@ class TransactionMode(ImagesMode):
 
     is_left_open = True
 
-    def __init__(self, databases: Databases[Engine], kept: KeptRows) -> None:
+    def __init__(self, databases: Databases, kept: KeptRows) -> None:
         super().__init__(databases, kept)
         self._tables: dict[str, tuple[str, frozenset[str]]] = {}
 
@@ -160,13 +243,10 @@ class TransactionMode(ImagesMode):
         seconds = self._databases.settings(database).transaction_timeout_s
         return (f"leave the transaction open, with its locks, until commit or undo, for {seconds:g} s at most",)
 
-    def execute(self, action: str, sql: Sql, started: Json, keep: Keep) -> None:
+    def execute(self, action: str, sql: Operation, started: Json, keep: Keep) -> None:
         self._databases.engine(sql.database).transactions.open(action, sql, keep)
-        self._know(action, started)
-
-    def _know(self, action: str, told: Json) -> None:
-        tables = frozenset("/".join(key.split("/")[2:4]) for key in told["writes"])
-        self._tables[action] = told["database"], tables
+        tables = frozenset("/".join(key.split("/")[2:4]) for key in started["writes"])
+        self._tables[action] = sql.database, tables
 
     def forget(self, action: str) -> None:
         """It holds nothing any more."""
@@ -176,18 +256,19 @@ class TransactionMode(ImagesMode):
         return self._kept.get_mark(action, "done") or {}
 
     def _is_open(self, action: str, told: Json) -> bool:
-        return self._databases.engine(told["database"]).transactions.is_open(action, self._mark(action))
+        return self._databases.engine(told["database"]).transactions.is_open(action)
 
     def _was_committed(self, action: str, told: Json) -> bool:
         if self._is_open(action, told):
             return False
         engine, mark = self._databases.engine(told["database"]), self._mark(action)
-        if (found := engine.transactions.was_committed(action, mark)) is not None:
+        if (found := engine.transactions.was_committed(action)) is not None:
             return found
         if self._kept.get_mark(action, "committing") is None:  # nothing but its process could commit it
             return False
         effect = self._kept.get(action, "done")
-        return (not effect.is_nothing or "definitions" in mark) and engine.was_committed(mark, effect)
+        is_nothing = effect.is_nothing and mark.keys() <= {"until"}
+        return not is_nothing and engine.was_committed(mark, effect)
 
     def was_done(self, action: str, started: Json, mark: Json) -> bool:
         return self._is_open(action, started) or self._was_committed(action, started)
@@ -215,17 +296,9 @@ class TransactionMode(ImagesMode):
         if receipt["database"] not in self._databases:
             return ""
         if self._is_open(action, receipt):
-            if time.time() >= self._mark(action)["until"]:
-                return "its time was over"
-            self._know(action, receipt)
-            return ""
+            return "its time was over" if time.time() >= self._mark(action)["until"] else ""
         is_committed = self._was_committed(action, receipt)
         return "" if is_committed else "its transaction ended with the connection that held it"
-
-    def obstacle(self, action: str, receipt: Json) -> str:
-        if self._was_committed(action, receipt):
-            return "its transaction is committed, and a transaction leaves nothing to undo it by"
-        return ""
 
     def conflicting(self, action: str, receipt: Json) -> Collection[tuple[str, str]]:
         """None: nobody else can change them."""
@@ -236,15 +309,43 @@ class TransactionMode(ImagesMode):
 
     def undo(self, action: str, undoing: Json, *, is_late: bool) -> None:
         self._end(action, undoing, commit=False)
-        if is_late and self._was_committed(action, undoing):
+        if self._was_committed(action, undoing):
             raise NotUndone("its transaction is committed, and an open one leaves nothing to undo it by")
 
     def plan_redo(self, action: str, undone: Json) -> Json:
         raise InputError(f"action {action}: a transaction that was rolled back is not done again; propose it anew")
 
-    def differences(self, action: str, receipt: Json) -> list[str]:
-        """Until when it is open."""
-        if not self._is_open(action, receipt):
-            return []
-        until = datetime.fromtimestamp(self._mark(action)["until"], UTC)
-        return [f"open until {until.isoformat(timespec='seconds')}"]
+
+def chosen(
+    effect: Effect,
+    conflicting: Mapping[tuple[str, str], Image | None],
+    database: str,
+    choices: Mapping[str, Choice],
+    default: Choice,
+) -> Effect:
+    """An effect, with what is chosen for rows that others have changed: `conflicting`, as they are now.
+
+    Raises:
+        InputError: what is chosen cannot be done with rows.
+    """
+    effect = effect.plain()
+    said = {(table, key): choices.get(row_name(database, table, key), default) for table, key in conflicting}
+    for (table, key), choice in said.items():
+        row = row_name(database, table, key)
+        if choice is Choice.SAVE_ASIDE:
+            raise InputError(f"{row}: a row has no other place to be saved in; choose skip or force")
+        if choice is Choice.FORCE and not key:
+            raise InputError(f"{row}: cannot be forced: what it is made of has changed, or its rows have no key")
+    skipped = {place for place, choice in said.items() if choice is Choice.SKIP}
+    whole = {table for table, key in skipped if not key}
+    tables = []
+    for each in effect.tables:
+        if each.table in whole:
+            continue
+        forced = {
+            key: conflicting[table, key]
+            for (table, key), choice in said.items()
+            if choice is Choice.FORCE and table == each.table
+        }
+        tables.append(each.without({key for table, key in skipped if table == each.table}).over(forced))
+    return replace(effect, tables=tuple(tables))

@@ -10,7 +10,7 @@ from typing import Any
 
 from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.core.install import install_command
-from autoclave.runtime.databases.engine import Engine, OpenTransactions
+from autoclave.runtime.databases.engine import OpenTransactions, SqlEngine
 from autoclave.runtime.databases.settings import DatabaseConnection
 from autoclave.runtime.databases.tables import BaseCatalogue, table_of
 
@@ -51,7 +51,7 @@ def require_installed(name: str, product: str, *modules: str) -> None:
         raise HostError(f"database {name}: {product} needs {error.name}. Fix: {install_command('databases')}") from None
 
 
-class ServerEngine(Engine):
+class ServerEngine(SqlEngine):
     """One database of a server, as `user` of the settings. Reconnects when it has been away."""
 
     def __init__(self, name: str, settings: DatabaseConnection, password: str) -> None:

@@ -17,8 +17,7 @@ class Mode(StrEnum):
     """It is committed at once; rows before and after are kept, and written back where nobody changed them since."""
     TRANSACTION = "transaction"
     """Its transaction stays open, with its locks, until it is committed or rolled back, for `transaction_timeout_s` at
-    most. Refused on the command line where such a transaction ends with the command: everywhere but on a PostgreSQL
-    server that keeps prepared transactions."""
+    most. For Python: refused on the command line, since such a transaction ends with the command."""
 
 
 class DatabaseConnection(Config):

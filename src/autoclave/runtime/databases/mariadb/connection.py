@@ -36,26 +36,19 @@ _SETTINGS = {
 }
 """What we rest on, whatever the server's usual settings are."""
 _WORDS = {
-    1062: "a value must be unique",
     1451: "a foreign key refers to it",
     1452: "a foreign key must refer to something that is there",
-    4025: "a condition is not met",
-    1264: "a number is out of range",
     1690: "a number is out of range",
-    1366: "a value is none of the type",
-    1292: "a value is none of the type",
-    1906: "a column that the database fills itself was given a value",
     1969: "a statement ran longer than statement_timeout_s",
+    1906: "a column that the database fills itself was given a value",
 }
+"""Of errors whose own names say less."""
 _BUSY = (1205, 1213, 1020, 3572)
 _AWAY = (2002, 2003, 2006, 2013, 2014, 2055, 1053, 1927, 1152, 1158, 1159, 1160, 1161, 4031)
 _LACKS = (1021, 1037, 1040, 1041, 1114, 1203, 1226, 3, 28)
 _NO_ENTRY = (1045, 1698, 1049)
-_NAMED = {
-    1062: re.compile(r" for key '([\w.$]+)'$"),
-    1451: re.compile(r"CONSTRAINT `([\w$]+)` FOREIGN KEY"),
-    1452: re.compile(r"CONSTRAINT `([\w$]+)` FOREIGN KEY"),
-}
+_OF_REFERENCE = re.compile(r"CONSTRAINT `([\w$]+)` FOREIGN KEY")
+_NAMED = {1062: re.compile(r" for key '([\w.$]+)'$"), 1451: _OF_REFERENCE, 1452: _OF_REFERENCE}
 _HARMLESS = {"USAGE", "PROCESS"}
 
 

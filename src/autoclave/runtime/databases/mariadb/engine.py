@@ -2,34 +2,98 @@
 
 Theory of operation. `user` of the settings may do no more than change rows of `schemas`, and see their triggers. What
 is proposed runs in one serializable transaction, in which the rows that it changes are locked and read before and after
-(`recorder`). Nothing that would end that transaction is let through (`parsing`). Rows are written back without the
+(`rows`). Nothing that would end that transaction is let through (`parsing`). Rows are written back without the
 server looking at foreign keys, which we look at ourselves (`rows`). Whether a transaction was committed is told by the
 rows themselves, since all of them were written at once or none; they are locked for that look, so that one which is
 still under way is waited for. Nothing of ours is in the database between two transactions.
 
 What cannot be seen is not let through: triggers, views (they may call functions that write), engines other than InnoDB,
-tables with a history of their own, and foreign keys from schemas that are not the session's (`reading`).
+tables with a history of their own, and foreign keys from schemas that are not the session's.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.effects import NUM_KEYS, Effect, TableEffect, as_name
 from autoclave.runtime.databases.engine import FoundRows, Json, Keep, Reading, Rejected, RowConflict
-from autoclave.runtime.databases.mariadb.catalogue import Catalogue, catalogue_of
+from autoclave.runtime.databases.mariadb.catalogue import Catalogue, TableFacts, catalogue_of
 from autoclave.runtime.databases.mariadb.connection import Server, do, number_of, rows, told
-from autoclave.runtime.databases.mariadb.reading import planned
-from autoclave.runtime.databases.mariadb.recorder import Recorder
-from autoclave.runtime.databases.mariadb.rows import Rows
-from autoclave.runtime.databases.operations import Sql
+from autoclave.runtime.databases.mariadb.parsing import Statement, parsed
+from autoclave.runtime.databases.mariadb.rows import Recorder, Rows
+from autoclave.runtime.databases.mariadb.values import WHOLE
+from autoclave.runtime.databases.operations import Sql, named_rows
 from autoclave.runtime.databases.servers import require_installed
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
+from autoclave.runtime.databases.tables import Name
 from autoclave.runtime.interface import InDoubt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned(Reading):
+    """Statements, and the places that they are about. `places`: the table that each statement writes."""
+
+    statements: list[Statement]
+    places: list[str]
+
+
+def planned(catalogue: Catalogue, server: Server, operation: Sql) -> Planned:
+    """What statements are about.
+
+    Raises:
+        InputError: one is refused, or there is no such table, or what changes could not be seen and taken back.
+    """
+
+    def known(name: Name, number: int) -> str:
+        return catalogue.known((name[0] or server.schemas[0], name[1]), server.schemas, number)
+
+    statements = [parsed(text, operation.values_of(n), n + 1) for n, text in enumerate(operation.statements)]
+    places: list[str] = []
+    writes: dict[str, frozenset[str]] = {}
+    reads: set[str] = set()
+    for number, each in enumerate(statements, 1):
+        catalogue.require_other_names(each.withs, number)
+        for place in (known(name, number) for name in each.reads):
+            if catalogue.tables[place].is_view:
+                raise InputError(
+                    f"statement {number}: {place} is no table, and may call functions that write unseen; name the "
+                    "tables that it is made of"
+                )
+            reads.add(place)
+        place = known(each.table, number)
+        places.append(place)
+        writes[place] = writes.get(place, frozenset()) | each.verbs
+        table = catalogue.tables[place]
+        is_plain = len(table.key) == 1 and table.stored[table.places[table.key[0]]].kind in WHOLE
+        keys = named_rows(each.text, (), "mysql", table.key if is_plain else ())
+        reads |= {place} if keys is None else {f"{place}/{as_name(key)}" for key in keys}
+    for place in sorted(catalogue.with_cascades(writes)):
+        if wrong := _wrong(catalogue.tables.get(place), catalogue, place):
+            raise InputError(f"{server.where}: table {place}: {wrong}")
+    return Planned(statements=statements, places=places, writes=writes, reads=frozenset(reads))
+
+
+def _wrong(table: TableFacts | None, catalogue: Catalogue, place: str) -> str:
+    """Why it could not be seen what changes with a table, or not be taken back; empty if it can."""
+    if table is None:
+        return "would change too, and is in another schema"
+    elsewhere = [key.child for key in catalogue.children.get(place, ()) if key.child not in catalogue.tables]
+    if elsewhere:
+        return f"{elsewhere[0]}, in another schema, refers to it"
+    if table.kind != "BASE TABLE":
+        return f"is a {table.kind.lower()}, rows of which are not kept"
+    if table.engine != "InnoDB":
+        return f"engine {table.engine} knows no transactions. Fix: ALTER TABLE ... ENGINE = InnoDB"
+    if table.triggers:
+        return f"what its triggers ({', '.join(table.triggers)}) change is not seen"
+    odd = [f"column {each.name}: type {each.kind} is not known" for each in table.columns if not each.is_known]
+    return "".join(odd[:1])
+
 
 _TRIES = 3
 _REFUSED_ROWS = (1062, 1451, 1452, 1048, 4025, 1364, 1906, 1292, 1366)

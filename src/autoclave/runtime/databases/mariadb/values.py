@@ -12,10 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoclave.core import InputError
-from autoclave.runtime.databases.mariadb.functions import words
 from autoclave.runtime.databases.operations import Parameter
 
 Value = str | None
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
 WHOLE = words("tinyint smallint mediumint int bigint")
 _TEXTS = words("char varchar tinytext text mediumtext longtext")
 _BYTES = words(

@@ -72,11 +72,10 @@ _OID = "pg_catalog.to_regprocedure('pg_temp.autoclave_role(pg_catalog.text)')"
 
 
 class Role:
-    """The role on one connection. It must have no transaction, or one that nobody has acted in."""
+    """The role in a transaction of the user that nobody has acted in."""
 
     def __init__(self, server: Server, connection: Any) -> None:
         self._server, self.connection = server, connection
-        self._is_of_transaction = connection.info.transaction_status != 0
         path = ", ".join([*map(quoted, server.schemas), "pg_temp"])
         connection.execute(f"SET ROLE {quoted(server.settings.role)}")
         connection.execute(_FUNCTION.format(path=path).encode())
@@ -97,35 +96,24 @@ class Role:
         self.connection.execute("SELECT pg_temp.autoclave_role(%s::pg_catalog.text)", (text,))
         self._server.settle(self.connection)
 
+    def prepare(self, text: str, values: Sequence[Parameter]) -> tuple[str, Sequence[str]]:
+        """Prepare a statement on rows, as `autoclave`; what runs it, and the types of its values in the server."""
+        from psycopg import sql
+
+        types = f" ({', '.join(map(_type_of, values))})" if values else ""
+        self.run(f"PREPARE autoclave{types} AS {text}")
+        literals = [sql.Literal(value if _is_typed(value) else repr(value)) for value in values]
+        given = ", ".join(each.as_string(self.connection) for each in literals)
+        (found,) = self.connection.execute(
+            "SELECT parameter_types::pg_catalog.oid[]::pg_catalog.regtype[]::pg_catalog.text[] "
+            "FROM pg_catalog.pg_prepared_statements WHERE name = 'autoclave'"
+        ).fetchone()
+        return f"EXECUTE autoclave{f' ({given})' if given else ''}", found
+
     def end(self) -> None:
         """Have all that was put off be checked, as the role, and take away what was made in this transaction."""
         self.run("SET CONSTRAINTS ALL IMMEDIATE")
-        if self._is_of_transaction:  # a transaction that did away with something temporary cannot be prepared
-            self.connection.execute("DROP FUNCTION pg_temp.autoclave_role(pg_catalog.text)")
-
-
-class Prepared:
-    """A statement on rows that is ready to be run by a role, for some values. `call` runs it."""
-
-    def __init__(self, role: Role, text: str, values: Sequence[Parameter]) -> None:
-        from psycopg import sql
-
-        self._role = role
-        types = f" ({', '.join(map(_type_of, values))})" if values else ""
-        role.run(f"PREPARE autoclave{types} AS {text}")
-        literals = [sql.Literal(value if _is_typed(value) else repr(value)) for value in values]
-        given = ", ".join(each.as_string(role.connection) for each in literals)
-        self.call = f"EXECUTE autoclave{f' ({given})' if given else ''}"
-
-    def types(self) -> Sequence[str]:
-        """The types of its values, as the server takes them."""
-        return self._role.connection.execute(
-            "SELECT parameter_types::pg_catalog.oid[]::pg_catalog.regtype[]::pg_catalog.text[] "
-            "FROM pg_catalog.pg_prepared_statements WHERE name = 'autoclave'"
-        ).fetchone()[0]
-
-    def forget(self) -> None:
-        self._role.run("DEALLOCATE autoclave")
+        self.connection.execute("DROP FUNCTION pg_temp.autoclave_role(pg_catalog.text)")
 
 
 def require_callees(role: Role, text: str, allowed: Collection[str], number: int, types: Sequence[str] = ()) -> bool:

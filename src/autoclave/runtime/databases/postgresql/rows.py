@@ -1,7 +1,13 @@
-"""Rows of a PostgreSQL database compared with their images, and written back, in the caller's transaction.
+"""Rows of a PostgreSQL database: recorded while statements run, compared with their images, and written back.
 
-Images are loaded into a temporary table and read by the type of the row that they are of, so all types come back as
-they were, and all is done by few statements, however many rows there are.
+What happens to rows is recorded by triggers that exist in the transaction of the caller alone: for each statement on a
+table, whether ours, a cascade's or a trigger's, the rows that went and the rows that came are put as text into a
+temporary table that the role of the statements cannot touch. At the end, equal texts of both kinds cancel out: what is
+left is the effect, whatever happened in between and in whichever order. Tables that changed without being listened to
+are told by the server's own counters (`Evidence`).
+
+To be compared and written, images are loaded into a temporary table and read by the type of the row that they are of,
+so all types come back as they were, and all is done by few statements, however many rows there are.
 """
 
 from __future__ import annotations
@@ -10,9 +16,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from autoclave.runtime.databases.effects import Effect, Image, TableEffect
-from autoclave.runtime.databases.engine import FoundRows
-from autoclave.runtime.databases.postgresql.catalogue import Catalogue, TableFacts, quoted
+from autoclave.core import InputError
+from autoclave.runtime.databases.effects import NUM_KEYS, Effect, Image, TableEffect, as_name
+from autoclave.runtime.databases.engine import FoundRows, Rejected
+from autoclave.runtime.databases.postgresql.catalogue import SETTINGS, Catalogue, TableFacts, quoted
+from autoclave.runtime.databases.postgresql.connection import TOO_MANY
+from autoclave.runtime.databases.tables import place_of
 
 _WRITING = "pg_temp.autoclave_writing"
 ORDERS = ("delete update insert", "insert update delete", "update delete insert", "delete replace insert")
@@ -144,3 +153,200 @@ def difference(found: Iterable[TableEffect], wanted: Iterable[TableEffect]) -> t
         for (table, layout), count in counts.items()
         if any(count.values())
     )
+
+
+Counts = dict[str, tuple[int, ...]]
+_COUNTED = """
+SELECT schemaname, relname, ARRAY[n_tup_ins, n_tup_upd, n_tup_del] FROM pg_catalog.pg_stat_xact_all_tables
+WHERE n_tup_ins + n_tup_upd + n_tup_del > 0 AND schemaname NOT IN ('pg_catalog', 'pg_toast', 'information_schema')
+    AND schemaname NOT LIKE 'pg\\_temp%' AND schemaname NOT LIKE 'pg\\_toast%'
+"""
+_SCANNED = """
+SELECT schemaname, relname, COALESCE(seq_scan, 0) + COALESCE(idx_scan, 0)
+FROM pg_catalog.pg_stat_xact_user_tables WHERE COALESCE(seq_scan, 0) + COALESCE(idx_scan, 0) > 0
+"""
+_FILES = """
+SELECT c.oid, n.nspname, c.relname, pg_catalog.pg_relation_filenode(c.oid),
+    c.oid IN (SELECT relation FROM pg_catalog.pg_locks WHERE relation IS NOT NULL AND granted
+        AND pid = pg_catalog.pg_backend_pid() AND mode IN ('AccessExclusiveLock', 'ShareRowExclusiveLock'))
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'm', 'S') AND c.relpersistence <> 't'
+    AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+"""
+_SEQUENCES = """
+SELECT schemaname, sequencename, COALESCE(last_value, start_value - increment_by)
+FROM pg_catalog.pg_sequences WHERE schemaname NOT LIKE 'pg\\_temp%'
+"""
+
+
+class Evidence:
+    """What has happened since it was made, as far as a transaction sees it: told by `look`.
+
+    Counters of rows, files of tables and sequences see the whole database, and whatever ran there: a table that is
+    emptied gets a new file, as does a sequence that is started again. What others do at the same time is told apart by
+    the locks of this connection.
+
+    Attributes:
+        counts: rows created, modified and deleted by table.
+        emptied: tables that have another file than before, by our doing.
+        restarted: sequences that do.
+        drawn: sequences that stand elsewhere.
+        looked_at: tables that somebody looked through, or looked up in, be it a trigger.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._files, self._sequences, self._counts, self._scans = self._standing()
+
+    def _standing(self) -> tuple[dict[int, Any], dict[str, int], Counts, dict[str, int]]:
+        """Files of tables and sequences by oid, with whether they are locked by us; last numbers; and both counters."""
+        do = self._connection.execute
+        files = {oid: (place_of(*names), number, ours) for oid, *names, number, ours in do(_FILES)}
+        sequences, scans = (
+            {place_of(*names): number for *names, number in do(query)} for query in (_SEQUENCES, _SCANNED)
+        )
+        counts = {place_of(*names): tuple(counts) for *names, counts in do(_COUNTED)}  # also of earlier transactions
+        return files, sequences, counts, scans
+
+    def look(self) -> None:
+        """Look what has happened."""
+        files, sequences, counts, scans = self._standing()
+        both = self._files.keys() & files.keys()
+        new = {files[oid][0] for oid in both if self._files[oid][1] != files[oid][1] and files[oid][2]}
+        moved = {name for name, last in sequences.items() if self._sequences.get(name, last) != last}
+        before = {place: self._counts.get(place, (0, 0, 0)) for place in counts}
+        self.counts = {
+            place: tuple(new - old for new, old in zip(counts[place], before[place], strict=True))
+            for place in counts
+            if counts[place] != before[place]
+        }
+        self.emptied, self.restarted, self.drawn = new - sequences.keys(), new & sequences.keys(), moved - new
+        self.looked_at = {place for place, number in scans.items() if number != self._scans.get(place, 0)}
+
+
+_FIRST = "!autoclave"
+"""Triggers fire in the order of their names."""
+_IMAGES, _ROW = "pg_temp.autoclave_images", '"autoclave row"'
+_MADE = f"""
+CREATE TEMPORARY TABLE autoclave_images (place int, sign int, key text COLLATE "C", image text COLLATE "C")
+    ON COMMIT DROP;
+CREATE FUNCTION pg_temp.autoclave_hear() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET row_security = off
+{" ".join(f"SET {name} = '{value}'" for name, value in SETTINGS)} AS $autoclave$
+DECLARE went bigint := 0; came bigint := 0;
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        EXECUTE TG_ARGV[1]; GET DIAGNOSTICS went = ROW_COUNT;
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        EXECUTE TG_ARGV[2]; GET DIAGNOSTICS came = ROW_COUNT;
+    END IF;
+    IF greatest(went, came) > TG_ARGV[0]::bigint THEN
+        RAISE EXCEPTION USING ERRCODE = '{TOO_MANY}', MESSAGE = 'too many rows';
+    END IF;
+    RETURN NULL;
+END $autoclave$;
+REVOKE ALL ON FUNCTION pg_temp.autoclave_hear() FROM PUBLIC
+"""
+_LISTENERS = """
+SELECT t.oid, t.ctid::text FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
+WHERE p.pronamespace = pg_catalog.pg_my_temp_schema() ORDER BY 1
+"""
+"""Our triggers, and where they are written down: elsewhere when somebody has altered one, if only for a while."""
+_GONE, _COME = "OLD TABLE AS autoclave_gone", "NEW TABLE AS autoclave_come"
+_EVENTS = {"insert": _COME, "update": f"{_GONE} {_COME}", "delete": _GONE}
+
+
+class Recorder:
+    """Of one transaction on some tables. `most`: rows that one statement may change."""
+
+    def __init__(self, connection: Any, catalogue: Catalogue, tables: Iterable[TableFacts], most: int) -> None:
+        self._connection, self._catalogue = connection, catalogue
+        self._tables = [table for table in tables if not table.is_view]
+        self.heard = {table.place for table in self._tables}
+        connection.execute(_MADE)
+        for number, table in enumerate(self._tables):
+            refusal = table.refusal or ("" if table.written else "has no column that can be written")
+            if refusal:
+                raise Rejected(f"table {table.place}: {refusal}")
+            self._listen(table, number, most)
+        self._listeners = connection.execute(_LISTENERS).fetchall()
+
+    def _listen(self, table: TableFacts, number: int, most: int) -> None:
+        from psycopg import sql
+
+        words = [
+            f"INSERT INTO {_IMAGES} SELECT {number}, {sign}, {table.key_of(_ROW)}, {_ROW}::text FROM {source} {_ROW}"
+            for sign, source in ((-1, "autoclave_gone"), (1, "autoclave_come"))
+        ]
+        given = sql.SQL(", ").join(map(sql.Literal, [f"{most}", *words])).as_string(self._connection)
+        for event, references in _EVENTS.items():
+            self._connection.execute(
+                f"CREATE TRIGGER {quoted(f'{_FIRST} {event}')} AFTER {event} ON {table.quoted} REFERENCING "
+                f"{references} FOR EACH STATEMENT EXECUTE FUNCTION pg_temp.autoclave_hear({given})".encode()
+            )
+
+    def require_untouched(self) -> None:
+        """Look that nobody has switched off what listens, as the owner of a table could.
+
+        Raises:
+            InputError: somebody has.
+        """
+        if self._connection.execute(_LISTENERS).fetchall() != self._listeners:
+            raise InputError("the statements changed the triggers that tell what they change")
+
+    def require_keepable(self, most_bytes: int) -> None:
+        """Look that what was heard is not too much to be kept, and that the server reads it as it wrote it.
+
+        Raises:
+            InputError: it is, or it does not.
+        """
+        import psycopg
+
+        query = f"SELECT COALESCE(sum(octet_length(image)), 0)::bigint FROM {_IMAGES}"
+        (num_bytes,) = self._connection.execute(query).fetchone()
+        if num_bytes > most_bytes:
+            raise InputError(f"changes rows of {num_bytes} bytes, more than {most_bytes} (max_bytes)")
+        for number, table in enumerate(self._tables):
+            if table.is_plain:
+                continue
+            query = f"SELECT count(*) FROM {_IMAGES} WHERE place = {number} AND image::{table.quoted}::text <> image"
+            try:
+                (wrong,) = self._connection.execute(query).fetchone()
+            except (psycopg.DataError, psycopg.ProgrammingError):
+                wrong = 1
+            if wrong:
+                raise InputError(f"table {table.place}: has values that do not come back from their text")
+
+    def table_effects(self) -> Iterator[TableEffect]:
+        """What became of each table."""
+        counts = [Counter[Image]() for _ in self._tables]
+        for place, sign, *image in self._connection.execute(f"SELECT place, sign, key, image FROM {_IMAGES}"):
+            counts[place][tuple(image)] += sign  # equal rows cancel out
+        for table, found in zip(self._tables, counts, strict=True):
+            went, came = sorted((-found).elements()), sorted((+found).elements())
+            if went or came:
+                yield TableEffect(table.place, table.layout, tuple(went), tuple(came))
+
+    def parents(self) -> Iterator[str]:
+        """Rows that those that came refer to, as far as the reference is to a key and they are few; else tables."""
+        for number, table in enumerate(self._tables):
+            for each in table.foreign_keys:
+                parent = self._catalogue.tables.get(each.parent)
+                if parent is None:
+                    continue
+                values = f"SELECT (image::{table.quoted}).{quoted(each.columns[0])}::text AS value FROM {_IMAGES}"
+                rows = f"({values} WHERE place = {number} AND sign = 1 OFFSET 0) i"
+                query = f"SELECT value FROM {rows} WHERE value IS NOT NULL LIMIT {NUM_KEYS + 1}"
+                found = self._connection.execute(query).fetchall()
+                if found and (parent.key != each.target or len(each.target) != 1 or len(found) > NUM_KEYS):
+                    yield each.parent
+                else:
+                    yield from (f"{each.parent}/{as_name(value)}" for (value,) in found)
+
+    def close(self) -> None:
+        """Take the triggers away again, before the transaction ends well."""
+        for table in self._tables:
+            for event in _EVENTS:
+                self._connection.execute(f"DROP TRIGGER {quoted(f'{_FIRST} {event}')} ON {table.quoted}")
+        self._connection.execute(f"DROP FUNCTION pg_temp.autoclave_hear(); DROP TABLE {_IMAGES}")

@@ -1,18 +1,23 @@
 """What statements may do while they are compiled and run: SQLite itself asks, so no spelling gets past it.
 
 The authoriser is told of each table, column and function that a statement compiles to, also inside of triggers and
-views. What it sees is at the same time what the statement reads and writes.
+views. What it sees is at the same time what the statement reads and writes, and so what it depends on: tables, or rows
+by their rowids.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autoclave.core import InputError
+from autoclave.runtime.databases.effects import NUM_KEYS, TableEffect
+from autoclave.runtime.databases.operations import Sql, named_rows
+from autoclave.runtime.databases.sqlite.catalogue import TableMaker, folded
+from autoclave.runtime.databases.tables import name_of, place_of
 
 if TYPE_CHECKING:
     import apsw
@@ -164,3 +169,50 @@ def without_foreign_keys(connection: apsw.Connection) -> Iterator[None]:
         yield
     finally:
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, was_on)
+
+
+_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+
+
+def reads_of(operation: Sql, number: int, seen: Seen, tables: Mapping[str, TableMaker]) -> set[str]:
+    """What a statement depends on: rows that it names by their keys, else tables."""
+    within = _known(seen.reads_within, tables) | seen.reads_own
+    found = within | _known(seen.reads, tables) - {name for _, name in seen.created}
+    named: set[str] = set()
+    for name in seen.writes.keys() - within:
+        table = tables.get(name)
+        key = (table.stored[table.alias][0],) if table is not None and table.alias is not None else ()
+        rows = named_rows(operation.statements[number], operation.values_of(number), "sqlite", key)
+        if rows is None or not all(map(_NUMBER.fullmatch, rows)):
+            return {place_of("main", each) for each in found}
+        named |= {f"{place_of('main', name)}/{row}" for row in rows}
+    others = found - (seen.reads_of_keys | seen.writes.keys()) | within
+    return {place_of("main", each) for each in others} | named
+
+
+def _known(names: set[str], tables: Mapping[str, TableMaker]) -> set[str]:
+    """Names of tables as they were defined; of what is no table, such as `json_each`, as they are."""
+    defined = {folded(name): name for name in tables}
+    return {defined.get(folded(name), name) for name in names}
+
+
+def parents_of(effect: TableEffect, tables: Mapping[str, TableMaker]) -> Iterator[str]:
+    """Rows that those that came refer to, where their key is the rowid; else their tables.
+
+    Other keys may be spelt otherwise where they refer.
+    """
+    table = tables[name_of(effect.table)]
+    places = {folded(column[0]): number for number, column in enumerate(table.stored)}
+    for reference in table.references:
+        parent = tables.get(name_of(reference.table))
+        own = [places[folded(column)] for column in reference.columns]
+        key = [] if parent is None or parent.alias is None else [folded(parent.stored[parent.alias][0])]
+        target = [folded(column) for column in reference.target] or key
+        if not key or target != key or len(effect.added) > NUM_KEYS:
+            yield reference.table
+            continue
+        rows = [row for _, (_, values) in effect.added if None not in (row := [values[place] for place in own])]
+        if any(type(row[0]) is not int for row in rows):
+            yield reference.table
+            continue
+        yield from (f"{reference.table}/{row[0]}" for row in rows)

@@ -1,7 +1,7 @@
 """One SQLite file as an engine of databases.
 
 Theory of operation. Statements run in one immediate transaction on a connection that compiles no more than one action
-at a time (`barrier`), while a hook hears every row that changes (`recorder`). Rows are written back on another
+at a time (`barrier`), while a hook hears every row that changes (`rows`). Rows are written back on another
 connection, without triggers and foreign keys, which are checked at the end (`rows`). A commit is atomic: whether it
 came about is told by the rows themselves. One session of ours has a file at a time: the lease is an abstract socket
 with its device and inode in the name, which leaves no file behind and ends with the process.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,6 @@ from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.runtime.databases.effects import Effect
 from autoclave.runtime.databases.engine import (
     TOO_MANY,
-    Engine,
     FoundRows,
     Json,
     Keep,
@@ -29,16 +28,21 @@ from autoclave.runtime.databases.engine import (
     Reading,
     Rejected,
     RowConflict,
+    SqlEngine,
 )
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.servers import require_installed, translating
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
-from autoclave.runtime.databases.sqlite.barrier import Seen, guarded, without_foreign_keys
-from autoclave.runtime.databases.sqlite.catalogue import TableMaker, counters_of, definitions_of, tables_of
-from autoclave.runtime.databases.sqlite.dependences import parents_of, reads_of
-from autoclave.runtime.databases.sqlite.place import OpenFiles, lease_of
-from autoclave.runtime.databases.sqlite.recorder import Recorder
-from autoclave.runtime.databases.sqlite.rows import Rows, detach, loaded
+from autoclave.runtime.databases.sqlite.barrier import Seen, guarded, parents_of, reads_of, without_foreign_keys
+from autoclave.runtime.databases.sqlite.catalogue import (
+    OpenFiles,
+    TableMaker,
+    counters_of,
+    definitions_of,
+    lease_of,
+    tables_of,
+)
+from autoclave.runtime.databases.sqlite.rows import Recorder, Rows, detach
 from autoclave.runtime.databases.tables import place_of
 
 if TYPE_CHECKING:
@@ -53,7 +57,7 @@ _PLAIN = re.compile(
 """Messages whose texts are names of the schema and of the statement itself."""
 
 
-class SqliteDatabase(Engine):
+class SqliteDatabase(SqlEngine):
     """See `Engine`."""
 
     def __init__(self, name: str, settings: DatabaseConnection) -> None:
@@ -154,9 +158,6 @@ class SqliteDatabase(Engine):
                 reads |= reads_of(operation, number, seen, tables)
         return Reading(writes, frozenset(reads), frozenset(defines))
 
-    def lease(self, tables: Collection[str]) -> None:
-        """See `Engine`: this process has the whole file."""
-
     # --- Doing ------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -221,11 +222,10 @@ class SqliteDatabase(Engine):
             with without_foreign_keys(connection):
                 own = self._given(connection, operation, number, runs=False)
             seen = self._given(connection, operation, number, runs=False)
-            seen.reads_of_keys = seen.reads - own.reads
+            reads_of_keys = seen.reads - own.reads
             if runs:
-                done = self._given(connection, operation, number, runs=True)
-                done.reads_of_keys = seen.reads_of_keys
-                return done
+                seen = self._given(connection, operation, number, runs=True)
+            seen.reads_of_keys = reads_of_keys
         finally:
             connection.set_progress_handler(None)
         return seen
@@ -239,9 +239,14 @@ class SqliteDatabase(Engine):
 
     # --- Taking back ------------------------------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def _rows(self, effect: Effect, kind: str = "DEFERRED") -> Iterator[Rows]:
+        with self.translated(), self._transaction(self._writing, kind) as connection:
+            yield Rows(connection, effect)
+
     def was_committed(self, mark: Json, effect: Effect) -> bool:
         """See `Engine`: the definitions or the rows tell, since all of them were written at once or none."""
-        with self.translated(), loaded(self._writing, effect) as rows, self._transaction(self._writing, "DEFERRED"):
+        with self._rows(effect) as rows:
             if (now := definitions_of(self._writing)) in mark.get("definitions", ()):
                 return now == mark["definitions"][1]
             tables = self._tables(self._writing)
@@ -250,12 +255,12 @@ class SqliteDatabase(Engine):
         return effect.has_come_true(self.where, not_before, not_after)
 
     def conflicting(self, effect: Effect) -> FoundRows:
-        with self.translated(), loaded(self._writing, effect) as rows, self._transaction(self._writing, "DEFERRED"):
+        with self._rows(effect) as rows:
             return rows.conflicting(self._tables(self._writing))
 
     def write(self, effect: Effect, keep: Keep) -> None:
         connection = self._writing
-        with self.translated(), loaded(connection, effect) as rows, self._transaction(connection):
+        with self._rows(effect, "IMMEDIATE") as rows:
             tables = self._tables(connection)
             if conflicting := rows.conflicting(tables):
                 raise RowConflict.over(self.name, conflicting)

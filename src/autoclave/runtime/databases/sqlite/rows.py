@@ -1,13 +1,25 @@
-"""Rows of an SQLite file, copied into kept databases, compared with them, and written back; all of it by SQLite."""
+"""Rows of an SQLite file: recorded while statements run, kept, compared, and written back; all of it by SQLite.
+
+A hook hears of every change before it happens, whatever brought it about: the statement, a cascade, a trigger, REPLACE,
+or a virtual table that writes to the tables it keeps itself in. It takes down no more than which row it is. What the
+rows were is copied afterwards by a connection that sees the file as it was before the transaction, and what they are,
+by its own. The hook does not see `sqlite_sequence`, nor how `CREATE TABLE ... AS` fills a new table.
+
+SQLite's session extension is no help here: it leaves out rows with NULL in their keys, rowids beside a key, and the
+columns of a row that did not change, and its changesets lose rows whose keys change in their spelling alone.
+"""
 
 from __future__ import annotations
 
-import contextlib
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Effect, Image, TableEffect
+from autoclave.runtime.databases.settings import DatabaseConnection
 from autoclave.runtime.databases.sqlite.catalogue import TableMaker, counters_of, quoted
 from autoclave.runtime.databases.sqlite.stored import StoredEffect, StoredRows, StoredTable, images_of
 from autoclave.runtime.databases.tables import name_of
@@ -17,7 +29,7 @@ if TYPE_CHECKING:
 
 WENT, CAME = "autoclave_went", "autoclave_came"
 """Names of kept databases beside a file. No statement that is proposed is compiled while they are there."""
-_PAGE_BYTES = 1024
+_PAGE_BYTES, _PLACES_PER_ROW = 1024, 4
 
 
 # --- Conditions ------------------------------------------------------------------------------------------------------
@@ -100,37 +112,23 @@ def _numbered(places: Iterable[int]) -> str:
     return ", ".join(f"c{n}" for n in places)
 
 
-class Copy(NamedTuple):
-    """Rows to be kept: of a table (as it is where it has most columns), by their rowids or keys; None: all of them."""
+def copy(connection: apsw.Connection, place: str, table: TableMaker, rows: Collection[Any]) -> None:
+    """Keep rows of a table, which are given by their rowids or keys, as a connection sees them, in a new one."""
+    import apsw
 
-    shape: TableMaker
-    rows: Collection[Any] | None
-
-    @property
-    def name(self) -> str:
-        return self.shape.name
-
-    def run(self, connection: apsw.Connection, place: str, table: TableMaker | None, most_rows: int) -> None:
-        """Copy them, if the table is there, to a new table."""
-        import apsw
-
-        unique = "" if self.shape.has_rowid else f", UNIQUE ({_numbered(self.shape.key)})"
-        connection.execute(f"CREATE TABLE {place} ({_numbered(range(len(self.shape.stored)))}{unique})")
-        if table is None:
-            return
-        columns = [f"t.{quoted(each[0])}" for each in table.stored]
-        target, source = _numbered(range(len(columns))), f"main.{quoted(table.name)} t"
-        if table.has_rowid:
-            target, columns = f"rowid, {target}", [f"t.{table.rowid}", *columns]
-        copy = f"INSERT OR IGNORE INTO {place} ({target}) SELECT {', '.join(columns)} FROM"
-        if self.rows is None:
-            connection.execute(f"{copy} {source} LIMIT ?", (most_rows,))
-        elif table.has_rowid:
-            numbers = apsw.carray(array("q", sorted(self.rows)))
-            connection.execute(f"{copy} carray(?) n CROSS JOIN {source} ON t.{table.rowid} = n.value", (numbers,))
-        else:
-            key = _all([f"t.{name} = ?" for name in table.key_columns])
-            connection.executemany(f"{copy} {source} WHERE {key}", sorted(self.rows, key=repr))
+    unique = "" if table.has_rowid else f", UNIQUE ({_numbered(table.key)})"
+    target, columns = _numbered(range(len(table.stored))), [f"t.{quoted(each[0])}" for each in table.stored]
+    connection.execute(f"CREATE TABLE {place} ({target}{unique})")
+    if table.has_rowid:
+        target, columns = f"rowid, {target}", [f"t.{table.rowid}", *columns]
+    insert = f"INSERT OR IGNORE INTO {place} ({target}) SELECT {', '.join(columns)} FROM"
+    file = f"main.{quoted(table.name)} t"
+    if table.has_rowid:
+        numbers = apsw.carray(array("q", sorted(rows)))
+        connection.execute(f"{insert} carray(?) n CROSS JOIN {file} ON t.{table.rowid} = n.value", (numbers,))
+    else:
+        key = _all([f"t.{name} = ?" for name in table.key_columns])
+        connection.executemany(f"{insert} {file} WHERE {key}", sorted(rows, key=repr))
 
 
 def net(before: apsw.Connection, after: apsw.Connection, tables: Sequence[TableMaker]) -> StoredEffect:
@@ -175,40 +173,26 @@ def _counts(
 # --- Comparing and writing -------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def loaded(connection: apsw.Connection, effect: Effect) -> Iterator[Rows]:
-    """The rows of a file and of an effect beside it, in one transaction at most that is within the block."""
-    rows = Rows(connection, effect)
-    try:
-        rows.load()
-        yield rows
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        detach(connection)
-
-
 class Rows:
-    """Of one file and of one effect. `tables`: those of the file as they are in the transaction that looks at them."""
+    """Of one file and of one effect, which is put beside it, in one transaction.
+
+    `tables`: those of the file as they are in the transaction.
+    """
 
     def __init__(self, connection: apsw.Connection, effect: Effect) -> None:
         self._connection, self._effect = connection, effect
         self._numbers = {each.table: number for number, each in enumerate(effect.tables)}
-
-    def load(self) -> None:
-        """Put the rows of the effect beside the file."""
-        effect = self._effect
         if isinstance(effect, StoredEffect):
             for name, content in ((WENT, effect.went), (CAME, effect.came)) if effect.tables else ():
-                attach(self._connection, name, content)
+                attach(connection, name, content)
             self._numbers = {
                 each.table: each.removed.number for each in effect.tables if isinstance(each.removed, StoredRows)
             }
             return
         for name in (WENT, CAME):
-            attach(self._connection, name)
+            attach(connection, name)
             for number, each in enumerate(effect.tables):
-                _insert(self._connection, f"{name}.t{number}", each, each.removed if name == WENT else each.added)
+                _insert(connection, f"{name}.t{number}", each, each.removed if name == WENT else each.added)
 
     def conflicting(
         self, tables: Mapping[str, TableMaker], *, by_rowids: bool = False, forwards: bool = True
@@ -293,3 +277,82 @@ def _insert(connection: apsw.Connection, place: str, table: TableEffect, images:
         bound = [bytes.fromhex(*value.values()) if isinstance(value, dict) else value for value in values]
         columns = _numbered(range(len(values)))
         connection.execute(f"INSERT INTO {place} (rowid, {columns}) VALUES (?, {', '.join(marks)})", (rowid, *bound))
+
+
+class Recorder:
+    """Of one transaction on `tables`, as they are before it."""
+
+    def __init__(
+        self, connection: apsw.Connection, tables: Mapping[str, TableMaker], settings: DatabaseConnection
+    ) -> None:
+        self._connection, self._tables, self._settings = connection, tables, settings
+        self._rows: dict[str, set[Any]] = defaultdict(set)
+        """Which rows of which table changed, or may have."""
+        self._most_rows = settings.max_rows * _PLACES_PER_ROW + 1000
+
+    def __enter__(self) -> Recorder:
+        rows, keys = self._rows, {name: table.key for name, table in self._tables.items() if not table.has_rowid}
+
+        def hear(update: Any) -> None:
+            name = update.table_name
+            if name not in keys:
+                rows[name].add(rowid := update.rowid)
+                if update.rowid_new != rowid:
+                    rows[name].add(update.rowid_new)
+                return
+            for row in (update.old, update.new):
+                if row is not None:
+                    rows[name].add(tuple(row[number] for number in keys[name]))
+
+        self._connection.preupdate_hook(hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.preupdate_hook(None)
+
+    @property
+    def is_too_much(self) -> bool:
+        """Whether far more has changed than one action may change, so that nobody need wait for the end."""
+        return sum(map(len, self._rows.values())) > self._most_rows
+
+    def effect(self, tables: Mapping[str, TableMaker], before: apsw.Connection) -> StoredEffect:
+        """What became of the rows; `tables` as they are now, `before` sees the rows as they were.
+
+        Rows of tables that were defined meanwhile are counted alone: no row tells whether a definition was committed.
+
+        Raises:
+            InputError: it is more than may be kept, or rows cannot be named.
+        """
+        kept, counted = list[TableMaker](), list[tuple[str, str, int]]()
+        for name, table in sorted(tables.items()):
+            if name not in self._tables and not table.is_view:
+                ((number,),) = self._connection.execute(f"SELECT count(*) FROM main.{quoted(name)}")
+                counted += [(table.place, "create", number)] if number else []
+            elif name in self._rows and self._tables[name].layout != table.layout:
+                counted.append((table.place, "modify", len(self._rows[name])))
+            elif name in self._rows and table.has_rowid and not table.rowid:
+                raise InputError(
+                    f"table {name}: has columns of all the names of the rowid, so that its rows cannot be found again"
+                )
+            elif name in self._rows:
+                kept.append(table)
+        if not kept:
+            return StoredEffect(counted=tuple(counted))
+        self._keep(before, WENT, kept)
+        self._keep(self._connection, CAME, kept)
+        effect = net(before, self._connection, kept)
+        if (num_bytes := len(effect.went) + len(effect.came)) > (most := self._settings.max_bytes):
+            raise InputError(f"changes rows of {num_bytes} bytes, more than {most} (max_bytes)")
+        return replace(effect, counted=tuple(counted))
+
+    def _keep(self, connection: apsw.Connection, place: str, tables: Sequence[TableMaker]) -> None:
+        """Put the rows that changed, as a connection sees them, beside its file."""
+        import apsw
+
+        most = self._settings.max_bytes
+        attach(connection, place, most_bytes=most)
+        try:
+            for number, table in enumerate(tables):
+                copy(connection, f"{place}.t{number}", table, self._rows[table.name])
+        except apsw.FullError:
+            raise InputError(f"changes rows of more than {most} bytes (max_bytes)") from None

@@ -6,7 +6,7 @@ import json
 import os
 import ssl
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -124,9 +124,8 @@ class _Page(HTMLParser):
 class Browser:
     """Logs in as somebody, and agrees to what it is asked or denies it."""
 
-    def __init__(self, verify: ssl.SSLContext, login: Mapping[str, str] | None = None) -> None:
+    def __init__(self, verify: ssl.SSLContext) -> None:
         self._client = httpx.Client(verify=verify, follow_redirects=False, timeout=20)
-        self._login = {"login": "somebody", "password": "x"} | dict(login or {})
         self.pages: list[str] = []
 
     def close(self) -> None:
@@ -166,14 +165,12 @@ class Browser:
 
     def _submitted(self, response: httpx.Response, form: Form, user_code: str, *, denies: bool) -> httpx.Response:
         fields = dict(form.fields)
-        for name, value in {**self._login, "user_code": user_code}.items():
+        for name, value in {"login": "somebody", "password": "x", "user_code": user_code}.items():
             if name in fields and not fields[name]:
                 fields[name] = value
         if denies and "confirm" in fields:
             del fields["confirm"]
             fields["abort"] = "yes"
-        if "answer" in fields:
-            fields["answer"] = "deny" if denies else "accept"
         here = str(response.url)
         return self._client.post(urljoin(here, form.action or here), data=fields, headers={"Referer": here})
 

@@ -44,10 +44,6 @@ def num_renewals(server: Server) -> int:
     return server.control().count("refresh_token")
 
 
-def posted(server: Server, url: str, **fields: str) -> httpx.Response:
-    return httpx.post(url, data={"client_id": "native", **fields}, verify=server.verify)
-
-
 # --- When ------------------------------------------------------------------------------------------------------------
 
 
@@ -209,8 +205,8 @@ def test_what_is_given_up_is_void_and_forgotten(server: Server, vault: Vault, se
     assert server.control().count("/token/revocation") == num_before + 2  # either alone does it for some providers only
     assert vault.names() == []
     assert status_at(server, "/api/things", secret.value) == 401
-    token = f"{server.issuer}/token"
-    again = posted(server, token, grant_type="refresh_token", refresh_token=refresh_token)
+    fields = {"client_id": "native", "grant_type": "refresh_token", "refresh_token": refresh_token}
+    again = httpx.post(f"{server.issuer}/token", data=fields, verify=server.verify)
     assert again.json()["error"] == "invalid_grant"
     assert [body["access"] for _, _, body in told] == ["read", "revoke", "remove"]
 

@@ -149,14 +149,6 @@ def test_later_actions_on_the_same_are_named_and_taken_back_with_it(session: Ses
     assert session.undo(apart) == [apart]
 
 
-def test_independent_creations_commute_and_are_one_group(session: Session, reader: Reader):
-    place = reader.where
-    actions = [done(session, "create_record", **place, body={"data": {"n": n}}) for n in range(3)]
-    assert session.actions.groups() == [actions]
-    session.undo(actions[1])
-    assert sorted(data["n"] for data in reader.records().values()) == [0, 2]
-
-
 def test_what_others_put_into_a_new_collection_is_not_deleted_with_it(session: Session, reader: Reader):
     drafts = Reader(reader.port, reader.bucket, "drafts")
     action = done(session, "put_collection", bucket=reader.bucket, collection="drafts")

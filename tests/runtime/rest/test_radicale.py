@@ -11,7 +11,6 @@ import pytest
 
 from autoclave.core import InputError
 from autoclave.runtime.guarantee import Guarantee
-from autoclave.runtime.interface import Choice
 from autoclave.runtime.session import Session
 from tests.runtime.rest.acting import BASIC, ask, asked, connection, done, opened, secret
 from tests.runtime.rest.faulty_proxy import Fault, FaultyProxy
@@ -87,18 +86,6 @@ def test_what_is_stored_otherwise_than_sent_is_no_change_by_somebody_else(sessio
     calendar.put("lunch.ics", stored.replace("\r\n ", ""))  # the same once more, unfolded
     session.undo(made)
     assert calendar.ask("GET", "lunch.ics")[0] == 404
-
-
-def test_an_invitation_that_somebody_has_accepted_is_not_deleted_without_a_choice(session: Session, calendar: Calendar):
-    made = on(session, "put_item", calendar, name="lunch.ics", body=event("Lunch"))
-    calendar.put("lunch.ics", event("Lunch with pleasure"))
-    with pytest.raises(InputError, match="somebody else has changed services/radicale/us/c"):
-        session.undo(made)
-    assert "with pleasure" in calendar.ask("GET", "lunch.ics")[2]
-    session.undo(made, on_conflict=Choice.FORCE)
-    assert calendar.ask("GET", "lunch.ics")[0] == 404
-    session.redo(made)
-    assert "with pleasure" in calendar.ask("GET", "lunch.ics")[2]
 
 
 def test_a_calendar_is_taken_back_with_what_depends_on_it_but_not_with_others_items(session: Session, radicale: int):

@@ -28,8 +28,9 @@ from autoclave.runtime.states import ActionState
 from autoclave.runtime.vault import Secret
 from autoclave.runtime.vault.traces import found_in
 from tests.runtime.rest import odd_service
-from tests.runtime.rest.acting import METHODS, asked, before_each, done, manager_of, secret
+from tests.runtime.rest.acting import METHODS, asked, before_each, done, manager_of, opened, secret, written
 from tests.runtime.rest.odd_service import CATALOGUE, OddService
+from tests.runtime.web_service import WebService
 
 S = ActionState
 TOKEN = "tk-7hQ2pLw9XcVbN4mZ"
@@ -242,6 +243,8 @@ def test_arguments_stay_what_they_are(odd: Session, service: OddService, operati
 
 def test_a_refusal_with_a_good_status_is_one(service: OddService, tmp_path: Path):
     with opened_on(service, tmp_path) as session:
+        nowhere = asked("on", "odd", body={"id": "nowhere"})
+        assert "cannot be taken back" in session.plan(nowhere).changes[0]  # what the catalogue says means absence
         with pytest.raises(InputError, match="no such lamp"):
             done(session, "on", "odd", body={"id": "nowhere"})
         assert session.journal.standings()[-1].state is S.FAILED
@@ -431,10 +434,6 @@ def test_a_read_back_that_is_refused_with_a_good_status_says_nothing_of_what_is_
     assert service.lamps == {"a": False}
 
 
-def test_what_the_catalogue_says_means_absence_does(odd: Session):
-    assert "cannot be taken back" in odd.plan(asked("on", "odd", body={"id": "nowhere"})).changes[0]
-
-
 # --- Late read-backs -------------------------------------------------------------------------------------------------
 
 
@@ -482,3 +481,65 @@ def test_the_next_page_of_a_listing_is_at_the_same_path(service: OddService):
     for place in ("/items/page/2", "/others?all=1"):
         with pytest.raises(InputError, match="whose query does not say which it is"):
             following(place)
+
+
+# --- Over TLS --------------------------------------------------------------------------------------------------------
+
+WEB = {
+    "service": "web",
+    "operations": {
+        "echo": {"method": "GET", "path": "/echo"},
+        "post": {"method": "POST", "path": "/echo", "body": {}},
+        "post_away": {"method": "POST", "path": "/away"},
+    },
+}
+
+
+@pytest.fixture
+def web() -> Iterator[WebService]:
+    web = WebService()
+    yield web
+    web.close()
+
+
+def opened_over_tls(web: WebService, folder: Path, **others: Any) -> Session:
+    settings = ServiceConnection(
+        base_url=f"https://{web.place}",
+        catalogue=written(folder, WEB),
+        secret="web",
+        allows_private=True,
+        patience_s=0.0,
+        queue_s=0.0,
+    )
+    key = Secret(service="web", value=TOKEN, hosts=(web.place,), allows_private=True)
+    return opened(folder, {"web": settings}, key, **{"verify": web.verify, **others})
+
+
+def test_a_key_that_is_echoed_in_any_form_is_seen_by_nobody(web: WebService, tmp_path: Path):
+    with opened_over_tls(web, tmp_path) as session:
+        read = session.plan(asked("echo", "web")).output["stdout"]
+        action = done(session, "post", "web", body={"x": 1})
+        body = session.journal.standing(action).body
+        for told in (read.encode(), repr(body).encode(), *(path.read_bytes() for path in tmp_path.rglob("*.json"))):
+            assert found_in(told, {"key": TOKEN}) == []
+        assert "autoclave-hides-key" in read
+    assert [each.headers["authorization"] for each in web.asked] == [f"Bearer {TOKEN}"] * 2
+    assert {each.headers["host"] for each in web.asked} == {web.place}
+
+
+def test_a_service_whose_certificate_is_not_trusted_gets_nothing(web: WebService, tmp_path: Path):
+    with opened_over_tls(web, tmp_path, verify=None) as session:
+        with pytest.raises(HostError, match="nothing was sent"):
+            session.plan(asked("echo", "web"))
+        proposal = session.propose(asked("post", "web", body={}))
+        with pytest.raises(HostError, match="nothing was sent"):
+            session.run(proposal.action, proposal.plan.digest)
+    assert web.asked == []
+
+
+def test_no_redirect_takes_a_key_elsewhere(web: WebService, tmp_path: Path):
+    with opened_over_tls(web, tmp_path) as session:
+        proposal = session.propose(asked("post_away", "web"))
+        with pytest.raises(InputError, match="nothing shows whether it was done; it answered 302"):
+            session.run(proposal.action, proposal.plan.digest)  # it may have been done: a user has to check
+    assert [each.path for each in web.asked] == ["/away"]

@@ -43,15 +43,6 @@ class Learnt:
     proven_at: float = 0.0
     reason: str = ""
 
-    def add(self, status: ProofStatus, reason: str, at: float) -> None:
-        """Take one more record in: broken stays broken, until a developer pins it."""
-        if status is not ProofStatus.PROVEN:
-            self.status, self.reason = status, "" if status is ProofStatus.PINNED else reason
-            return
-        if self.status is ProofStatus.UNPROVEN:
-            self.status = status
-        self.num_proofs, self.proven_at = self.num_proofs + 1, at
-
 
 @dataclass(frozen=True, slots=True)
 class Compensation:
@@ -106,11 +97,19 @@ class Compensations:
         return f"{service}/{operation}/{digest_of(['name_and_schema', given, [declared]])[:16]}"
 
     def learnt(self, name: str, declared: str = ProofStatus.UNPROVEN) -> Learnt:
-        """Return what is known of a compensating request that the catalogue declares as `declared`."""
+        """Return what is known of a compensating request that the catalogue declares as `declared`.
+
+        Broken stays broken, until a developer pins it.
+        """
         learnt = Learnt(ProofStatus(declared))
-        for record in self._journal.records(name):
-            if record.kind == _KIND:
-                learnt.add(ProofStatus(record.body["status"]), str(record.body["reason"]), record.at)
+        for record in [each for each in self._journal.records(name) if each.kind == _KIND]:
+            status = ProofStatus(record.body["status"])
+            if status is ProofStatus.PROVEN:
+                learnt.status = status if learnt.status is ProofStatus.UNPROVEN else learnt.status
+                learnt.num_proofs, learnt.proven_at = learnt.num_proofs + 1, record.at
+            else:
+                learnt.status = status
+                learnt.reason = "" if status is ProofStatus.PINNED else str(record.body["reason"])
         return learnt
 
     def record(self, name: str, status: ProofStatus, reason: str = "", undo: Undo | None = None) -> None:

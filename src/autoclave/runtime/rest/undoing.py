@@ -190,18 +190,15 @@ class Compensator:
         try:
             end = end or self._one(service, action, run, part)
         except (Refused, NotSent) as error:
-            if isinstance(error, Refused) and error.status in _BROKEN and not part.is_pinned:
-                self._doubt(part, str(error))
+            is_refused = isinstance(error, Refused) and error.status in _BROKEN
+            is_wrong = is_refused and part.compensation and not part.is_pinned
+            if is_wrong and self._compensations.learnt(part.compensation).status is ProofStatus.UNPROVEN:
+                self._compensations.record(part.compensation, ProofStatus.QUARANTINED, str(error))
             raise NotUndone(str(error)) from None
         if not part.satisfies(end.after):
             self._found_broken(service, action, run, end)
         self._sender.notes.note_end(action, run, end)
         return end
-
-    def _doubt(self, part: Part, reason: str) -> None:
-        """Quarantine a request that the service refuses, unless it was proven."""
-        if part.compensation and self._compensations.learnt(part.compensation).status is ProofStatus.UNPROVEN:
-            self._compensations.record(part.compensation, ProofStatus.QUARANTINED, reason)
 
     def _one(self, service: Service, action: str, request: str, part: Part) -> Part:
         """Send one, if not all is as it would leave it already, and nobody has changed it since it was made."""

@@ -72,15 +72,6 @@ def test_what_an_issuer_publishes_is_taken_and_what_is_given_stays(liar: Liar):
     assert found.names_itself is False
 
 
-def test_a_client_without_a_password_makes_nothing_void_where_only_those_with_one_may(liar: Liar):
-    liar.publishes(
-        revocation_endpoint=f"{liar.issuer}/revoke", revocation_endpoint_auth_methods_supported=["client_secret_post"]
-    )
-    assert discovered(liar.issuer, verify=liar.verify).revocation_url == ""
-    with_password = discovered(liar.issuer, Provider(client_authentication="basic"), liar.verify)
-    assert with_password.revocation_url == f"{liar.issuer}/revoke"
-
-
 def test_openid_settings_are_taken_where_the_others_are_not_published(liar: Liar):
     liar.publishes()
     liar.answers["/.well-known/openid-configuration"] = liar.answers.pop("/.well-known/oauth-authorization-server")

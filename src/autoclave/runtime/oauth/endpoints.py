@@ -222,9 +222,6 @@ def _provider(issuer: str, told: Mapping[str, Any], given: Provider) -> Provider
     ways = told.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
     if given.client_authentication == "basic" and "client_secret_basic" not in ways and "client_secret_post" in ways:
         kept["client_authentication"] = "post"
-    revoking = told.get("revocation_endpoint_auth_methods_supported", ["none"])
-    if given.client_authentication == "none" and "none" not in revoking:
-        del found["revocation_url"]  # it makes tokens void for clients with a password only
     names_itself = told.get("authorization_response_iss_parameter_supported") is True
     plain = {**found, **kept, "issuer": issuer, "names_itself": names_itself}
     return validated(Provider, plain, f"issuer {issuer}")

@@ -38,13 +38,8 @@ def test_every_catalogue_is_whole(file: Path):
     assert text.startswith("#")
     for operation, spec in catalogue.operations.items():
         assert spec.summary, operation
-        if not spec.is_reading:
-            assert name in PROVEN or spec.source.startswith("https://"), operation
         for undo in spec.undo:
             assert (undo.status == "pinned") <= (name in PROVEN), operation
-    if name not in PROVEN:
-        assert catalogue.base_url.startswith("https://")
-        assert all(spec.scopes for spec in catalogue.operations.values())
 
 
 def broken(change: dict[str, Any]) -> dict[str, Any]:

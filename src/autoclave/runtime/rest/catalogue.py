@@ -200,12 +200,8 @@ class OperationSpec(Config):
     back any of it: it is only for what had nothing in it."""
     touches: Names = ()
     """Templates of the paths that it writes to, if that is not its subject alone."""
-    scopes: Names = ()
-    """The least that a token of OAuth must be for."""
     spend: float | str = 0.0
     """What it costs in the unit of the service: a number, or an expression."""
-    source: str = ""
-    """Where the service says so."""
 
     @model_validator(mode="after")
     def _is_consistent(self) -> OperationSpec:
@@ -260,9 +256,6 @@ class Catalogue(Config):
     """All that is known of a service."""
 
     service: str
-    documentation: str = ""
-    base_url: str = ""
-    """Where it is, if there is only one."""
     headers: dict[Annotated[str, AfterValidator(_header)], HeaderValue] = {}
     """Of all requests."""
     refusals: dict[Pointer, Any] = {}

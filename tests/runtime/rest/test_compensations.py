@@ -176,12 +176,9 @@ def test_a_broken_compensation_stays_broken_until_it_is_pinned(session: Session)
 def test_what_is_learnt_counts_for_the_operation_as_it_is_declared(session: Session):
     manager = manager_of(session)
     spec, undo = manager._services["kinto"].spec("patch_record"), Undo.model_validate(RIGHT)
-    other_spec, other_undo = spec.model_copy(update={"path": "/v2"}), undo.model_copy(update={"operation": "x"})
-    names = [
-        manager.compensations.name("kinto", "patch_record", *each)
-        for each in ((spec, undo), (other_spec, undo), (spec, other_undo))
-    ]
-    assert len(set(names)) == 3
+    others = (spec.model_copy(update={"path": "/v2"}), undo), (spec, undo.model_copy(update={"operation": "x"}))
+    names = {manager.compensations.name("kinto", "patch_record", *each) for each in ((spec, undo), *others)}
+    assert len(names) == 3
 
 
 # --- Proposed by a model ---------------------------------------------------------------------------------------------

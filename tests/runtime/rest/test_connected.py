@@ -219,14 +219,6 @@ def test_a_catalogue_in_the_folder_is_refused(place: Path, kinto: int):
         open_session(place / "project")
 
 
-def test_a_request_that_asks_for_another_method_is_not_sent(place: Path, kinto: int, reader: Reader):
-    connect(place, services={"kinto": connection(kinto, catalogue="")})
-    path = f"/v1/buckets/{reader.bucket}/collections/notes/records"
-    with opened(place) as session, pytest.raises(InputError, match="something else than is asked"):
-        session.propose({"do": "request", "service": "kinto", "method": "GET", "path": f"{path}?_method=DELETE"})
-    assert set(reader.records()) == {"one"}
-
-
 def test_the_library_of_requests_does_not_log_what_it_sends(place: Path, reader: Reader, caplog: Any):
     caplog.set_level("DEBUG")
     with opened(place) as session:

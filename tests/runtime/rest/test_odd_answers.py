@@ -29,15 +29,8 @@ from tests.runtime.rest.scripted_service import Items, Script, ScriptedService, 
 
 @pytest.fixture
 def serving() -> Iterator[Callable[[Script], ScriptedService]]:
-    services: list[ScriptedService] = []
-
-    def serve(script: Script) -> ScriptedService:
-        services.append(ScriptedService(script))
-        return services[-1]
-
-    yield serve
-    for service in services:
-        service.close()
+    with contextlib.ExitStack() as services:
+        yield lambda script: services.enter_context(ScriptedService(script))
 
 
 Serving = Callable[[Script], ScriptedService]

@@ -288,9 +288,8 @@ class RestManager(Manager):
 
     def declared_compensations(self) -> dict[str, tuple[str, Compensation]]:
         """Return operation and compensating request of all in catalogues, by the names of `compensations`."""
-        return {
-            name: found for service in self._services.values() for name, found in self._compensator.declared(service)
-        }
+        found = [each for service in self._services.values() for each in self._compensator.declared(service)]
+        return {compensation.name: (operation, compensation) for operation, compensation in found}
 
     # --- Inside -----------------------------------------------------------------------------------------------------
 

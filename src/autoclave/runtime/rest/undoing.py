@@ -83,11 +83,10 @@ class Compensator:
             return compensation, str(error)
         return compensation, ""
 
-    def declared(self, service: Service) -> Iterator[tuple[str, tuple[str, Compensation]]]:
-        """All that the catalogue of a service has, by their names, with their operations."""
+    def declared(self, service: Service) -> Iterator[tuple[str, Compensation]]:
+        """All that the catalogue of a service has, each after the operation that it takes back."""
         for operation, spec in service.catalogue.operations.items() if service.catalogue else ():
-            found = [self._known(service, operation, undo) for undo in spec.undo]
-            yield from ((each.name, (operation, each)) for each in found)
+            yield from ((operation, self._known(service, operation, undo)) for undo in spec.undo)
 
     def _known(self, service: Service, operation: str, undo: Undo) -> Compensation:
         """What is known of a compensating request for an operation."""

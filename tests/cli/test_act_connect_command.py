@@ -72,7 +72,7 @@ def test_what_was_done_to_a_database_needs_it_to_be_taken_back(act, tmp_path: Pa
     [
         (["connect", "database", "shop", "engine=sqlite"], "path, dbname: give one of both"),
         (["connect", "database", "shop", "engine=sqlite", "path=a", "pasword=x"], "pasword"),
-        (["connect", "database", "a/b", "engine=sqlite", "path=a"], "'a/b' is no name"),
+        (["connect", "database", "a/b", "engine=sqlite", "path=a"], "'a/b' is not a valid name"),
         (["connect", "database", "shop", "engine=orcale", "path=shop.db"], 'engine = "orcale"'),
         (["connect", "database", "shop", "engine=sqlite", "path=absent.db"], "there is no such file"),
         (["connect", "database", "shop", "engine=sqlite", "path=project"], "there is no such file"),

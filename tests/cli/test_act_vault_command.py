@@ -50,7 +50,7 @@ def test_files_that_cannot_be_used_are_one_clear_line(complaint, forked, tmp_pat
     assert granted.returncode == 0
     for words, told in (
         (("connect", "trust", "nowhere.pem", "--root", "tree"), "trust nowhere.pem: cannot be read"),
-        (("connect", "trust", "text", "--root", "tree"), "trust text: must have certificates in PEM"),
+        (("connect", "trust", "text", "--root", "tree"), "trust text: must contain PEM certificates"),
         (("plan", "plan", "--root", "tree", "--packages", "odd"), "odd: must be UTF-8"),
         (("connect", "vault", "nowhere", "--root", "tree"), "nowhere"),
         (("connect", "vault", "a folder", "--root", "tree"), "a folder"),

@@ -225,7 +225,7 @@ def test_what_others_changed_while_a_command_ran_is_not_overwritten(
 
     monkeypatch.setattr(commands, "_outcome", meanwhile)
     proposal = session.propose(sh('echo "$(cat b.txt docs/c.txt) mine" > b.txt'))
-    with pytest.raises(InputError, match="what it is about has changed since it was planned"):
+    with pytest.raises(InputError, match="its resource has changed since it was planned"):
         session.run(proposal.action, proposal.plan.digest)
     assert (root / path).read_text() == "theirs"
 

@@ -74,7 +74,7 @@ def test_each_commit_has_the_files_as_they_were_after_its_action(root: Path, ope
     for commit, files in zip(commits, wanted, strict=True):
         assert files_at(out, commit) == {path: kept for path, kept in files.items() if path not in without_git}
     assert "delete: action" in git(out, "log", "--format=%s")
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="exists already"):
         export_git(opened, out)
 
 

@@ -239,5 +239,5 @@ def test_a_file_that_is_no_journal_is_named(tmp_path: Path):
         open_in(tmp_path)
     (tmp_path / "journal.sqlite").unlink()
     (tmp_path / "away" / "checkpoints.key").write_bytes(b"short")
-    with pytest.raises(InputError, match="is no key"):
+    with pytest.raises(InputError, match="is not a valid key"):
         open_in(tmp_path)

@@ -100,7 +100,7 @@ def test_calls_that_are_none_are_told_to_the_model_and_not_acted_on(server: Chat
     assert all(each.startswith("refused: ") for each in results)
     assert "nuke" in results[0]
     server.trouble = [calling(*bad), calling(*bad)]
-    with pytest.raises(InputError, match="6 calls that are none"):
+    with pytest.raises(InputError, match="6 invalid calls"):
         driven(converse(chat_at(server.url, "m", ""), "t", "", OPERATIONS))
 
 
@@ -177,7 +177,7 @@ def test_functions_are_described_by_the_operations():
         assert "do" not in parameters["properties"]
         assert parameters["additionalProperties"] is False
         assert function["function"]["description"]
-    with pytest.raises(InputError, match="no JSON"):
+    with pytest.raises(InputError, match="not usable JSON"):
         operation_of(Call("1", "write", "{"), OPERATIONS)
     with pytest.raises(InputError, match=r"number 0[.]12345678901234567891 would be rounded"):
         operation_of(Call("1", "delete", '{"path": 0.12345678901234567891}'), OPERATIONS)
@@ -188,7 +188,7 @@ def test_functions_are_described_by_the_operations():
     "arguments", ["[" * 100_000, '{"path": ' + "[" * 300 + "]" * 300 + "}", '{"mode": NaN}', "9" * 5000]
 )
 def test_arguments_that_no_library_of_ours_takes_are_refused(arguments: str):
-    with pytest.raises(InputError, match="the arguments are no JSON"):
+    with pytest.raises(InputError, match="the arguments are not usable JSON"):
         operation_of(Call("1", "write", arguments), OPERATIONS)
 
 

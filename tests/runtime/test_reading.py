@@ -85,7 +85,7 @@ def test_a_read_is_recorded_without_what_was_read_and_cannot_be_undone(root: Pat
     opened.run(proposal.action, proposal.plan.digest)
     assert [record.kind for record in opened.journal.records(proposal.action)] == ["proposed", "read"]
     assert "/bin/sh" not in str([record.body for record in opened.journal.records(proposal.action)])
-    with pytest.raises(InputError, match="is read; what stands can be undone"):
+    with pytest.raises(InputError, match="is read; only an action that stands can be undone"):
         opened.undo(proposal.action)
     assert opened.actions.groups() == []
     assert opened.difference(proposal.action) == []

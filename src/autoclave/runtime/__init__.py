@@ -1,1 +1,1 @@
-"""Actions that an LLM proposes and a person can take back. A stranger to training; free of torch."""
+"""Actions that an LLM proposes and a person can undo. Independent of training, and free of torch."""

@@ -1,4 +1,4 @@
-"""The actions of a journal, and the managers of their resources. Looks; decides and changes nothing."""
+"""The actions of a journal, and the managers of their resources. Reads only: decides and changes nothing."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _S = ActionState
 _MOST_KEPT = 10 << 30
 """Bytes that all actions together may keep to be undone and redone."""
 _KEPT_S = 30 * 86_400.0
-"""So long what was undone can be redone, what failed is kept, and what was proposed can be run."""
+"""How long an undone action can be redone, a failed one is kept, and a proposed one can be run."""
 _NUM_FORGOTTEN = 64
-"""How many actions are looked at before each action for whether they are too old to be kept."""
+"""How many actions are checked for their age before each new one."""
 
 
 class Actions:
-    """What is recorded in `journal` of actions on what `managers` know."""
+    """The actions in `journal` on the resources of `managers`."""
 
     def __init__(self, journal: Journal, managers: Sequence[Manager]) -> None:
         self.journal = journal
@@ -39,7 +39,7 @@ class Actions:
         self.operations = {do: model for manager in managers for do, model in manager.operations.items()}
 
     def operation(self, given: Json, where: str = "operation") -> Config:
-        """Return the operation that JSON data says; messages begin with `where`."""
+        """Return the operation that JSON data describes; messages begin with `where`."""
         return operation_from(given, self.operations, where)
 
     def manager_of(self, standing: Standing) -> Manager:
@@ -53,26 +53,26 @@ class Actions:
         return self.manager_of(self.journal.standing(action))
 
     def receipt(self, action: str) -> dict[str, Any]:
-        """Return what was recorded when it was executed, or done again."""
+        """Return the receipt of its latest execution or redo."""
         return dict(self.last_record(action, (_S.EXECUTED, _S.REDONE)).body)
 
     def last_record(self, action: str, states: Sequence[ActionState]) -> Record:
-        """Return the record of the last time that it came to one of these states. Raises InputError if it never did."""
+        """Return the latest record of one of these states. Raises InputError if there is none."""
         found = [record for record in self.journal.records(action) if record.kind in states]
         if not found:
             raise InputError(f"action {action}: was never {', '.join(states)}")
         return found[-1]
 
     def footprint(self, action: str) -> Footprint:
-        """What an action that was done has read and written."""
+        """Return what an executed action read and wrote."""
         receipt = self.receipt(action)
         return Footprint(frozenset(receipt["reads"]), frozenset(receipt["writes"]))
 
     def difference(self, action: str) -> list[str]:
-        """Lines that show what an action would change, has changed, or had changed before it was undone."""
+        """Return lines that show what an action would change, has changed, or had changed before it was undone."""
         standing = self.journal.standing(action)
         if standing.state is _S.COMMITTED:
-            raise InputError(f"action {action}: is committed, and what it replaced is not kept any more")
+            raise InputError(f"action {action}: is committed, and what it replaced is no longer kept")
         if standing.state is _S.READ:
             return []
         manager = self.manager_of(standing)
@@ -82,15 +82,15 @@ class Actions:
         return manager.difference(action, operation, receipt, is_done=is_done)
 
     def standing_order(self) -> list[Standing]:
-        """Actions that stand, in the order in which they were done."""
+        """Return the actions that stand, in the order of their execution."""
         return sorted(self.journal.standings(STANDING), key=lambda each: each.number)
 
     def dependents(self, standing: Standing) -> list[str]:
-        """Actions that stand, came later, and depend on this one, directly or by others of them; the last first."""
+        """Return the later actions that stand and depend on this one, directly or indirectly; the latest first."""
         written, found = self.footprint(standing.action).writes, list[str]()
         ahead = self.journal.touching(written, standing.number)
         heapq.heapify(ahead)
-        while ahead:  # in the order in which they were done; one that touches several keys comes several times
+        while ahead:  # in the order of execution; an action that touches several keys comes several times
             number, action = heapq.heappop(ahead)
             footprint = self.footprint(action)
             if action not in found and meet(footprint.reads | footprint.writes, written):
@@ -101,7 +101,7 @@ class Actions:
         return found[::-1]
 
     def groups(self) -> list[list[str]]:
-        """The actions that stand, in groups that commute within themselves; see `footprints.groups`."""
+        """Return the actions that stand, in groups of actions that commute; see `footprints.groups`."""
         savepoints = [record.at for record in self.journal.records_of_kinds("savepoint")]
         done = (
             Done(each.action, self.footprint(each.action), each.at, each.proposed["guarantee"] == Guarantee.NONE)
@@ -116,14 +116,14 @@ class Actions:
                 yield record.body
 
     def discard(self, action: str, manager: Manager, reason: str = "") -> None:
-        """Drop what is kept for an action outside of the journal."""
+        """Delete what is kept for an action outside the journal."""
         manager.discard(action)
         self.journal.forget(action, reason)
 
     def make_room(self, action: str = "") -> None:
-        """Forget what is too old, and from the oldest on until the quota holds, of other actions than `action`.
+        """Delete what is kept for actions that are too old, then for the oldest until the quota holds.
 
-        What stands is never among them. Raises HostError where that alone takes more than the quota.
+        Never for `action` or actions that stand. Raises HostError where those alone exceed the quota.
         """
         kept, oldest = self.journal.kept_bytes(), time.time() - _KEPT_S
         number = -1 if kept > _MOST_KEPT else _NUM_FORGOTTEN
@@ -134,12 +134,12 @@ class Actions:
         if kept > _MOST_KEPT:
             raise HostError(
                 f"{kept} bytes are kept to undo what stands, more than the quota of {_MOST_KEPT}. Fix: commit actions "
-                "that shall stay"
+                "that are to stay"
             )
 
 
 def operation_from(given: Mapping[str, Any], known: Mapping[str, type[Config]], where: str) -> Config:
-    """Return the operation that JSON data says; a UsageError begins with `where`."""
+    """Return the operation that JSON data describes; a UsageError begins with `where`."""
     name = given.get("do")
     if not isinstance(name, str) or name not in known:
         raise UsageError(f"{where}: do = {shown(name)}: no such operation; {nearest(str(name), sorted(known))}")
@@ -148,7 +148,7 @@ def operation_from(given: Mapping[str, Any], known: Mapping[str, type[Config]], 
     except RecursionError:
         raise UsageError(f"{where}: is nested too deeply") from None
     except UnicodeEncodeError:
-        raise UsageError(f"{where}: has a half of a character (a lone surrogate), which no file system takes") from None
+        raise UsageError(f"{where}: has half a character (a lone surrogate), which no file system accepts") from None
     try:
         return known[name].model_validate(given)
     except ValidationError as error:

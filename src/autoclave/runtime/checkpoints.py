@@ -18,7 +18,7 @@ _KEY_BYTES = 32
 
 
 class CheckpointFile:
-    """Made, with its folder and its key, if it is not there. Raises OSError where it cannot be, or the key is none."""
+    """Created with its folder and key if missing. Raises OSError where that fails or the key is malformed."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -29,13 +29,13 @@ class CheckpointFile:
         return self._path.exists() and self._path.stat().st_size > 0
 
     def sign(self, count: int, head: bytes) -> Checkpoint:
-        """Add a checkpoint: how many records there are, and the digest of the last. Durable when this returns."""
+        """Add a checkpoint: how many records there are, and the digest of the last. Durable on return."""
         checkpoint = Checkpoint.signed(count, head, self.key)
         line = {"count": count, "head": head.hex(), "signature": checkpoint.signature.hex()}
         with self._path.open("ab+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)  # of a line that was being written when a process died
+            file.truncate(file.read().rfind(b"\n") + 1)  # a line that a crash cut short
             file.write(f"{json.dumps(line)}\n".encode())
             file.flush()
             os.fsync(file.fileno())
@@ -47,7 +47,7 @@ class CheckpointFile:
             return
         content = self._path.read_bytes()
         for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), start=1):
-            try:  # what comes after the last line break was being written when a process died
+            try:  # after the last line break: what a crash cut short
                 given = json.loads(line)
                 yield Checkpoint(int(given["count"]), bytes.fromhex(given["head"]), bytes.fromhex(given["signature"]))
             except (ValueError, KeyError, TypeError):
@@ -55,7 +55,7 @@ class CheckpointFile:
 
 
 def _key_in(path: Path) -> bytes:
-    """The key in a file that its owner alone can read; a new one if there is none."""
+    """Return the key in a file that only its owner can read; create it if missing."""
     if not path.exists():
         new = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -68,5 +68,5 @@ def _key_in(path: Path) -> bytes:
         sync_directory(path.parent)
     key = path.read_bytes()
     if len(key) != _KEY_BYTES:
-        raise OSError(f"{path} is no key")
+        raise OSError(f"{path} is not a valid key")
     return key

@@ -1,6 +1,6 @@
-"""What a session reaches beside its folder: databases, services, and the vault with their keys.
+"""Connections of a session to databases and services, and to the vault with their keys.
 
-Kept as `connections.yaml` in the folder of the state, out of reach of actions. No key or password ever stands in it.
+Kept as `connections.yaml` in the state folder, out of reach of actions. It never contains a key or password.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 class VaultPlace(Config):
-    """A vault, and what opens it."""
+    """The path of a vault, and how it is unlocked."""
 
     path: str
     key: Literal["passphrase", "file"] = "file"
 
 
 class ModelPlace(Config):
-    """A model that is asked for a compensating request where none is known, at a server that speaks OpenAI's chat."""
+    """A model that is asked for unknown compensating requests, at a server with OpenAI's chat API."""
 
     endpoint: str
     """Its base URL, such as `http://127.0.0.1:8000/v1`."""
     name: str
     secret: str = ""
-    """The name of its key in the vault; empty: it needs none."""
+    """The name of its key in the vault; empty if it needs none."""
 
     @field_validator("endpoint")
     @classmethod
     def _is_address(cls, given: str) -> str:
         if not re.fullmatch(r"https?://[!-~]+", given):
-            raise ValueError(f"{given!r} must be http://HOST or https://HOST, maybe with a port and a path")
+            raise ValueError(f"{given!r} must be http://HOST or https://HOST, optionally with a port and a path")
         return given
 
 
 class Connections(Config):
-    """By the names that operations and grants use."""
+    """Connections by the names that operations and grants use."""
 
     vault: VaultPlace | None = None
     trust: str = ""
-    """A file of certificates in PEM that services and providers of tokens are verified by, in place of the system's."""
+    """A PEM file of certificates that verify services and token providers, in place of the system's."""
     model: ModelPlace | None = None
     databases: Mapping[str, DatabaseConnection] = Field(default_factory=dict)
     services: Mapping[str, ServiceConnection] = Field(default_factory=dict)
@@ -65,22 +65,22 @@ class Connections(Config):
     @classmethod
     def _are_names(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
         if wrong := [name for name in given if not _NAME.fullmatch(name)]:
-            raise ValueError(f"{wrong[0]!r} is no name: letters, digits, and - _ . between them, at most 64")
+            raise ValueError(f"{wrong[0]!r} is not a valid name: letters, digits, and inside also - _ ., at most 64")
         return given
 
 
 def load_connections(state: Path) -> Connections:
-    """Those of a state. Raises InputError where the file is damaged, or another user could write it."""
+    """Load the connections of a state. Raises InputError where the file is damaged or others could write it."""
     path = state / FILE
     if not path.exists():
         return Connections()
     about = path.stat()
     if about.st_uid != os.geteuid() or about.st_mode & 0o022:
-        raise InputError(f"{path}: must be this user's own, and nobody else may write it. Fix: chown, chmod go-w")
+        raise InputError(f"{path}: must be owned by this user and writable by no one else. Fix: chown, chmod go-w")
     try:
         given = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: is no YAML ({error})") from None
+        raise InputError(f"{path}: is not valid YAML ({error})") from None
     return validated(Connections, given or {}, f"{path}")
 
 

@@ -1,4 +1,4 @@
-"""What actions need of this host, tried. Leaves nothing behind."""
+"""Checks of what actions need from this host. Leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from autoclave.workspaces import overlay_problem
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing. `detail` is what was found, or what it is good for."""
+    """One check. `detail` says what was found, or what it is needed for."""
 
     name: str
     is_present: bool
@@ -47,7 +47,7 @@ def examine(root: Path, state: Path | None = None) -> Iterator[Check]:
 
 
 def _libraries(name: str, modules: Sequence[str], extra: str) -> Check:
-    """Whether all modules that something needs are installed."""
+    """Return whether all modules that something needs are installed."""
     missing = [each for each in modules if importlib.util.find_spec(each) is None]
     detail = f"{', '.join(missing)} missing" if missing else ", ".join(modules)
     return Check(f"libraries for {name}", not missing, False, detail, install_command(extra))

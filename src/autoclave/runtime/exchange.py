@@ -1,8 +1,8 @@
-"""One request over HTTP and its answer, on a connection of its own: whole, within bounds of bytes and time, or nothing.
+"""One HTTP request and its complete response on a connection of its own, within limits of size and time.
 
-The deadline is one for all: a thread of its own ends the connection then, however slowly bytes go to and fro. No
-redirect is followed, no proxy of the environment used. An answer that ends before it says that it does is none. What
-is thrown has no text of the HTTP library, which could have keys.
+One deadline covers the whole exchange: a separate thread then closes the connection, however slowly data arrives. No
+redirect is followed and no proxy of the environment is used. A truncated response is an error. Errors contain no text
+of the HTTP library, which could include keys.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CONNECTED, _SENDING = "connection.connect_tcp.complete", "http11.send_request_h
 
 
 class NoAnswer(AutoclaveError):
-    """There is none that can be read. `is_sent`: whether the request, or its beginning, may have arrived."""
+    """No usable response. `is_sent`: whether the request, or part of it, may have arrived."""
 
     def __init__(self, why: str, *, is_sent: bool = False) -> None:
         super().__init__(why)
@@ -37,11 +37,11 @@ class NoAnswer(AutoclaveError):
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """An answer. `is_ended`: whether it said itself where it ends; else only the end of the connection did."""
+    """A response. `is_ended`: whether it declared its own length; else the end of the connection ended it."""
 
     status: int
     headers: Sequence[tuple[str, bytes]]
-    """Names in small letters."""
+    """Names in lower case."""
     body: bytes
     is_ended: bool
 
@@ -61,13 +61,13 @@ def exchange(
     """Send a request, once.
 
     Args:
-        within_s: for all of it, in seconds.
-        most_bytes: of the body of the answer, packed and unpacked.
-        address: what is connected to; the host of the URL is still what the certificate has to be for.
-        before_sending: called when there is a connection, before the first byte of the request.
+        within_s: time limit of the whole exchange, in seconds.
+        most_bytes: size limit of the response body, both compressed and decompressed.
+        address: where to connect; the certificate must still be for the host of the URL.
+        before_sending: called once connected, before the first byte of the request.
 
     Raises:
-        NoAnswer: there is none.
+        NoAnswer: there is no usable response.
         HostError: the library for it is missing.
     """
     httpx = _library()
@@ -107,7 +107,7 @@ def exchange(
 
 
 class _Deadline(Closing):
-    """Ends a connection, which it is told of as soon as there is one, when its time is over."""
+    """Closes a connection when its time is over."""
 
     def __init__(self, within_s: float) -> None:
         self._until = time.monotonic() + within_s
@@ -122,7 +122,7 @@ class _Deadline(Closing):
         return time.monotonic() >= self._until
 
     def ends(self, link: socket.socket) -> None:
-        """Here is the connection. TLS takes its socket over, so a second name of it is held."""
+        """Set the connection. TLS takes its socket over, so a duplicate is held."""
         with self._lock:
             self._link = link.dup()
         if self.is_over:
@@ -142,7 +142,7 @@ class _Deadline(Closing):
 
 
 def _unpacked(pieces: Iterable[bytes], encoding: bytes, most: int) -> bytes:
-    """The body in pieces of an answer, at most `most` bytes: few can become very many, in several members."""
+    """Return the decompressed body of a response, at most `most` bytes, however many members it has."""
     form = encoding.decode("latin-1").strip().lower()
     if form not in ("identity", "", *_PACKED):
         raise NoAnswer(f"the answer is encoded as {form[:40]!r}, which was not asked for", is_sent=True)

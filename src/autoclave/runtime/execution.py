@@ -1,6 +1,6 @@
-"""Executing, undoing and redoing one action: what was begun is recorded as ended or is put back, also later.
+"""Executing, undoing and redoing one action: each is recorded as complete or rolled back, at the latest on recovery.
 
-What another process, or a resource that was lost, has left unfinished or in doubt is settled here.
+Actions that a crash or a lost resource left unfinished or in doubt are settled here.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from autoclave.runtime.states import IN_DOUBT, UNFINISHED, ActionState
 _S = ActionState
 _BEGUN = (_S.EXECUTING, _S.UNDOING, _S.REDOING)
 _CHECKING_S = 5.0
-"""After so many seconds no further action in doubt is checked."""
+"""Seconds after which no further action in doubt is checked."""
 _PAUSE_S = 1.0
-"""An action that stays in doubt is checked again after so many seconds, and ten times what the check took."""
+"""Seconds before an action that stays in doubt is checked again, plus ten times the duration of the check."""
 
 
 class Execution:
-    """Changes the resources of actions of all kinds, within what `permissions` approved."""
+    """Changes resources of all kinds, within what `permissions` approved."""
 
     def __init__(self, actions: Actions, permissions: Permissions) -> None:
         self._actions, self._journal, self._permissions = actions, actions.journal, permissions
@@ -33,7 +33,7 @@ class Execution:
     # --- Doing ------------------------------------------------------------------------------------------------------
 
     def execute(self, action: str, manager: Manager, started: Json) -> None:
-        """Execute what is prepared. Raises InputError or HostError where it was put back, or is in doubt."""
+        """Execute a prepared action. Raises InputError or HostError where it was put back, or is in doubt."""
         self._journal.advance(action, _S.EXECUTING, started)
         try:
             try:
@@ -43,14 +43,14 @@ class Execution:
                     raise InputError(f"{error}; it was not done") from None
                 receipt = found
         except InDoubt as error:
-            raise self._doubt(action, _S.IN_DOUBT, f"nobody can tell whether it was done: {error}") from None
+            raise self._doubt(action, _S.IN_DOUBT, f"it is unknown whether it was done: {error}") from None
         except (InputError, OSError) as error:
             self._fail(action, manager, started, str(error))
             raise
         self._record(action, manager, started, receipt)
 
     def undo(self, action: str, choices: Mapping[str, Choice], on_conflict: Choice) -> None:
-        """Undo an action. Raises NothingLeft where by choice all of it stays, and InputError where it failed."""
+        """Undo an action. Raises NothingLeft where the choices keep all of it, and InputError where it failed."""
         manager, receipt = self._actions.manager_of_action(action), self._actions.receipt(action)
         try:
             undoing = manager.plan_undo(action, receipt, choices, on_conflict, self._actions.undone_with)
@@ -60,43 +60,43 @@ class Execution:
         self._finish_undo(action, manager, undoing)
 
     def plan_redo(self, action: str) -> tuple[Manager, Json]:
-        """Plan to do again what was undone. Raises InputError where it was not, or something was changed since."""
+        """Plan to redo an action. Raises InputError where it was not undone, or something has changed since."""
         standing = self._journal.standing(action)
         if standing.state is not _S.UNDONE:
-            raise InputError(f"action {action}: is {standing.state}; what was undone can be redone")
+            raise InputError(f"action {action}: is {standing.state}; only an undone action can be redone")
         if standing.kept_bytes is None or "resolved" in standing.body:
-            raise InputError(f"action {action}: what a redo needs is not kept any more; propose it again")
+            raise InputError(f"action {action}: what a redo needs is no longer kept; propose it again")
         manager = self._actions.manager_of(standing)
         return manager, manager.plan_redo(action, standing.body)
 
     def redo(self, action: str, manager: Manager, redoing: Json) -> None:
-        """Do again what was undone, as `plan_redo` says. Raises NotRedone or InputError where it failed."""
+        """Redo an action as planned by `plan_redo`. Raises NotRedone or InputError where it failed."""
         self._journal.advance(action, _S.REDOING, redoing)
         self._finish_redo(action, manager, redoing)
 
     # --- Settling ---------------------------------------------------------------------------------------------------
 
     def recover(self) -> Iterator[str]:
-        """Settle what is unfinished, and what is in doubt where the resource answers; the ids of the actions."""
+        """Settle unfinished actions, and those in doubt whose resource answers; yield the ids of the actions."""
         for standing in self._journal.standings(UNFINISHED):
             try:
                 self._settle(standing.action)
             except (AutoclaveError, OSError) as error:  # recorded, or checked again with the next command
                 if not isinstance(error, InputError | HostError):
                     raise
-            except Exception as error:  # noqa: BLE001 - no session could be opened any more
-                # its words may hold what no journal is to hold
+            except Exception as error:  # noqa: BLE001 - else no session could be opened
+                # its message may contain secrets
                 doubt = _S.UNDO_IN_DOUBT if standing.state is _S.UNDOING else _S.IN_DOUBT
-                self._doubt(standing.action, doubt, f"{type(error).__name__}, which nobody foresaw")
+                self._doubt(standing.action, doubt, f"unexpected {type(error).__name__}")
             yield standing.action
         yield from self._settle_doubts()
         for standing in self._journal.standings((_S.COMMITTED,), kept_only=True):
             self._actions.discard(standing.action, self._actions.manager_of(standing))
 
     def undo_lapsed(self) -> Iterator[str]:
-        """Record as undone those actions left open that do not stand by themselves any more; their ids.
+        """Record as undone the actions left open that have lapsed; yield their ids.
 
-        Where the resource does not tell, the action is in doubt; where it does not answer now, it stands until then.
+        Where the resource cannot tell, the action is in doubt; where it does not answer, the action still stands.
         """
         for action in self._journal.left_open():
             manager, receipt = self._actions.manager_of_action(action), self._actions.receipt(action)
@@ -111,12 +111,12 @@ class Execution:
                 self._doubt(action, _S.UNDO_IN_DOUBT, error)
             else:
                 self._journal.advance(action, _S.UNDOING, {**undoing, "lapsed": reason})
-                with contextlib.suppress(InputError):  # it is recorded how it stands
+                with contextlib.suppress(InputError):  # its state is recorded
                     self._finish_undo(action, manager, undoing)
             yield action
 
     def require_settled(self, manager: Manager) -> None:
-        """Raise HostError if something of a manager is unfinished, since its resource does not answer."""
+        """Raise HostError if an action of a manager is unfinished because its resource does not answer."""
         for standing in self._journal.standings(UNFINISHED):
             if self._actions.manager_of(standing) is manager:
                 raise HostError(
@@ -125,14 +125,14 @@ class Execution:
                 )
 
     def check_again(self, action: str) -> None:
-        """Find out how an action in doubt stands, and record it. Raises InputError if it still is, or was not."""
+        """Find out and record the state of an action in doubt. Raises InputError if it still is, or was not."""
         standing = self._journal.standing(action)
         if standing.state not in IN_DOUBT:
             raise InputError(f"action {action}: is {standing.state}; only an action in doubt is checked again")
         try:
             self._settle(action)
         except (NotUndone, NotRedone):
-            return  # it is recorded how it stands
+            return  # its state is recorded
         except InputError as error:
             if self._journal.standing(action).state not in IN_DOUBT:
                 raise
@@ -140,9 +140,9 @@ class Execution:
             raise InputError(f"action {action}: is still in doubt: {told}") from None
 
     def _settle_doubts(self) -> Iterator[str]:
-        """Check actions in doubt again whose resource answers; the ids of those that are settled.
+        """Check again the actions in doubt whose resource answers; yield the ids of those that are settled.
 
-        A resource that is away, or that cannot tell, is left alone for a while.
+        A resource that is unreachable, or cannot tell, is left alone for a while.
         """
         began = time.monotonic()
         for standing in self._journal.standings(IN_DOUBT):
@@ -151,7 +151,7 @@ class Execution:
                 continue
             if check_began > began + _CHECKING_S:
                 return
-            with contextlib.suppress(Exception):  # it is still in doubt; and no session could be opened any more
+            with contextlib.suppress(Exception):  # it stays in doubt; else no session could be opened
                 begun = self._actions.last_record(action, _BEGUN).body
                 if self._actions.manager_of(standing).answers(action, begun):
                     self.check_again(action)
@@ -161,9 +161,9 @@ class Execution:
             self._next_check[action] = now + _PAUSE_S + 10 * (now - check_began)
 
     def _settle(self, action: str) -> None:
-        """Bring an action that is unfinished or in doubt to its end, or back, and record it.
+        """Complete or roll back an action that is unfinished or in doubt, and record that.
 
-        Raises InputError where it is recorded why not, and HostError where its resource does not answer.
+        Raises InputError where neither was possible (recorded), and HostError where its resource does not answer.
         """
         standing = self._journal.standing(action)
         manager, begun = self._actions.manager_of(standing), self._actions.last_record(action, _BEGUN)
@@ -181,12 +181,12 @@ class Execution:
             if receipt is not None:
                 self._record(action, manager, begun.body, receipt)
             elif not self._fail(action, manager, begun.body, why):
-                raise InputError(f"action {action}: it was not done whole, and what it did cannot be put back")
+                raise InputError(f"action {action}: it was done in part, and that cannot be put back")
 
     # --- Ending -----------------------------------------------------------------------------------------------------
 
     def _finish_undo(self, action: str, manager: Manager, undoing: Json, *, is_late: bool = False) -> None:
-        """Take an action back as it is recorded with `undoing`, or go on with that (`is_late`)."""
+        """Undo an action as recorded in `undoing`, or resume that (`is_late`)."""
         try:
             undone = manager.undo(action, undoing, is_late=is_late)
         except NotUndone as error:
@@ -197,7 +197,7 @@ class Execution:
         self._journal.advance(action, _S.UNDONE, undone, seal=True)
 
     def _finish_redo(self, action: str, manager: Manager, redoing: Json, *, is_late: bool = False) -> None:
-        """Do an action again as it is recorded with `redoing`, or go on with that (`is_late`)."""
+        """Redo an action as recorded in `redoing`, or resume that (`is_late`)."""
         try:
             receipt = manager.redo(action, self._actions.receipt(action), redoing, is_late=is_late)
         except NotRedone as error:
@@ -209,7 +209,7 @@ class Execution:
         self._journal.advance(action, _S.REDONE, receipt, seal=True, kept_bytes=manager.kept_bytes(receipt))
 
     def _record(self, action: str, manager: Manager, started: Json, receipt: Json) -> None:
-        """Record what was done if it is within the approval; else put it back, and raise NotPermitted."""
+        """Record what was done if the approval covers it; else put it back and raise NotPermitted."""
         try:
             approval = self._actions.last_record(action, (_S.APPROVED,))
             self._permissions.require_within(action, approval, manager.observed(action, receipt))
@@ -220,7 +220,7 @@ class Execution:
         self._journal.seal()
 
     def _fail(self, action: str, manager: Manager, started: Json, reason: str) -> bool:
-        """Put back what was begun and record it, or leave that to the next opening of the state; return if it is."""
+        """Put back what was begun and record it, or leave that to the next recovery; return whether it is back."""
         is_back = False
         with contextlib.suppress(OSError):
             is_back = manager.put_back(action, started)
@@ -232,7 +232,7 @@ class Execution:
         return is_back
 
     def _doubt(self, action: str, state: ActionState, reason: object) -> InputError:
-        """Record that nobody can tell how an action stands; the error that says so."""
+        """Record that the state of an action is unknown; return the error that says so."""
         if self._journal.standing(action).state not in IN_DOUBT:
             self._journal.advance(action, state, {"reason": str(reason)}, seal=True)
         return InputError(f"action {action}: {reason}")

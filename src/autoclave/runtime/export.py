@@ -1,7 +1,7 @@
-"""The journal for other tools: lines of JSON, or spans of OpenTelemetry. A view: the journal is the record. Pure.
+"""The journal for other tools, as lines of JSON or OpenTelemetry spans. A view; the journal is the record. Pure.
 
-Spans follow OTLP in its JSON form (opentelemetry.proto.trace.v1): one for each action, from its proposal to the last
-thing that became of it, with an event for each record.
+Spans follow OTLP in its JSON form (opentelemetry.proto.trace.v1): one for each action, from its proposal to its last
+record, with an event for each record.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _OK, _ERROR = 1, 2
 
 
 def as_json_lines(records: Iterable[Record]) -> str:
-    """All that is recorded, with the digests of the chain."""
+    """Return all records, with the digests of the chain."""
     plain = (asdict(each) | {"previous": each.previous.hex(), "digest": each.digest.hex()} for each in records)
     return "".join(f"{json.dumps(each)}\n" for each in plain)
 
 
 def as_otlp(records: Sequence[Record]) -> str:
-    """The actions as spans of one trace for each session."""
+    """Return the actions as spans, one trace for each session."""
     by_action: dict[str, list[Record]] = {}
     for record in records:
         by_action.setdefault(record.subject, []).append(record)

@@ -1,7 +1,7 @@
-"""What actions read and write, which of them depend on each other, and how they fall into groups. Pure.
+"""The reads and writes of actions, their dependencies, and groups of actions that commute. Pure.
 
-A key names something that an action touches, with all that is below it: `files/src/a.py`, a row of a table, a resource
-of a service. Keys are paths, the first part says of what kind.
+A key names something that an action touches, with everything below it: `files/src/a.py`, a row of a table, a resource
+of a service. Keys are paths whose first part is the kind.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ class Footprint:
     writes: frozenset[str] = frozenset()
 
     def depends_on(self, earlier: Footprint) -> bool:
-        """Whether what it did might have been otherwise without the earlier one: it read or wrote what that wrote."""
+        """Return whether it read or wrote something that the earlier one wrote."""
         return meet(self.reads | self.writes, earlier.writes)
 
     def commutes_with(self, other: Footprint) -> bool:
-        """Whether it makes no difference which of both came first."""
+        """Return whether the order of the two makes no difference."""
         return not (self.depends_on(other) or other.depends_on(self))
 
 
 def meet(one: Iterable[str], other: Iterable[str]) -> bool:
-    """Whether two sets of keys have something in common: a key, or one that is below another."""
+    """Return whether two sets share a key, or one has a key that is below a key of the other."""
     keys, others = set(one), set(other)
     return any(above in others for key in keys for above in with_those_above(key)) or any(
         above in keys for key in others for above in with_those_above(key)
@@ -37,7 +37,7 @@ def meet(one: Iterable[str], other: Iterable[str]) -> bool:
 
 
 def with_those_above(key: str) -> Iterator[str]:
-    """A key and all keys that it is below."""
+    """Yield a key and all keys above it."""
     while key:
         yield key
         key = key.rpartition("/")[0]
@@ -45,7 +45,7 @@ def with_those_above(key: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """An action that was done. `at` is in seconds since 1970; `closes`: nothing that comes after joins its group."""
+    """An executed action. `at` is in seconds since 1970; `closes`: no later action joins its group."""
 
     action: str
     footprint: Footprint
@@ -54,10 +54,10 @@ class Done:
 
 
 def groups(done: Iterable[Done], savepoints: Sequence[float] = ()) -> list[list[str]]:
-    """Runs of actions that commute with each other, so that within one the order does not matter (GoEX's watermarks).
+    """Return runs of actions that commute with each other (GoEX's watermarks).
 
-    A group ends before an action that does not commute with one of it, after one that `closes` it (irreversible, or in
-    doubt), at a savepoint (given by its time), and when it is full.
+    A group ends before an action that does not commute with all of it, after one that `closes` it (an irreversible
+    one), at a savepoint (given by its time), and when it is full.
     """
     found: list[list[Done]] = []
     for each in done:

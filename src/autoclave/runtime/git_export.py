@@ -1,7 +1,7 @@
 """The history of a folder as a Git repository: a commit for each action, out of the journal and what the stash keeps.
 
 A view, to be read with Git's tools; the journal is the record. The files as they are now are the last commit, and each
-commit before it is found by undoing one action more, in thought. Git keeps files, links and whether a file can be run;
+commit before it is computed by undoing one more action. Git keeps files, links and executable bits;
 other modes, owners, times, empty folders and what has a name of Git's own (`.git`) are left out. What a committed
 action replaced is not kept, so its commit is empty.
 """
@@ -32,12 +32,12 @@ _Kept = tuple[str, Scope, str]  # the mode that Git gives a file, and where its 
 
 
 def export_git(session: Session, out: Path) -> int:
-    """Write a bare repository to the new folder `out`, with a branch `main`; how many actions it has.
+    """Write a bare repository to the new folder `out`, with a branch `main`; return its number of actions.
 
     Raises InputError where the folder exists or something cannot be read, and HostError where Git is missing or fails.
     """
     if out.exists():
-        raise InputError(f"{out}: is there already. Fix: name a new folder")
+        raise InputError(f"{out}: exists already. Fix: name a new folder")
     actions, files = session.actions, session.actions.managers["write"]
     assert isinstance(files, FileManager)
     found = session.journal.standings((*STANDING, ActionState.COMMITTED))
@@ -65,7 +65,7 @@ def export_git(session: Session, out: Path) -> int:
 
 
 def _files(at: str, scope: Scope, path: str) -> Iterator[tuple[str, _Kept]]:
-    """The files and links at and below a place, by the paths that they have where that place is called `path`."""
+    """Yield the files and links at and below `at`, with their paths as if `at` were called `path`."""
     for found, entry in scope.walk(at):
         named = f"{path}{found.removeprefix(at)}"
         if entry.kind in ("file", "link") and not _OF_GIT.search(named):
@@ -98,7 +98,7 @@ def _write_commit(stream: IO[bytes], message: str, at: float, changed: Mapping[s
 
 
 def _quoted(path: str) -> bytes:
-    """A path as `git fast-import` reads it."""
+    """Quote a path for `git fast-import`."""
     plain = (chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in os.fsencode(path))
     return f'"{"".join(plain)}"'.encode("ascii")
 

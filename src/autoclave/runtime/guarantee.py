@@ -1,16 +1,16 @@
-"""How good an undo is."""
+"""Guarantees of an undo."""
 
 from enum import StrEnum
 
 
 class Guarantee(StrEnum):
-    """How good an undo is. Told before an action is run."""
+    """The quality of an undo, known before an action is run."""
 
     EXACT = "exact"
-    """Everything that can be looked at is as it was."""
+    """Everything observable is restored."""
     EQUIVALENT = "equivalent"
-    """The same for its users; something such as an id or a time is another."""
+    """Equivalent for users; something such as an id or a time differs."""
     COMPENSATING = "compensating"
-    """Something else makes up for it."""
+    """Another action compensates for it."""
     NONE = "none"
-    """It cannot be taken back."""
+    """It cannot be undone."""

@@ -1,8 +1,8 @@
-"""What a kind of actions has to offer, so that one session and one journal serve them all.
+"""The interface of a kind of actions, so that one session and one journal serve them all.
 
-A manager knows one resource: a folder, a database, a service. It looks at it, plans, prepares, changes it and takes the
-change back; it journals nothing and decides nothing. What it returns as "JSON data" the session keeps in the journal
-before the next call, and hands back after a crash.
+A manager knows one resource: a folder, a database, a service. It inspects it, plans, prepares, changes it and undoes
+the change; it journals nothing and decides nothing. The session journals what it returns as "JSON data" before the next
+call, and passes it back after a crash.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from autoclave.runtime.policy.request import Access, Request
 
 Json = Mapping[str, Any]
 UndoneWith = Callable[[str], Iterator[Json]]
-"""Return the receipts that have a string in their list `marks`, of what was done and undone since, the last first."""
+"""Returns the receipts with a string in their list `marks` of actions done and undone since, the latest first."""
 
 
 class Choice(StrEnum):
-    """What an undo does with something that somebody else has changed since."""
+    """Choices of an undo for something that others have changed since."""
 
     REFUSE = "refuse"
-    """Nothing is taken back, and it is named."""
+    """Nothing is undone, and the conflict is named."""
     SKIP = "skip"
-    """It stays as it is; the rest is taken back."""
+    """It stays as it is; the rest is undone."""
     FORCE = "force"
-    """It is taken back all the same; theirs is kept with the action, and a redo brings it again."""
+    """It is undone all the same; their version is kept with the action, and a redo restores it."""
     SAVE_ASIDE = "save_aside"
-    """It is taken back, and theirs gets another name beside it."""
+    """It is undone, and their version is kept beside it under another name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an operation would do to the resource as it is now.
+    """The effect of an operation on the resource as it is now.
 
     Attributes:
-        digest: of the operation and of what it would change: where that differs, so does the digest.
-        changes: what it would do, in order, in words.
+        digest: of the operation and of everything that it would change.
+        changes: descriptions of its changes, in order.
         request: the same for the policy.
         footprint: what it reads and writes.
         guarantee: how good its undo is.
         delay_s: seconds that an approved action is queued in the outbox, where it can be discarded.
-        kept: JSON data without which the manager could not do exactly this later; recorded with the proposal.
-        output: what a command printed, and how it ended, or what was read; else empty.
+        kept: JSON data that the manager needs to do exactly this later; recorded with the proposal.
+        output: the output and exit code of a command, or what was read; else empty.
         is_read: it only reads, so there is nothing to undo; what it read is in `output`.
-        is_left_open: after it is run it ends by itself unless it is committed; see `Manager.lapsed`.
+        is_left_open: it lapses unless it is committed; see `Manager.lapsed`.
     """
 
     digest: str
@@ -67,7 +67,7 @@ class Plan:
 
 
 class NotPermitted(InputError):
-    """The policy denies it. `hint` says to the person who grants what would permit it; a model must not see that."""
+    """The policy denies it. `hint` tells the person who grants what would permit it; a model must not see that."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(reason)
@@ -75,7 +75,7 @@ class NotPermitted(InputError):
 
 
 class CommandFailed(InputError):
-    """A command failed, and nothing was done. `output`: how it ended, and what it would have changed."""
+    """A command failed, and nothing was done. `output`: its exit code, and what it would have changed."""
 
     def __init__(self, reason: str, output: Json | None = None) -> None:
         super().__init__(reason)
@@ -83,19 +83,19 @@ class CommandFailed(InputError):
 
 
 class InDoubt(AutoclaveError):
-    """Nobody can tell how far something got, or it is neither as before nor as after."""
+    """It is unknown how far an action got, or the resource is neither as before nor as after it."""
 
 
 class NotUndone(InputError):
-    """It could not be taken back, and stands as it was done. It may be tried again."""
+    """It could not be undone, and stands. It may be tried again."""
 
 
 class NothingLeft(NotUndone):
-    """All that it left was changed by others, and by choice stays; so it stands. Of several, the others go on."""
+    """Others changed all that it left, and the choices keep that, so it stands. Other actions are still undone."""
 
 
 class NotRedone(InputError):
-    """It could not be done again, and is as it was after its undo. It may be tried again."""
+    """It could not be redone, and stays undone. It may be tried again."""
 
 
 class Manager(ABC):
@@ -105,29 +105,29 @@ class Manager(ABC):
     """
 
     operations: Mapping[str, type[Config]]
-    """What can be proposed, by its name (`do`)."""
+    """The operations that can be proposed, by name (`do`)."""
 
     def told(self) -> str:
-        """What a model may know of the resource before it proposes anything."""
+        """Describe the resource to a model before it proposes anything."""
         return ""
 
     def asks(self, operation: Config) -> Request:
-        """What an operation asks for before it can be planned; nothing if planning only looks."""
+        """Return the accesses that planning an operation itself makes; none if planning only reads."""
         return Request(())
 
     @abstractmethod
     def plan(self, action: str, operation: Config) -> Plan:
-        """Plan an operation. Nothing is changed. Raises InputError where it cannot be done."""
+        """Plan an operation. Nothing is changed. Raises InputError where it is impossible."""
 
     def plan_again(self, action: str, operation: Config, kept: Json) -> Plan:
-        """Plan an operation that was proposed before, for the resource as it is now. Raises as `plan`."""
+        """Plan a proposed operation again, for the resource as it is now. Raises as `plan`."""
         return self.plan(action, operation)
 
     def prepare(self, action: str, operation: Config, plan: Plan) -> Json:
-        """Make ready what `execute` needs, without changing anything that others see; JSON data to do and undo it by.
+        """Prepare `execute` without changing anything that others see; return JSON data for doing and undoing it.
 
         The default returns what was kept with the plan, `operation`, `accesses`, `guarantee` and the footprint. Raises
-        InputError or HostError where it cannot be done; nothing is left of the try.
+        InputError or HostError where that fails; nothing is left behind then.
         """
         accesses = [asdict(each) for each in plan.request.accesses]
         footprint = {name: sorted(getattr(plan.footprint, name)) for name in ("reads", "writes")}
@@ -136,109 +136,109 @@ class Manager(ABC):
 
     @abstractmethod
     def execute(self, action: str, started: Json) -> Json:
-        """Do it; the receipt.
+        """Execute it; return the receipt.
 
         Raises:
-            InputError, HostError: it failed, maybe in the middle: `put_back` follows.
-            InDoubt: it may have been done or not: `find_out` follows.
+            InputError, HostError: it failed, possibly midway; `put_back` follows.
+            InDoubt: it may have been done or not; `find_out` follows.
         """
 
     def find_out(self, action: str, started: Json) -> Json | None:
-        """The receipt of an action whose end nobody saw, if all of it was done; None if not, and it is to be put back.
+        """Return the receipt of an interrupted action if it was done completely; None if it is to be put back.
 
-        Raises InDoubt where nobody can tell, at least not now.
+        Raises InDoubt where that cannot be determined, at least for now.
         """
         return None
 
     def answers(self, action: str, begun: Json) -> bool:
-        """Whether the resource of an action in doubt answers, so that it may be settled; False: only by a user.
+        """Return whether the resource of an action in doubt answers, so that it can be settled; False: only a user can.
 
         `begun`: what was recorded before the last `execute`, `undo` or `redo`. Takes seconds at most.
         """
         return False
 
     def observed(self, action: str, receipt: Json) -> Request:
-        """What an action really did, looked at and not taken from its plan.
+        """Return what an action actually did, as observed and not as planned.
 
-        The default takes it from the receipt: right for a manager whose `execute` can do nothing but what was planned.
+        The default takes it from the receipt: right for a manager whose `execute` can do only what was planned.
         """
         accesses = [Access(**{**each, "inside": tuple(each["inside"])}) for each in receipt["accesses"]]
         return Request(tuple(accesses), Guarantee(receipt["guarantee"]))
 
     def accept(self, action: str, started: Json) -> Json:
-        """The receipt of an action of which a person says that it was done: the resource is now as it left it."""
+        """Return the receipt of an action that a person declares done: the resource is now as it left it."""
         if (receipt := self.find_out(action, started)) is None:
             raise InputError(f"action {action}: was not done")
         return receipt
 
     @abstractmethod
     def put_back(self, action: str, started: Json) -> bool:
-        """Take back as much of it as was done; whether all is as before. May be called again."""
+        """Roll back as much of it as was done; return whether all is as before. May be called again."""
 
     def kept_bytes(self, receipt: Json) -> int:
-        """What the action keeps outside of the journal."""
+        """Return the number of bytes that the action keeps outside the journal."""
         return int(receipt.get("kept_bytes", 0))
 
     def obstacle(self, action: str, receipt: Json) -> str:
-        """Why an action can by no means be taken back; empty if it can."""
+        """Return the reason why an action can never be undone; empty if it can be."""
         return ""
 
     @abstractmethod
     def conflicts(self, done: Sequence[tuple[str, Json]]) -> dict[str, list[str]]:
-        """What others have changed of what actions left, by action. `done`: names and receipts, the last done first."""
+        """Return what others changed of what actions left, by action. `done`: ids and receipts, the latest first."""
 
     @abstractmethod
     def plan_undo(
         self, action: str, receipt: Json, choices: Mapping[str, Choice], default: Choice, undone_with: UndoneWith
     ) -> Json:
-        """JSON data of how to take it back, with a choice for what others changed (by the names of `conflicts`).
+        """Return JSON data of how to undo it, with choices for what others changed (by the names of `conflicts`).
 
         Raises:
-            InputError: something cannot be taken back that way.
-            NothingLeft: by choice, all of it stays.
+            InputError: something cannot be undone that way.
+            NothingLeft: the choices keep all of it.
         """
 
     @abstractmethod
     def undo(self, action: str, undoing: Json, *, is_late: bool) -> Json:
-        """Take it back, or go on with that after a crash (`is_late`), and look whether it is; JSON data for `redo`.
+        """Undo it, or resume that after a crash (`is_late`), and verify the result; return JSON data for `redo`.
 
         Raises:
-            NotUndone: nothing of it was taken back.
-            InDoubt: it is neither as before nor as after.
-            HostError: not now; it goes on when the state is opened again.
+            NotUndone: nothing of it was undone.
+            InDoubt: the resource is neither as before nor as after it.
+            HostError: it cannot be done now; it is resumed when the state is opened again.
         """
 
     @abstractmethod
     def plan_redo(self, action: str, undone: Json) -> Json:
-        """JSON data of how to redo what was undone. Raises InputError where something was changed since."""
+        """Return JSON data of how to redo it. Raises InputError where something has changed since its undo."""
 
     def request_of_redo(self, action: str, receipt: Json, redoing: Json) -> Request:
-        """What doing it again would do, for the policy."""
+        """Return what a redo would do, for the policy."""
         return self.observed(action, receipt)
 
     @abstractmethod
     def redo(self, action: str, receipt: Json, redoing: Json, *, is_late: bool) -> Json:
-        """Do it again, or go on with that; the new receipt. Raises NotRedone where nothing was done, else as `undo`."""
+        """Redo it, or resume that; return the new receipt. Raises NotRedone where nothing was done, else as `undo`."""
 
     def commit(self, action: str, receipt: Json) -> None:  # noqa: B027 - nothing is left open by default
-        """Bring to its end what was left open so that it could be taken back. May be called again.
+        """Complete what was left open so that it could be undone. May be called again.
 
-        Raises InputError where it is not there any more, and HostError or InDoubt where that cannot be now.
+        Raises InputError where it no longer exists, and HostError or InDoubt where it cannot be done now.
         """
 
     def lapsed(self, action: str, receipt: Json) -> str:
-        """Why an action that stands does not stand by itself any more, so that it is to be undone; empty if it does."""
+        """Return the reason why an action left open no longer stands and is to be undone; empty if it stands."""
         return ""
 
     def discard(self, action: str) -> None:  # noqa: B027 - nothing is kept by default
-        """Forget what is kept for an action that will be neither undone nor redone. May be called again."""
+        """Delete what is kept for an action that will be neither undone nor redone. May be called again."""
 
     def difference(self, action: str, operation: Config, receipt: Json | None, *, is_done: bool) -> list[str]:
-        """Lines that show to a person what it would change, has changed, or had changed before it was undone.
+        """Return lines that show a person what it would change, has changed, or had changed before it was undone.
 
         `receipt`: JSON data of its plan (`kept`) or of what was done; None if there is none.
         """
         return []
 
     def close(self) -> None:  # noqa: B027 - nothing is opened by default
-        """Free what was opened."""
+        """Release what was opened."""

@@ -1,8 +1,8 @@
-"""The journal of actions: an SQLite file to which records are only added, and a file of signed checkpoints and its key.
+"""The journal of actions: an append-only SQLite file, and a file of signed checkpoints with its key.
 
 A record is durable when `append` or `advance` returns, before what it announces is done. Several processes may write:
-each addition is one transaction that holds the file. Checkpoints and key belong where nobody who can write to the
-journal can write, such as another user's folder; else they show accidents only.
+each addition is one transaction that locks the file. Checkpoints and key belong where writers of the journal cannot
+write, such as another user's folder; else they reveal accidents only.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ CROSS JOIN actions USING (action) WHERE last > ? AND state IN ({STANDING_STATES}
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where an action stands: its state, since when, what was recorded with it, and what was proposed.
+    """The state of an action, its time, the record of it, and the proposal.
 
-    `number` is that of the record with which it came to that state. `kept_bytes` is what is kept for it outside of the
+    `number` is that of the record that set the state. `kept_bytes` is the size of what is kept for it outside the
     journal; None if nothing is kept any more.
     """
 
@@ -73,11 +73,11 @@ class Journal(Closing):
     """Safe to use from several threads and processes.
 
     Args:
-        path: the journal; made with its folder if it is not there.
+        path: the journal; created with its folder if missing.
         checkpoints: the file of checkpoints, and `<checkpoints>.key` beside it; likewise.
 
     Raises:
-        InputError: a file is damaged, or nothing can be written there.
+        InputError: a file is damaged, or cannot be written.
     """
 
     def __init__(self, path: Path, checkpoints: Path) -> None:
@@ -95,7 +95,7 @@ class Journal(Closing):
     # --- Writing ----------------------------------------------------------------------------------------------------
 
     def append(self, kind: str, subject: str, body: Mapping[str, Any], *, is_signed: bool = False) -> Record:
-        """Record something; durable when this returns. `is_signed`: so that `has_signature` can tell it from others'.
+        """Add a record; durable on return. `is_signed`: with a signature that `has_signature` verifies.
 
         Raises InputError where `kind` is a state of an action, which `advance` records, or the subject is not text.
         """
@@ -104,7 +104,7 @@ class Journal(Closing):
         return self._add(kind, subject, body, is_signed=is_signed)
 
     def has_signature(self, record: Record) -> bool:
-        """Whether who wrote a record had the key, and wrote it at this place."""
+        """Return whether a record was signed with the key, at this place in the chain."""
         given = str(record.body.get("signature", ""))
         return hmac.compare_digest(given, signature_of(record, self._checkpoints.key))
 
@@ -117,10 +117,10 @@ class Journal(Closing):
         seal: bool = False,
         kept_bytes: int | None = None,
     ) -> Record:
-        """Record that an action has come to a state; durable when this returns. `seal`: make a checkpoint, too.
+        """Record a new state of an action; durable on return. `seal`: also make a checkpoint.
 
-        `kept_bytes`: what is kept for it outside of the journal from now on; None: as before. Raises InputError where
-        that state does not follow from the one in which the action is.
+        `kept_bytes`: size of what is kept for it outside the journal from now on; None: as before. Raises InputError
+        where that state cannot follow the present one.
         """
         record = self._add(state.value, action, body or {}, wanted=state, kept_bytes=kept_bytes)
         if seal:
@@ -128,36 +128,36 @@ class Journal(Closing):
         return record
 
     def forget(self, action: str, reason: str = "") -> None:
-        """Nothing is kept any more for an action outside of the journal. With a reason that is recorded."""
+        """Note that nothing is kept for an action outside the journal any more; recorded if there is a reason."""
         if reason:
             self.append("forgotten", action, {"reason": reason})
         with self._lock, self._transaction():
             self._connection.execute("UPDATE actions SET kept_bytes = NULL WHERE action = ?", (action,))
 
     def seal(self) -> Checkpoint:
-        """Sign how many records there are, and the last. Durable when this returns."""
+        """Add a signed checkpoint. Durable on return."""
         with self._lock:
             return self._checkpoints.sign(*self._end())
 
     # --- Reading ----------------------------------------------------------------------------------------------------
 
     def records(self, subject: str | None = None) -> list[Record]:
-        """All records, or those of a subject, in order."""
+        """Return all records, or those of a subject, in order."""
         where, values = ("", ()) if subject is None else ("WHERE subject = ?", (subject,))
         return [_record(row) for row in self._rows(f"SELECT * FROM records {where} ORDER BY number", values)]
 
     def records_of_kinds(self, *kinds: str, after: int = 0) -> list[Record]:
-        """All records of these kinds that come after that number, in order."""
+        """Return the records of these kinds after that number, in order."""
         condition = f"kind IN ({', '.join('?' for _ in kinds)}) AND number > ? ORDER BY number"
         return [_record(row) for row in self._rows(f"SELECT * FROM records WHERE {condition}", (*kinds, after))]
 
     def records_with(self, mark: str) -> Iterator[Record]:
-        """Return the receipts that have a string among their `marks`, the last first."""
+        """Yield the records whose receipts have a string among their `marks`, the latest first."""
         joined = "marks JOIN records USING (number) WHERE mark = ? ORDER BY number DESC"
         yield from map(_record, self._rows(f"SELECT records.* FROM {joined}", (mark,)))
 
     def standing(self, action: str) -> Standing:
-        """Where an action stands. Raises UsageError where there is none of that name."""
+        """Return the standing of an action. Raises UsageError where there is none with that id."""
         wanted = f"subject = ? AND kind IN ({NAMED_STATES}) ORDER BY number"
         rows = self._rows(f"SELECT number, at, kind, body FROM records WHERE {wanted}", (action,))
         if not rows:
@@ -175,28 +175,28 @@ class Journal(Closing):
     def standings(
         self, states: Collection[ActionState] = tuple(ActionState), *, kept_only: bool = False
     ) -> list[Standing]:
-        """Where actions stand that are in one of these states, in the order in which they were proposed.
+        """Return the standings of the actions in one of these states, in the order of their proposals.
 
-        `kept_only`: those for which something is kept outside of the journal.
+        `kept_only`: only those for which something is kept outside the journal.
         """
         named = ", ".join(f"'{state.value}'" for state in states)
         kept = "AND kept_bytes IS NOT NULL" if kept_only else ""
         rows = self._rows(f"SELECT action FROM actions WHERE state IN ({named}) {kept} ORDER BY first", ())
         found = [self.standing(action) for (action,) in rows]
-        return [each for each in found if each.state in states]  # by the records, which nobody can change unseen
+        return [each for each in found if each.state in states]  # checked by the records, which are tamper-evident
 
     def kept_actions(self) -> set[str]:
         return {action for (action,) in self._rows("SELECT action FROM actions WHERE kept_bytes IS NOT NULL", ())}
 
     def kept_bytes(self) -> int:
-        """What all actions together keep outside of the journal, as `advance` was told."""
+        """Return the size of what all actions together keep outside the journal, as given to `advance`."""
         total = "SELECT COALESCE(SUM(kept_bytes), 0) FROM actions INDEXED BY actions_kept WHERE kept_bytes IS NOT NULL"
         return int(self._rows(total, ())[0][0])
 
     def forgettable(self, other_than: str, number: int) -> list[tuple[str, float, int]]:
         """Return up to `number` actions, the oldest first, that keep something only to be run or redone.
 
-        Each with the time of its last state, in seconds since 1970, and the bytes that are kept.
+        Each with the time of its latest state, in seconds since 1970, and the bytes that are kept.
         """
         query = f"""
             SELECT action, at, kept_bytes FROM actions INDEXED BY actions_kept JOIN records ON records.number = last
@@ -205,7 +205,7 @@ class Journal(Closing):
         return self._rows(query, (other_than, number))
 
     def audit(self, known: tuple[int, bytes] | None = None) -> list[Finding]:
-        """What was done to the journal by other means than this class; empty when nothing was. `known`: see `records`.
+        """Return the traces of tampering; empty if there are none. `known`: see `records.audit`.
 
         Raises DataError where a line of the checkpoints, or the file itself, cannot be read.
         """
@@ -233,15 +233,15 @@ class Journal(Closing):
         return len(rows), rows[0][0] if rows else ""
 
     def left_open(self) -> list[str]:
-        """The actions that stand and were left open, the last first."""
+        """Return the actions that stand and were left open, the latest first."""
         is_open = f"is_left_open AND state IN ({STANDING_STATES})"
         query = f"SELECT action FROM actions INDEXED BY actions_left_open WHERE {is_open} ORDER BY last DESC"
         return [action for (action,) in self._rows(query, ())]
 
     def touching(self, keys: Collection[str], after: int) -> list[tuple[int, str]]:
-        """The actions that stand, came to that after a record, and touched one of these keys, or one above or below.
+        """Return the standing actions executed after a record that touched one of these keys, or one above or below.
 
-        Each with the number of the record with which it came to its state.
+        Each with the number of the record that set its state.
         """
         above = sorted({each for key in keys for each in with_those_above(key)})
         return self._rows(_LATER, (after, json.dumps(above), json.dumps(sorted(keys)), after))
@@ -256,7 +256,7 @@ class Journal(Closing):
                 for statement in (*_SCHEMA.strip().split(";\n"), *INDEX_SCHEMA):
                     self._connection.execute(statement)
                 self._connection.execute(f"PRAGMA user_version = {_VERSION}")
-                self._checkpoints.sign(0, NO_DIGEST)  # from here on there is a checkpoint, or somebody removed it
+                self._checkpoints.sign(0, NO_DIGEST)  # from here on, a missing file means that it was removed
             self._connection.execute("COMMIT")
         if not self._checkpoints.has_any():
             self.append("checkpoints_missing", "journal", {})
@@ -292,7 +292,7 @@ class Journal(Closing):
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All or nothing, durable at the end. Raises HostError where the disk is full or fails: nothing was written."""
+        """Run a durable transaction. Raises HostError where the disk is full or fails: nothing was written."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -304,8 +304,8 @@ class Journal(Closing):
                 raise
         except sqlite3.Error as error:
             raise HostError(
-                f"the journal cannot be written ({error}); what it was about to announce was not done. Fix: make "
-                "room on its disk"
+                f"the journal cannot be written ({error}); the change to be recorded was not made. Fix: free "
+                "space on its disk"
             ) from None
 
     def _state_of(self, action: str) -> ActionState | None:
@@ -323,14 +323,14 @@ class Journal(Closing):
         try:
             with self._lock:
                 return self._connection.execute(statement, values).fetchall()
-        except UnicodeEncodeError:  # a value that is not text, which is in no record
+        except UnicodeEncodeError:  # not text, so in no record
             return []
         except sqlite3.DatabaseError as error:
             raise DataError(f"the journal is damaged ({error}); `autoclave act audit verify` tells more") from None
 
 
 def read_records(path: Path) -> list[Record]:
-    """Return all records of a journal of any version, also beside a session that writes to it. Nothing is written."""
+    """Return all records of a journal of any version, even while a session writes to it. Writes nothing."""
     try:
         with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             return [_record(row) for row in connection.execute("SELECT * FROM records ORDER BY number")]
@@ -346,7 +346,7 @@ def _require_current(path: Path) -> None:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version not in (0, _VERSION):
         raise InputError(
-            f"{path}: is a journal of version {version}, and this release reads version {_VERSION}. Fix: undo or "
+            f"{path}: is a journal of version {version}, but this release reads version {_VERSION}. Fix: undo or "
             "commit its actions with the release that made it, then use a new state folder; "
             f"`autoclave act audit export` writes its records to a file, and {path.parent} holds what they replaced"
         )

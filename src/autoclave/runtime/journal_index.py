@@ -1,7 +1,7 @@
-"""The index of a journal: what follows from its records, so that a question about one action reads those of no other.
+"""The index of a journal, derived from its records, so that a query about one action reads no records of others.
 
-Its tables are `actions`, `touched` (the keys of the actions that stand) and `marks` (by which receipts are found). A
-trigger follows each record. Keys are compared as SQLite reads them from JSON, since names of files need not be UTF-8.
+Its tables are `actions`, `touched` (keys of the actions that stand) and `marks` (for finding receipts). A trigger
+updates it with each record. Keys are compared as SQLite reads them from JSON, since names of files need not be UTF-8.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _JSON = "IIF(json_valid(body), body, '{}')"  # it may have been altered
 
 
 def _facts(body: str) -> str:
-    """SQL for what the index holds of a proposal: its weight, and whether it is irreversible, and left open."""
+    """Return SQL for the weight of a proposal, whether it is irreversible, and whether it is left open."""
     weight = f"CAST(COALESCE(json_extract({body}, '$.weight'), 0) AS REAL)"
     return f"{weight}, json_extract({body}, '$.guarantee') IS 'none', json_extract({body}, '$.left_open') IS 1"
 
 
 def _keys(body: str) -> str:
-    """SQL for what an action touched, by its receipt; the empty key stands for the action itself."""
+    """Return SQL for the keys that an action touched, by its receipt; the empty key is the action itself."""
     lists = (f"UNION SELECT value FROM json_each({body}, '$.{name}')" for name in ("reads", "writes"))
     return f"(SELECT '' AS value {' '.join(lists)})"
 
@@ -57,4 +57,4 @@ IS_STALE = f"""
 SELECT EXISTS (SELECT * FROM expected EXCEPT {_INDEXED}) OR EXISTS ({_INDEXED} EXCEPT SELECT * FROM expected)
 OR EXISTS (SELECT 1 FROM actions WHERE state IN ({STANDING_STATES}) AND action NOT IN (SELECT action FROM touched))
 """
-"""SQL for whether the index is not that of the records: somebody changed it. It looks at all of them."""
+"""SQL that tells whether the index was tampered with: whether it differs from one derived from all records."""

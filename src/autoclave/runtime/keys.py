@@ -1,4 +1,4 @@
-"""The keys of a session: out of the vault that is connected, which is opened when a key is needed first."""
+"""The keys of a session, from the connected vault, which is opened when the first key is needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Keys:
     """Gives keys by the names of their secrets. May be used by several threads.
 
-    Tokens are renewed before they expire, or when a service refuses one. `record` is told of each access.
+    Tokens are renewed before they expire, or when a service refuses one. `record` is called with each access.
     """
 
     def __init__(self, connections: Connections, record: Record, open_vault: OpenVault) -> None:
@@ -36,30 +36,29 @@ class Keys:
 
     @functools.cached_property
     def verify(self) -> ssl.SSLContext | None:
-        """The certificates that services and providers of tokens are verified by; None: those of the system."""
+        """Certificates that verify services and token providers; None: those of the system."""
         return trusting(Path(self._trust)) if self._trust else None
 
     def secret(self, service: str, purpose: str = "a request") -> Secret:
-        """The secret of a service, with a key that is valid now.
+        """Return the secret of a service, with a key that is valid now.
 
         Raises:
-            InputError: no vault is connected, it cannot be opened, or has no such secret; or a person has to authorise
-                again.
-            HostError: a library is missing, or a provider of tokens cannot be reached.
+            InputError: no usable vault is connected, it lacks the secret, or a person must authorise again.
+            HostError: a library is missing, or a token provider cannot be reached.
         """
         found = self._opened().secret(service, purpose)
         self._given[service] = found.value
         return found
 
     def refreshed(self, service: str, rejected: str) -> Secret:
-        """A secret with another key than `rejected`, which the service does not take.
+        """Return a secret with another key than `rejected`, which the service refused.
 
-        Raises as `secret`, and InputError where the key was typed in, so that nothing renews it.
+        Raises as `secret`, and InputError where the key was entered by hand, so that it cannot be renewed.
         """
         return self._opened().refreshed(service, rejected)
 
     def renew(self, service: str) -> Secret:
-        """A secret with another key than that which was given last. Raises as `refreshed`."""
+        """Return a secret with another key than the latest given. Raises as `refreshed`."""
         return self.refreshed(service, self._given.get(service, ""))
 
     def _opened(self) -> TokenSource:
@@ -77,7 +76,7 @@ class Keys:
 
 
 def files_of(connections: Connections) -> list[Path]:
-    """What is to be out of reach of actions: the vault and what opens it, certificates, catalogues."""
+    """Return the files to keep out of reach of actions: vault, its key, certificates and catalogues."""
     found = [Path(connections.trust)] if connections.trust else []
     found += [Path(each.catalogue) for each in connections.services.values() if each.has_own_catalogue]
     if connections.vault is not None:
@@ -87,20 +86,20 @@ def files_of(connections: Connections) -> list[Path]:
 
 
 def trusting(path: Path) -> ssl.SSLContext:
-    """Verify by the certificates of a file, and by no others. Raises InputError where it has none."""
+    """Return a TLS context that trusts only the certificates in a file. Raises InputError where it has none."""
     try:
         return ssl.create_default_context(cafile=str(path))
     except ssl.SSLError:
-        raise InputError(f"trust {path}: must have certificates in PEM") from None
+        raise InputError(f"trust {path}: must contain PEM certificates") from None
     except OSError as error:
         raise InputError(f"trust {path}: cannot be read ({error.strerror})") from None
 
 
 def open_vault(place: VaultPlace, record: Record) -> Vault:
-    """The vault at a place, by its key file. Raises InputError where it is locked with a passphrase, or is damaged."""
+    """Open a vault with its key file. Raises InputError where it is locked with a passphrase, or is damaged."""
     from autoclave.runtime.vault import KeyFile, Vault
 
     path = Path(place.path)
     if place.key == "passphrase":
-        raise InputError(f"vault {path}: is locked with a passphrase; give `open_vault`, which asks for it")
+        raise InputError(f"vault {path}: is locked with a passphrase; pass an `open_vault` that asks for it")
     return Vault(path, KeyFile.beside(path), record)

@@ -1,4 +1,4 @@
-"""Sessions on what there is on this machine: opens folders, journal and managers, and hands them to a `Session`."""
+"""Opening of sessions: folders, locks, journal and managers, passed to a `Session`."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 
 def default_state(root: Path) -> Path:
-    """The folder of the state when none is given: `.autoclave-NAME` beside the folder."""
+    """Return the default state folder: `.autoclave-NAME` beside the folder."""
     root = root.resolve()
     return root.with_name(f".autoclave-{root.name}")
 
 
 @contextlib.contextmanager
 def alone_on(root: Path, state: Path | None = None) -> Generator[Path]:
-    """The folder of the state, which no session has for the length of the block. Raises as `open_session`."""
+    """Yield the state folder, locked against sessions for the duration of the block. Raises as `open_session`."""
     with Scope(root) as scope:
         place = _folder_outside(state or default_state(root), scope)
         with _lock_on(place):
@@ -52,16 +52,15 @@ def alone_on(root: Path, state: Path | None = None) -> Generator[Path]:
 
 @contextlib.contextmanager
 def _lease_of_folder(root: Path) -> Generator[None]:
-    """Have a folder, given by its real path, for the length of the block; raise InputError if another session has one
-    above or below it.
+    """Lock a folder, given by its real path; raise InputError if another session has one above or below it.
 
-    The lock is on the folder itself, and a shared one on each folder above it. It ends with the process.
+    The lock is exclusive on the folder itself and shared on each folder above it. It ends with the process.
     """
     with contextlib.ExitStack() as locked:
         for folder in (root, *root.parents):
             try:
                 descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            except PermissionError:  # a folder above that may be passed through only: no session can be on it
+            except PermissionError:  # a parent that may only be traversed: no session can be on it
                 continue
             locked.callback(os.close, descriptor)
             try:
@@ -87,17 +86,16 @@ def open_session(
     budget: float = 1000.0,
     lives_on: bool = True,
 ) -> Session:
-    """A session on the folder `root`. Its journal and what actions took out of the tree are in the folder `state`.
+    """Open a session on the folder `root`. The folder `state` has its journal and what actions removed from the tree.
 
-    `packages`: what generated code may import. `open_vault` opens the vault that is connected, when a key is needed
-    first. Neither what keys, certificates and catalogues are in nor the files of `kept_outside` may be in the folder,
-    where commands could read and change them. `budget` is the most risk that may stand uncommitted; see
-    `policy.Request.weight`. `lives_on`: whether this process goes on after an action; if not, databases
-    refuse to leave a transaction open that would end with it.
+    `packages`: what generated code may import. `open_vault` opens the connected vault when the first key is needed.
+    Files with keys, certificates and catalogues, and those of `kept_outside`, may not be in the folder, where commands
+    could read and change them. `budget` limits the risk that may stand uncommitted; see `policy.Request.weight`.
+    `lives_on`: whether this process continues after an action; if not, databases refuse to leave a transaction open.
 
     Raises:
-        InputError: a folder cannot be used, another process works on it, or a file is in it that may not be.
-        HostError: they are not on one file system.
+        InputError: a folder cannot be used, is in use by another process, or contains a file that it may not.
+        HostError: the folders are not on the same file system.
     """
     with contextlib.ExitStack() as opening:
         scope = opening.enter_context(Scope(root))
@@ -126,9 +124,9 @@ def open_session(
 def open_records(
     root: Path, state: Path | None = None, *, name: str = "main"
 ) -> Generator[tuple[Actions, Permissions]]:
-    """Yield what is recorded of the folder `root`, also beside a session that works on it. Recovers nothing.
+    """Yield the records of the folder `root`, even while a session works on it. Recovers nothing.
 
-    Grants that are added or revoked here hold in that session from its next decision on. Raises as `open_session`.
+    Grants added or revoked here take effect in that session with its next decision. Raises as `open_session`.
     """
     with contextlib.ExitStack() as opening:
         scope = opening.enter_context(Scope(root))
@@ -146,7 +144,6 @@ def _connected(
     *,
     lives_on: bool,
 ) -> Iterator[Manager]:
-    """The managers of what is connected."""
     from autoclave.runtime.databases.manager import DatabaseManager
     from autoclave.runtime.rest.connection import lease_of_services
     from autoclave.runtime.rest.manager import RestManager
@@ -171,7 +168,7 @@ def _connected(
 
 
 def _proposer(model: ModelPlace, keys: Keys) -> ProposeCompensation:
-    """Ask a model for compensating requests that nobody knows."""
+    """Return a function that asks a model for unknown compensating requests."""
     from autoclave.runtime.proposals import chat_at
     from autoclave.runtime.rest.proposing import compensation_by
 
@@ -182,7 +179,7 @@ def _proposer(model: ModelPlace, keys: Keys) -> ProposeCompensation:
 
 
 def _credential_bundles(keys: Keys, record: Record, may_use: Callable[[str], bool]) -> CredentialBundles:
-    """What gives cells the use of keys. What that needs is loaded for the first that does."""
+    """Return what gives cells the use of keys. Its libraries are loaded on first use."""
 
     @functools.cache
     def cells() -> CellSecrets:
@@ -194,14 +191,14 @@ def _credential_bundles(keys: Keys, record: Record, may_use: Callable[[str], boo
 
 
 def require_files_outside(root: Path, connections: Connections, vault: Vault | None = None) -> None:
-    """Raise InputError if actions on `root` reach what connections are in, or the `vault`, if that is open."""
+    """Raise InputError if actions on `root` could reach files of the connections or of the open `vault`."""
     with Scope(root) as scope:
         for path in (*files_of(connections), *(vault.files if vault else ())):
             _require_outside(path, scope)
 
 
 def _only_outside(scope: Scope, open_vault: OpenVault) -> OpenVault:
-    """Opens a vault of which nothing is in the scope."""
+    """Return an `open_vault` that refuses a vault with a file in the scope."""
 
     def opened(place: VaultPlace, record: Record) -> Vault:
         vault = open_vault(place, record)
@@ -220,25 +217,25 @@ def _require_outside(path: Path, scope: Scope) -> None:
 
 
 def _folder_outside(state: Path, scope: Scope) -> Path:
-    """The folder for the state, which no action can reach. Raises as `open_session`."""
+    """Return the state folder, which no action can reach. Raises as `open_session`."""
     state = state.resolve()
     if state.is_relative_to(scope.root):
         raise InputError(f"state {state}: must be outside of {scope.root}, or actions could change it")
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise InputError(f"state {state}: cannot be made ({error.strerror})") from None
+        raise InputError(f"state {state}: cannot be created ({error.strerror})") from None
     with open_file(None, state, os.O_PATH | os.O_CLOEXEC) as descriptor:
         about, is_apart = os.fstat(descriptor), mount_of(descriptor) != scope.mount
     if about.st_uid != os.geteuid() or about.st_mode & 0o022:
         raise InputError(
-            f"state {state}: must be this user's own, and nobody else may write there, or others could grant. Fix: "
+            f"state {state}: must be owned by this user and writable by no one else, or others could grant. Fix: "
             "chown and chmod go-w it, or give another (--state)"
         )
     if is_apart:
         raise HostError(
             f"state {state}: is on another file system than {scope.root}, or on another mount of it, so nothing could "
-            "be moved there at once. Fix: give a folder on the same one (--state); where the root itself is mounted, "
+            "be moved there atomically. Fix: give a folder on the same one (--state); if the root is itself a mount, "
             "a folder below it as root"
         )
     return state

@@ -1,7 +1,7 @@
-"""Packages that generated code may import: from a list with exact versions and hashes, never by what a model wrote.
+"""Packages that generated code may import, from a list with exact versions and hashes.
 
-The list is a requirements file as `uv pip compile --generate-hashes` or `pip-compile` write it. What is asked for are
-names on it; they are installed without their dependencies, which have to be asked for, too, into a folder of a cache.
+The list is a requirements file as `uv pip compile --generate-hashes` or `pip-compile` write it. Requested names must be
+on it; they are installed into a cache folder without dependencies, which have to be requested as well.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _INSTALL_TIMEOUT_S = 600.0
 
 
 def normalised_name(name: str) -> str:
-    """The one spelling of a package's name (PEP 503)."""
+    """Return the normalised name of a package (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 class AllowedPackages:
-    """The packages of a requirements file, each with version and hashes; installed into `cache` when they are needed.
+    """The packages of a requirements file, each with version and hashes; installed into `cache` on demand.
 
-    Raises DataError where a line is no pinned requirement with a hash, and InputError where there is no such file.
+    Raises DataError where a line is not a pinned requirement with a hash, and InputError where the file is missing.
     """
 
     def __init__(self, path: Path, cache: Path) -> None:
@@ -53,7 +53,7 @@ class AllowedPackages:
             self._lines[normalised_name(found["name"])] = pinned
 
     def install(self, names: Sequence[str]) -> Path:
-        """The folder with the packages of these names; installed once, whole or not at all.
+        """Return the folder with the packages of these names; installed once, atomically.
 
         Raises InputError where a name is not on the list, and HostError where they cannot be installed.
         """

@@ -1,6 +1,6 @@
-"""What a session may do: the grants in its journal, and decisions on their ground, which are journalled as well.
+"""Permissions of a session: the grants in its journal, and decisions by them, which are journalled as well.
 
-The policy itself is in `policy/`, and pure. Here it meets journal and clock.
+The policy itself is in `policy/`, and pure. This module adds journal and clock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from autoclave.runtime.states import ActionState
 
 
 class Permissions:
-    """Of the session `name`. `budget` is the most risk that may stand uncommitted; see `policy.Request.weight`."""
+    """Permissions of the session `name`. `budget` limits the uncommitted risk; see `policy.Request.weight`."""
 
     def __init__(self, journal: Journal, name: str, budget: float) -> None:
         self._journal, self._name, self._budget = journal, name, budget
@@ -30,36 +30,36 @@ class Permissions:
     # --- Granting ---------------------------------------------------------------------------------------------------
 
     def grant(self, grant: Grant) -> None:
-        """Permit or forbid something; for a user only. Raises InputError where it narrows no grant."""
+        """Add a grant; for a user only. Raises InputError where it narrows a grant that does not exist."""
         if grant.parent and grant.parent not in [each.id for each in self.grants()]:
             raise InputError(f"grant {grant.id}: narrows {grant.parent!r}, which is not granted")
         self._journal.append("grant", grant.id, grant.model_dump(mode="json"), is_signed=True)
         self._journal.seal()
 
     def revoke(self, grant: str) -> None:
-        """Take a grant back, with those that narrow it."""
+        """Revoke a grant, and those that narrow it."""
         if grant not in [each.id for each in self.grants()]:
             raise UsageError(f"grant {grant}: there is none; `autoclave act grant` without resources lists them")
         self._journal.append("revoke", grant, {}, is_signed=True)
         self._journal.seal()
 
     def grants(self) -> list[Grant]:
-        """What is granted to this session. A record that somebody without the key has written grants nothing."""
+        """Return the grants of this session. A record that was not signed with the key grants nothing."""
         records = self._journal.records_of_kinds("grant", "revoke")
         ours = [each for each in records if each.kind == "revoke" or self._journal.has_signature(each)]
         return [*active(ours, self._name), *self._narrowing]
 
     def narrow(self, prohibition: Grant, reason: str) -> None:
-        """Forbid something for as long as this object lives. Unlike `grant`, also for what a model says."""
+        """Forbid something for the life of this object. Unlike `grant`, also at the request of a model."""
         if prohibition.effect != "forbid":
-            raise InputError(f"grant {prohibition.id}: would permit something; a session is narrowed by prohibitions")
+            raise InputError(f"grant {prohibition.id}: would permit something; only prohibitions narrow a session")
         self._journal.append("narrowed", prohibition.id, {"reason": reason, **prohibition.model_dump(mode="json")})
         self._narrowing.append(prohibition)
 
     # --- Deciding ---------------------------------------------------------------------------------------------------
 
     def require_allowed(self, action: str, request: Request) -> Decision:
-        """Have the policy decide. Raises NotPermitted where it denies, which is recorded."""
+        """Apply the policy. Raises NotPermitted where it denies, which is recorded."""
         grants = self.grants()
         decision = decide(grants, request, self._usage(action, grants), time.time())
         if not decision.is_allowed:
@@ -68,29 +68,29 @@ class Permissions:
         return decision
 
     def use(self, action: str, request: Request) -> None:
-        """Decide on what an action asks for before it can be planned, and charge what cannot be undone."""
+        """Decide on the accesses that planning an action makes, and charge those that cannot be undone."""
         decision = self.require_allowed(action, request)
-        if request.accesses and request.guarantee is Guarantee.NONE:  # to plan it is to act
+        if request.accesses and request.guarantee is Guarantee.NONE:  # planning has effects
             self.require_budget(action, request)
             self._journal.append("used", action, {"session": self._name, **shown_decision(decision)})
 
     def require_budget(self, action: str, request: Request) -> None:
-        """Raise NotPermitted if an action and all others that stand are more than the budget."""
+        """Raise NotPermitted if an action and all that stand exceed the budget."""
         if self._journal.risk(other_than=action) + request.weight > self._budget:
             number, heaviest = self._journal.riskiest(other_than=action)
             hint = f"commit or undo some of the {number} actions that stand, such as {heaviest}, or raise the budget"
-            raise NotPermitted(f"action {action}: too much stands that nobody has committed", hint)
+            raise NotPermitted(f"action {action}: too much stands uncommitted", hint)
 
     def require_within(self, action: str, approval: Record, actual: Request) -> None:
-        """Raise NotPermitted if an action did what the grants that it was decided by do not cover; that is recorded."""
+        """Raise NotPermitted if an action did more than its grants cover; that is recorded."""
         grants = self.grants()
         if outside := violation(grants, approval.body["rules"], actual, self._usage(action, grants), approval.at):
             self._journal.append("alarm", action, {"session": self._name, "outside": outside})
-            hint = "what was decided and what was done differ: look at the journal before granting anything more"
+            hint = "what was approved and what was done differ: look at the journal before granting anything more"
             raise NotPermitted(f"action {action}: did {outside}, which is not permitted", hint)
 
     def may_use(self, service: str) -> bool:
-        """Whether a service is granted at all. For the way out of cells, which does not rely on a decision."""
+        """Return whether a service is granted at all. For the proxy of cells, which does not rely on a decision."""
         return is_granted(self.grants(), "use", f"services/{service}", time.time())
 
     def not_readable(self, resources: Sequence[str]) -> list[str]:
@@ -99,12 +99,12 @@ class Permissions:
         return [each for each in resources if not is_granted(grants, "read", each, now)]
 
     def _usage(self, action: str, grants: Sequence[Grant]) -> Usage:
-        """What was charged to grants by all other actions: one that is decided again is not charged twice."""
+        """Return the charges of all other actions, so that a second decision on one does not charge it twice."""
         if not any(each.is_limited for each in grants):
             return {}
         new = self._journal.records_of_kinds("used", ActionState.APPROVED, ActionState.READ, after=self._num_read)
         for record in new:
             self._num_read = record.number
-            if "charges" in record.body:  # of each action the last counts
+            if "charges" in record.body:  # the latest of each action counts
                 self._charged[record.subject] = record
         return usage_of(each for each in self._charged.values() if each.subject != action)

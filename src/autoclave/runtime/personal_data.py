@@ -1,7 +1,7 @@
-"""Personal data out of prompts and back in at the boundary: the model sees placeholders, resources never do.
+"""Placeholders for personal data in prompts: the model sees placeholders, resources see the real values.
 
 The same value has the same placeholder for the life of a `PersonalData`, so that the model can tell two people apart
-without knowing either. Known are forms, not names of people.
+without knowing either. Recognised by format; names of people are not recognised.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 _PLACEHOLDER = re.compile(r"<[A-Z][A-Z_]*_[1-9][0-9]*>")
 _FORMS = {
-    "TEXT": _PLACEHOLDER,  # what looks like one by itself gets one, so that `restore` gives back what was there
+    "TEXT": _PLACEHOLDER,  # a literal placeholder gets one too, so that `restore` returns it unchanged
     "EMAIL": re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
     "BANK_ACCOUNT": re.compile(r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}(?!\w)"),
     "CARD": re.compile(r"(?<![\w-])\d(?:[ -]?\d){12,18}(?![\w-])"),
@@ -27,20 +27,20 @@ _FORMS = {
 
 
 class PersonalData:
-    """Placeholders for personal data, as long as this object lives."""
+    """Placeholders for personal data, valid for the life of this object."""
 
     def __init__(self) -> None:
         self._placeholders: dict[tuple[str, str], str] = {}
         self._values: dict[str, str] = {}
 
     def hide(self, text: str) -> str:
-        """The text with placeholders."""
+        """Replace personal data by placeholders."""
         for kind, pattern in _FORMS.items():
             text = pattern.sub(functools.partial(self._placeholder, kind), text)
         return text
 
     def restore(self, text: str) -> str:
-        """The text with the real values. Placeholders that were never given out stay."""
+        """Replace placeholders by the real values. Unknown placeholders stay."""
         return _PLACEHOLDER.sub(lambda found: self._values.get(found[0], found[0]), text)
 
     def _placeholder(self, kind: str, found: re.Match[str]) -> str:
@@ -55,7 +55,7 @@ class PersonalData:
 
 
 def in_all_text(change: Callable[[str], str], given: Any) -> Any:
-    """JSON data in which all text is changed, in names and values."""
+    """Apply a change to all text in JSON data, in names and values."""
     if isinstance(given, str):
         return change(given)
     if isinstance(given, Mapping):
@@ -64,7 +64,7 @@ def in_all_text(change: Callable[[str], str], given: Any) -> Any:
 
 
 def _is_right(kind: str, text: str) -> bool:
-    """Whether the check digits of an IBAN (ISO 13616) or a card (ISO/IEC 7812-1) are right, or an address is one."""
+    """Return whether the check digits of an IBAN (ISO 13616) or card (ISO/IEC 7812-1), or an address, are valid."""
     if kind == "BANK_ACCOUNT":
         plain = text.replace(" ", "")
         return int("".join(str(int(each, 36)) for each in plain[4:] + plain[:4])) % 97 == 1

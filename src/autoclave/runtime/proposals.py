@@ -1,8 +1,8 @@
-"""Actions that a model proposes: by calling functions, one for each operation, and nothing else it says is acted on.
+"""Actions that a model proposes by calling functions, one for each operation; nothing else that it says is acted on.
 
-A conversation is a generator: it yields an operation as data, and is sent what became of it, so that whoever drives it
-plans, decides and runs. What a model writes is parsed strictly and never executed here. The model sees the task, the
-names of the folder's tree, and results; never a grant, nor the hint of a denial.
+A conversation is a generator: it yields an operation as data and is sent the result, so that its caller plans, decides
+and runs. What a model writes is parsed strictly and never executed here. The model sees the task, the names in the
+folder's tree, and results; never a grant or the hint of a denial.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ from autoclave.runtime.personal_data import PersonalData, in_all_text
 
 _MOST_RESULT = 8000
 _MOST_STREAM = 2000
-"""Of what a command printed a model is sent so many characters, of each stream the last. Answers of services are whole.
-"""
+"""How many trailing characters of each output stream of a command a model is sent. Service responses are sent whole."""
 _MOST_CHANGES = 40
 _MOST_ANSWER, _MOST_TOKENS = 4 << 20, 4096
 _MOST_TURNS, _MOST_MISTAKES, _MOST_PROGRAMS = 20, 5, 5
 _BUSY, _PAUSES_S = (429, 503), (1.0, 5.0)
-"""What a server answers that is asked again, and after how many seconds."""
+"""Statuses after which a server is asked again, and pauses before that."""
 _NOT_SENT = ("method", "lacking", "wall_s", "cpu_s", "undo", "left_out", "hidden")
-"""What of the output of a plan is recorded, but not sent to a model."""
+"""Parts of the output of a plan that are recorded, but not sent to a model."""
 _FENCE = re.compile(r"```(\w*)[^\n]*\n(.*?)```", re.DOTALL)
 _PROGRAM_TASK = (
     "You act on a folder by writing one program, in one fenced block: Python, or a shell script. It runs in a sealed "
@@ -59,7 +58,7 @@ _UNDO_PROGRAM_TASK = (
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function that a model calls, with arguments as it wrote them: JSON text, maybe none."""
+    """A function call of a model, with the arguments as it wrote them: supposedly JSON text."""
 
     id: str
     name: str
@@ -68,7 +67,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model says."""
+    """A response of a model."""
 
     text: str = ""
     calls: tuple[Call, ...] = ()
@@ -76,19 +75,19 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What is sent for an operation that was not done: the reason, as the model may know it."""
+    """The reply to an operation that was not done: the reason, as the model may know it."""
 
     reason: str
 
 
 def result_of(plan: Plan) -> str:
-    """What is sent for an operation that was done: its guarantee, changes and output, as JSON."""
+    """Return the reply to an operation that was done: its guarantee, changes and output, as JSON."""
     queued = {"queued_s": plan.delay_s} if plan.delay_s else {}
     return _as_result({"guarantee": plan.guarantee, **queued, "changes": plan.changes, **plan.output})
 
 
 def refusal_of(error: InputError) -> Refused:
-    """What is sent for an operation that was not done; of a command that failed also its output."""
+    """Return the reply to an operation that was not done, with the output of a command that failed."""
     output = error.output if isinstance(error, CommandFailed) else {}
     return Refused(f"{error}\n{_as_result(output)}" if output else f"{error}")
 
@@ -105,13 +104,13 @@ def _as_result(told: Mapping[str, Any]) -> str:
 
 
 Chat = Callable[[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]], Answer]
-"""Asks a model: messages and functions as OpenAI's chat has them."""
+"""Asks a model, with messages and functions in the format of OpenAI's chat API."""
 
 
 def chat_at(url: str, model: str, key: str, *, timeout_s: float = 300.0) -> Chat:
-    """Return a model behind a server that speaks OpenAI's chat. A server that is busy is asked again, twice.
+    """Return a model at a server with OpenAI's chat API. A busy server is asked again, twice.
 
-    Asking raises EngineFault where the server does not answer as it should, and InputError where it refuses.
+    Asking raises EngineFault where the response is not usable, and InputError where the server refuses.
     """
     address = f"{url.rstrip('/')}/chat/completions"
     headers = [(b"content-type", b"application/json"), (b"authorization", f"Bearer {key or 'none'}".encode())]
@@ -153,9 +152,9 @@ def chat_at(url: str, model: str, key: str, *, timeout_s: float = 300.0) -> Chat
 def converse(
     chat: Chat, task: str, tree: str, operations: Mapping[str, type[Config]], *, with_undo: bool = False
 ) -> Generator[dict[str, Any], str | Refused | None, str]:
-    """Have a model do a task: yields each operation that it calls, is sent what became of it, returns its last words.
+    """Have a model do a task: yield each operation that it calls, receive the result, return its last message.
 
-    `with_undo`: the model is asked to write what undoes its commands.
+    `with_undo`: the model is asked to write an undo for its commands.
 
     Raises:
         InputError: it needs too many turns, or makes too many mistakes.
@@ -178,7 +177,7 @@ def converse(
             except InputError as error:
                 mistakes += 1
                 if mistakes > _MOST_MISTAKES:
-                    raise InputError(f"the model made {mistakes} calls that are none; the last: {error}") from None
+                    raise InputError(f"the model made {mistakes} invalid calls; the last: {error}") from None
                 result = f"refused: {error}"
             else:
                 became = yield given
@@ -190,13 +189,13 @@ def converse(
 def converse_by_program(
     chat: Chat, task: str, tree: str, *, secrets: Sequence[str] = (), with_undo: bool = False
 ) -> Generator[dict[str, Any], str | Refused | None, str]:
-    """Have a model do a task by a program: yields it as an operation, is sent what became of it, until one is done.
+    """Have a model do a task by a program: yield it as an operation, receive the result, until one succeeds.
 
-    `secrets`: services that the program may reach; it is told the variables with their keys.
-    `with_undo`: as `converse`.
+    `secrets`: services that the program may reach; the model is told the variables with their keys.
+    `with_undo`: as in `converse`.
 
     Raises:
-        InputError: none of its programs was done.
+        InputError: none of its programs succeeded.
         EngineFault: it cannot be asked.
     """
     variables = ", ".join(f"{name.upper().replace('-', '_')}_TOKEN" for name in secrets)
@@ -222,7 +221,7 @@ def converse_by_program(
 
 
 def with_placeholders(chat: Chat, personal: PersonalData) -> Chat:
-    """A model that sees placeholders in place of personal data; what it says has the real values again."""
+    """Wrap a model so that it sees placeholders for personal data; its responses have the real values again."""
 
     def ask(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> Answer:
         answer = chat([in_all_text(personal.hide, message) for message in messages], tools)
@@ -233,7 +232,7 @@ def with_placeholders(chat: Chat, personal: PersonalData) -> Chat:
 
 
 def _restored(arguments: str, personal: PersonalData) -> str:
-    """JSON with real values in its strings; text that is none stays as it is, and is refused later."""
+    """Restore the real values in the strings of JSON; other text stays as it is, and is refused later."""
     try:
         given = foreign_json(arguments, is_exact=True)
         return json.dumps(in_all_text(personal.restore, given), ensure_ascii=False)
@@ -242,7 +241,7 @@ def _restored(arguments: str, personal: PersonalData) -> str:
 
 
 def function_definitions(operations: Mapping[str, type[Config]], *, with_undo: bool = False) -> list[dict[str, Any]]:
-    """The operations as functions that a model can call; with their parameter `undo` where it is asked for."""
+    """Return the operations as functions that a model can call, with their parameter `undo` if requested."""
     found: list[dict[str, Any]] = []
     for name, model in operations.items():
         schema = model.model_json_schema()
@@ -261,11 +260,11 @@ def function_definitions(operations: Mapping[str, type[Config]], *, with_undo: b
 
 
 def operation_of(call: Call, operations: Mapping[str, type[Config]]) -> dict[str, Any]:
-    """Return the operation that a call stands for, as data. Raises InputError where it stands for none."""
+    """Return the operation of a call, as data. Raises InputError where the call is not valid."""
     try:
         arguments = foreign_json(call.arguments or "{}", is_exact=True)
     except ValueError as error:
-        raise InputError(f"function {call.name}: the arguments are no JSON that can be used ({error})") from None
+        raise InputError(f"function {call.name}: the arguments are not usable JSON ({error})") from None
     if not isinstance(arguments, dict) or "do" in arguments:
         raise InputError(f"function {call.name}: the arguments must be an object with the function's parameters")
     given = {"do": call.name, **arguments}
@@ -274,9 +273,9 @@ def operation_of(call: Call, operations: Mapping[str, type[Config]]) -> dict[str
 
 
 def program_in(text: str, *, with_undo: bool = False) -> dict[str, Any]:
-    """Return the operation that the one fenced program of a text stands for: Python, or a shell script.
+    """Return an operation for the single fenced program in a text: Python, or a shell script.
 
-    With `with_undo` a second one may follow, which undoes it.
+    With `with_undo`, a second program may follow, which undoes the first.
     """
     found = _FENCE.findall(text)
     if not 1 <= len(found) <= 1 + with_undo:
@@ -301,6 +300,6 @@ def _as_message(answer: Answer) -> dict[str, Any]:
 
 
 def _plain(given: Any) -> str:
-    """Text that can be sent again; JSON of what a server gives in place of text."""
+    """Return text that can be sent back; a value that is not text as JSON."""
     text = given if isinstance(given, str) else json.dumps(given)
     return text.encode("utf-8", "backslashreplace").decode()

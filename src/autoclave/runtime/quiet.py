@@ -1,4 +1,4 @@
-"""Keeps libraries that log what they are given from logging keys and values, whatever logging a program sets up."""
+"""Prevents libraries from logging keys and values, whatever logging a program sets up."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ _LEVELS = {
 
 
 def quieten(*libraries: str) -> None:
-    """Have libraries log no more than what tells nothing of keys and values. Called before each use."""
+    """Limit the logging of libraries to what contains no keys or values. Called before each use."""
     for name in libraries:
         logging.getLogger(name).setLevel(_LEVELS[name])

@@ -1,8 +1,8 @@
-"""Records of a journal as a chain of hashes, and what an audit says of a chain. Pure: no file, no clock.
+"""Records of a journal as a hash chain, and its audit. Pure: no file, no clock.
 
-Each record holds the digest of the one before. That alone shows a record that was altered, put in or taken out, but not
-that the end was cut off, or that everything was written anew: for these a checkpoint (how many records there were, and
-the digest of the last) is signed and kept elsewhere.
+Each record holds the digest of the one before. That alone reveals a record that was altered, inserted or removed, but
+not a truncated or rewritten chain: for these a checkpoint (the number of records, and the digest of the last) is signed
+and kept elsewhere.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from autoclave.core.json import canonical_json
 SEALED = frozenset({"executed", "failed", "undone", "undo_failed", "undo_in_doubt", "in_doubt", "redone", "committed"})
 """Kinds of records that a checkpoint follows."""
 NO_DIGEST = bytes(32)
-"""What the first record holds as the digest of the one before."""
+"""The previous digest in the first record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One thing that happened, numbered from 1. `at` is in seconds since 1970; `body` is JSON data."""
+    """One event, numbered from 1. `at` is in seconds since 1970; `body` is JSON data."""
 
     number: int
     at: float
@@ -36,13 +36,13 @@ class Record:
 
     @staticmethod
     def after(previous: bytes, number: int, at: float, kind: str, subject: str, body: Mapping[str, Any]) -> Record:
-        """The record that follows the one with the digest `previous`."""
+        """Create the record that follows the one with the digest `previous`."""
         digest = _digest(previous, at, kind, subject, body)
         return Record(number, at, kind, subject, body, previous, digest)
 
     @property
     def is_whole(self) -> bool:
-        """Whether its digest is that of what it says."""
+        """Return whether its digest matches its content."""
         return self.digest == _digest(self.previous, self.at, self.kind, self.subject, self.body)
 
 
@@ -64,32 +64,32 @@ class Checkpoint:
         return Checkpoint(count, head, hmac.digest(key, told, "sha256"))
 
     def is_signed_with(self, key: bytes) -> bool:
-        """Whether who made it had the key."""
+        """Return whether it was signed with the key."""
         return hmac.compare_digest(self.signature, Checkpoint.signed(self.count, self.head, key).signature)
 
 
 def signature_of(record: Record, key: bytes) -> str:
-    """What shows that who wrote a record, at this place of the chain, had the key: HMAC-SHA256 over all but itself."""
+    """Return the HMAC-SHA256 of a record at its place in the chain, without its signature."""
     body = {name: value for name, value in record.body.items() if name != "signature"}
     told = canonical_json([record.number, record.kind, record.subject, body])
     return hmac.digest(key, b"autoclave-record/1" + record.previous + told, "sha256").hex()
 
 
 class Damage(StrEnum):
-    """What somebody did to a journal."""
+    """Kinds of damage to a journal."""
 
     BROKEN = "broken"
     """A record does not follow from the one before: one of them was altered, or records were inserted or removed."""
     TRUNCATED = "truncated"
     """The last records are gone."""
     REWRITTEN = "rewritten"
-    """The chain is whole, but it is another one than was signed."""
+    """The chain is consistent, but differs from the one that was signed."""
     FORGED = "forged"
     """A checkpoint was not signed with this key."""
     UNSIGNED = "unsigned"
-    """Checkpoints are gone: the journal was opened without them, or has records that one must have followed."""
+    """Checkpoints are missing: the journal was opened without them, or has records that require a later one."""
     INDEX = "index"
-    """The index of where actions stand is not that of the records."""
+    """The index differs from the records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +103,10 @@ class Finding:
 def audit(
     records: Sequence[Record], checkpoints: Sequence[Checkpoint], key: bytes, known: tuple[int, bytes] | None = None
 ) -> list[Finding]:
-    """What was done to a chain, in order; empty when it is as it was signed.
+    """Return the damage to a chain, in order; empty if it is as it was signed.
 
-    What was written after the last checkpoint is only as safe as the chain itself. `known`: how many records there once
-    were, and the digest of the last, from where nobody could change it: it counts as signed.
+    Records after the last checkpoint are only as safe as the chain itself. `known`: a former number of records and the
+    digest of the last, from a trusted source: it counts as signed.
     """
     forged = [Finding(Damage.FORGED, each.count) for each in checkpoints if not each.is_signed_with(key)]
     signed = {each.count: each.head for each in checkpoints if each.is_signed_with(key)}
@@ -121,13 +121,13 @@ def audit(
         if len(records) < max(signed, default=0):
             findings.append(Finding(Damage.TRUNCATED, len(records) + 1))
     due = [record.number for record in records[last_signed:] if record.kind in SEALED]
-    if len(due) > 1 and not findings:  # after the last one a process may have died
+    if len(due) > 1 and not findings:  # a process may have died after the last one
         findings.append(Finding(Damage.UNSIGNED, due[0]))
     return [*forged, *findings]
 
 
 def _broken_links(records: Sequence[Record]) -> Iterator[Finding]:
-    """Yield where the chain does not hold."""
+    """Yield the places where the chain is broken."""
     before = NO_DIGEST
     for record in records:
         if not record.is_whole or record.previous != before:

@@ -1,13 +1,13 @@
-"""Actions of all kinds under one journal: proposed, run, taken back, done again, committed.
+"""Actions of all kinds under one journal: proposed, run, undone, redone, committed.
 
-Theory of operation. One process at a time has the state (a lock), and the resources that its managers change (a lease
-each). What an action will change is journalled with `executing` before the first change, and what it has become with
-`executed` after the last. So when a process dies, the next one that opens the state finds each unfinished action and
-brings it to one side: an action that was being executed is put back and has `failed`, an undo or a redo is brought to
-its end. Where a resource is neither as before nor as after, because somebody else changed it meanwhile, the action is
-in doubt: what is not its own is left alone, and a user settles it. Where a resource was lost, the action is in doubt
-too, and is settled by itself when the resource answers again and shows how it ended. Several actions are undone all or
-none, also when a process dies: that they belong together is journalled before the first and after the last.
+Theory of operation. One process at a time holds the state (a lock) and the resources that its managers change (a lease
+each). What an action will change is journalled with `executing` before the first change, and the result with `executed`
+after the last. So when a process dies, the next one that opens the state finds each unfinished action and completes or
+rolls it back: an action that was being executed is put back and has `failed`; an undo or a redo is completed. Where a
+resource is neither as before nor as after, because others changed it meanwhile, the action is in doubt: changes of
+others are left alone, and a user settles it. Where a resource was lost, the action is in doubt too, and is settled
+automatically when the resource answers again and shows the outcome. Undoing several actions is all or nothing, also
+when a process dies: the group is journalled before the first and after the last.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _S = ActionState
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """An action that was planned: its name, what it would do, and the digest of the plan that `run` wants back."""
+    """A planned action: its id, its operation, and the plan, whose digest `run` requires."""
 
     action: str
     operation: Config
@@ -48,10 +48,10 @@ class Proposal:
 
 
 class Session(Closing):
-    """Actions on what `managers` know, in `journal`. Closes all that is in `opened`. Not for several threads.
+    """Actions on the resources of `managers`, in `journal`. Closes `opened`. Not for several threads.
 
-    `name` is recorded with each action, so that those of one purpose can be told from others, and grants can be for it
-    alone. Without a grant in `permissions` nothing is permitted.
+    `name` is recorded with each action, and grants can be limited to it. Without a grant in `permissions` nothing is
+    permitted.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Session(Closing):
     # --- Doing ------------------------------------------------------------------------------------------------------
 
     def plan(self, given: Json) -> Plan:
-        """Plan an operation. Nothing is recorded, and nothing kept. Raises InputError where it cannot be done."""
+        """Plan an operation, recording and keeping nothing. Raises InputError where it is impossible."""
         proposal = self._planned(given)
         self.actions.managers[str(given["do"])].discard(proposal.action)
         return proposal.plan
@@ -102,7 +102,7 @@ class Session(Closing):
         """Plan an operation, and record it. Nothing is changed.
 
         Raises:
-            InputError: it is no operation, or cannot be done to the resource as it is.
+            InputError: it is not a valid operation, or impossible for the resource as it is.
             NotPermitted: no grant covers it, or one forbids it.
         """
         self.actions.make_room()
@@ -123,17 +123,17 @@ class Session(Closing):
         return proposal
 
     def run(self, action: str, plan_digest: str, *, approved_by: str = "caller") -> Standing:
-        """Do what was planned, exactly that. An action with a delay is queued; `run_queued` executes it.
+        """Execute exactly what was planned. An action with a delay is queued; `run_queued` executes it.
 
         Raises:
-            InputError: it was run or refused before; the resource has changed so that it would be something else; or it
-                cannot be done.
-            HostError: the machine cannot; it was put back.
+            InputError: it was run or refused before; the resource has changed so that the plan would be another; or it
+                failed.
+            HostError: the host failed; it was put back.
         """
         self._settle()
         standing = self.journal.standing(action)
         if standing.state is not _S.PROPOSED:
-            require_step(action, standing.state, _S.EXECUTING)  # before anything that is kept for it is touched
+            require_step(action, standing.state, _S.EXECUTING)  # before touching anything that is kept for it
         manager, proposed = self.actions.manager_of(standing), standing.proposed
         self._execution.require_settled(manager)
         operation = self.actions.operation(proposed["operation"], f"action {action}")
@@ -141,7 +141,7 @@ class Session(Closing):
             raise InputError(f"action {action}: was planned with digest {proposed['plan']}, not {plan_digest}")
         plan = manager.plan_again(action, operation, proposed.get("kept", {}))
         if plan.digest != plan_digest:
-            raise InputError(f"action {action}: what it is about has changed since it was planned; propose it again")
+            raise InputError(f"action {action}: its resource has changed since it was planned; propose it again")
         asked = manager.asks(operation)
         whole = Request((*asked.accesses, *plan.request.accesses), plan.guarantee)
         decision = self.permissions.require_allowed(action, whole)
@@ -166,7 +166,7 @@ class Session(Closing):
     def atomic(self) -> AbstractContextManager[None]:
         """Do all that is run in a block, or nothing: if it raises, or the process dies, what was done is undone.
 
-        What others have changed meanwhile is not undone; that is recorded (`atomic_over`).
+        What others changed meanwhile is not undone; that is recorded (`atomic_over`).
         """
         return self._undoing.all_or_none()
 
@@ -177,7 +177,7 @@ class Session(Closing):
         return [self.run(each.action, str(each.proposed["plan"])) for each in due]
 
     def discard(self, action: str, reason: str = "") -> Standing:
-        """Discard an action that was proposed or is queued in the outbox, before anything has happened."""
+        """Discard an action that is proposed or queued in the outbox."""
         standing = self.journal.standing(action)
         if standing.state not in (_S.PROPOSED, _S.APPROVED):
             raise InputError(
@@ -196,11 +196,10 @@ class Session(Closing):
         choices: Mapping[str, Choice] | None = None,
         on_conflict: Choice = Choice.REFUSE,
     ) -> list[str]:
-        """Undo actions, all or none, and with `dependents` those after them that depend on them; the ids in that order.
+        """Undo actions, all or none, with `dependents` also later ones that depend on them; return the ids in order.
 
-        Where somebody else has changed something since, `choices` say by its name what becomes of it, else
-        `on_conflict`. Raises InputError where one does not stand, later actions depend on it, or others changed what it
-        left; nothing was undone.
+        For what others have changed since, `choices` apply by name, else `on_conflict`. Raises InputError where an
+        action does not stand, later ones depend on it, or others changed what it left; nothing is undone then.
         """
         self._settle()
         names = set(actions)
@@ -209,7 +208,7 @@ class Session(Closing):
             if not dependents and not names.issuperset(later):
                 raise InputError(
                     f"action {action}: {', '.join(each for each in later if each not in names)} came later and depend "
-                    "on it; undo them as well (--dependents), or first"
+                    "on it; undo them first, or as well (--dependents)"
                 )
             names |= set(later) if dependents else set()
         order = sorted(names, key=lambda each: self.journal.standing(each).number, reverse=True)
@@ -218,7 +217,7 @@ class Session(Closing):
     def undo_to(
         self, savepoint: str, *, choices: Mapping[str, Choice] | None = None, on_conflict: Choice = Choice.REFUSE
     ) -> list[str]:
-        """Undo all actions since a savepoint that still stand, and return their ids; otherwise as `undo`."""
+        """Undo all actions since a savepoint that stand, and return their ids; otherwise as `undo`."""
         self._settle()
         numbers = [record.number for record in self.journal.records(savepoint) if record.kind == "savepoint"]
         if not numbers:
@@ -237,11 +236,11 @@ class Session(Closing):
         return self.undo(*found[number - 1], choices=choices, on_conflict=on_conflict)
 
     def redo(self, action: str) -> Standing:
-        """Do again what was undone.
+        """Redo an action that was undone.
 
         Raises:
-            InputError: it was not undone, or somebody has changed what was there before.
-            NotPermitted: it is not permitted any more.
+            InputError: it was not undone, or others have changed what its undo restored.
+            NotPermitted: it is no longer permitted.
         """
         self._settle()
         manager, redoing = self._execution.plan_redo(action)
@@ -255,9 +254,9 @@ class Session(Closing):
     # --- Settling ---------------------------------------------------------------------------------------------------
 
     def commit(self, action: str) -> Standing:
-        """Keep what an action did for good. What was kept to take it back is removed.
+        """Make an action permanent. What was kept for its undo is deleted.
 
-        Raises InputError where it does not stand, or not any more, and HostError where that cannot be now.
+        Raises InputError where it does not stand (any more), and HostError where it cannot be committed now.
         """
         self._settle()
         standing = self.journal.standing(action)
@@ -272,14 +271,14 @@ class Session(Closing):
         return self.journal.standing(action)
 
     def resolve(self, action: str, state: ActionState, reason: str) -> Standing:
-        """Say how an action that is in doubt stands, after somebody has looked.
+        """Set the state of an action in doubt, after a person has inspected the resource.
 
-        What is kept for it stays, as the state wants it: what is `executed` can be undone, what is `undone` redone.
-        Raises InputError where it is not in doubt, or cannot stand so.
+        What is kept for it stays: an `executed` action can be undone, an `undone` one redone. Raises InputError where
+        it is not in doubt, or cannot have that state.
         """
         standing = self.journal.standing(action)
         if standing.state not in IN_DOUBT:
-            raise InputError(f"action {action}: is {standing.state}; what is in doubt is resolved")
+            raise InputError(f"action {action}: is {standing.state}; only an action in doubt can be resolved")
         body: dict[str, Any] = {"resolved": reason}
         if state is _S.EXECUTED:
             kinds = (_S.EXECUTING, _S.EXECUTED, _S.REDONE)
@@ -288,21 +287,21 @@ class Session(Closing):
         return self.journal.standing(action)
 
     def check_again(self, action: str) -> Standing:
-        """Try once more to find out how an action in doubt stands. Raises InputError if nobody can tell yet."""
+        """Try again to determine the state of an action in doubt. Raises InputError if it is still unknown."""
         self._execution.check_again(action)
         return self.journal.standing(action)
 
     def savepoint(self, name: str) -> None:
-        """Record a savepoint, to which `undo_to` goes back."""
+        """Record a savepoint for `undo_to`."""
         self.journal.append("savepoint", name, {"session": self.name})
 
     # --- Looking ----------------------------------------------------------------------------------------------------
 
     def dependents_of(self, action: str) -> list[str]:
-        """Actions that stand, came later, and depend on this one, directly or by others of them; the last first."""
+        """Return the later actions that stand and depend on this one, directly or indirectly; the latest first."""
         standing = self.journal.standing(action)
         if standing.state not in STANDING:
-            raise InputError(f"action {action}: is {standing.state}; what stands can be undone")
+            raise InputError(f"action {action}: is {standing.state}; only an action that stands can be undone")
         return self.actions.dependents(standing)
 
     def difference(self, action: str) -> list[str]:
@@ -310,31 +309,31 @@ class Session(Closing):
         return self.actions.difference(action)
 
     def conflicts_of(self, action: str) -> list[str]:
-        """What somebody else has changed of what an action left."""
+        """Return what others have changed of what an action left."""
         names = [*self.dependents_of(action), action]  # the last first
         manager = self.actions.manager_of_action(action)
         found = manager.conflicts([(name, self.actions.receipt(name)) for name in names])
         return [path for paths in found.values() for path in paths]
 
     def told(self) -> str:
-        """What a model may know of the resources before it proposes anything."""
+        """Describe the resources to a model before it proposes anything."""
         return "\n".join(manager.told() for manager in self.actions.all_managers)
 
     @property
     def operations(self) -> Mapping[str, type[Config]]:
-        """What can be proposed, by its name (`do`)."""
+        """The operations that can be proposed, by name (`do`)."""
         return self.actions.operations
 
     def audit(self, known: tuple[int, bytes] | None = None) -> list[Finding]:
-        """What was done to the journal by others; see `Journal.audit`."""
+        """See `Journal.audit`."""
         return self.journal.audit(known)
 
     def _settle(self) -> None:
-        """Settle first what is unfinished or in doubt, as far as its resource answers."""
+        """Settle actions that are unfinished or in doubt, as far as their resources answer."""
         for settled in (self._execution.recover(), self._undoing.recover(), self._execution.undo_lapsed()):
             self.recovered += settled
 
 
 def _due_at(approved: Standing) -> float:
-    """The time from which a queued action may be executed, in seconds since 1970."""
+    """Return the time from which a queued action may be executed, in seconds since 1970."""
     return approved.at + float(approved.body["delay_s"])

@@ -1,4 +1,4 @@
-"""The states of an action and of its undo, and which may follow which. Pure."""
+"""The states of an action and of its undo, and their transitions. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from autoclave.core import InputError
 
 
 class ActionState(StrEnum):
-    """Where an action stands."""
+    """States of an action."""
 
     PROPOSED = "proposed"
     """It was planned, and nothing has happened."""
@@ -18,27 +18,27 @@ class ActionState(StrEnum):
     EXECUTING = "executing"
     """It has begun; what it changes is known and saved."""
     EXECUTED = "executed"
-    """It is done, and can be taken back."""
+    """It is done, and can be undone."""
     READ = "read"
-    """It only read, and is done; there is nothing to undo."""
+    """It is done, and only read: there is nothing to undo."""
     FAILED = "failed"
     """It was not done: what it had changed was put back, or it was discarded before."""
     IN_DOUBT = "in_doubt"
-    """Nobody knows how far it got. It is settled when its resource shows it, or by a user."""
+    """It is unknown how far it got. It is settled when its resource shows that, or by a user."""
     COMMITTED = "committed"
-    """It is done for good."""
+    """It is permanent."""
     UNDOING = "undoing"
-    """It is being taken back."""
+    """It is being undone."""
     UNDONE = "undone"
-    """It was taken back, and looked at: things are as they were before."""
+    """It was undone, and that was verified."""
     UNDO_FAILED = "undo_failed"
-    """It could not be taken back, and stands as it was done."""
+    """It could not be undone, and stands."""
     UNDO_IN_DOUBT = "undo_in_doubt"
-    """Nobody knows how far its undo got. It is settled when its resource shows it, or by a user."""
+    """It is unknown how far its undo got. It is settled when its resource shows that, or by a user."""
     REDOING = "redoing"
-    """It is being done again after an undo."""
+    """It is being redone."""
     REDONE = "redone"
-    """It was done again, and can be taken back again."""
+    """It was redone, and can be undone again."""
 
 
 _S = ActionState
@@ -58,17 +58,17 @@ FOLLOWING: Mapping[ActionState, frozenset[ActionState]] = {
     _S.REDOING: frozenset({_S.REDONE, _S.UNDONE, _S.IN_DOUBT}),
     _S.REDONE: frozenset({_S.COMMITTED, _S.UNDOING}),
 }
-"""What may come after each state."""
+"""The states that may follow each state."""
 UNFINISHED = frozenset({_S.EXECUTING, _S.UNDOING, _S.REDOING})
-"""States in which a process works on it, or died."""
+"""States in which a process works on an action, or has died."""
 IN_DOUBT = frozenset({_S.IN_DOUBT, _S.UNDO_IN_DOUBT})
-"""States in which nobody knows how it stands."""
+"""States in which the outcome is unknown."""
 STANDING = frozenset({_S.EXECUTED, _S.REDONE, _S.UNDO_FAILED})
-"""States in which it is done, and may be taken back or committed."""
+"""States in which an action is done, and may be undone or committed."""
 
 
 def require_step(action: str, state: ActionState | None, wanted: ActionState) -> None:
-    """Raise InputError if an action may not go from a state (None: there is no such action yet) to `wanted`."""
+    """Raise InputError if an action may not go from a state (None: it does not exist yet) to `wanted`."""
     allowed = {ActionState.PROPOSED} if state is None else FOLLOWING[state]
     if wanted not in allowed:
         stands = "does not exist" if state is None else f"is {state}"

@@ -1,8 +1,7 @@
-"""Undoing several actions: all or none, also when a process dies; and blocks of actions that are done so.
+"""Undoing several actions, all or none, even when a process dies; and atomic blocks of actions.
 
-That several belong together is journalled before the first (`undoing_all`) and after the last (`undone_all`). When one
-of them cannot be taken back, or nobody can tell, that is journalled (`putting_back_all`), and those before it are done
-again.
+A group is journalled before its first undo (`undoing_all`) and after its last (`undone_all`). When an undo fails or is
+in doubt, that is journalled (`putting_back_all`), and the actions already undone are redone.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _S = ActionState
 
 
 class Undoing:
-    """Of actions of all kinds, each by `execution`."""
+    """Undoes actions of all kinds, each by `execution`."""
 
     def __init__(self, actions: Actions, execution: Execution) -> None:
         self._actions, self._journal, self._execution = actions, actions.journal, execution
@@ -32,7 +31,7 @@ class Undoing:
 
     @contextlib.contextmanager
     def all_or_none(self) -> Iterator[None]:
-        """Undo what was done in the block if that fails, or, at the next opening, if the process dies in it."""
+        """Undo what was done in the block if it fails, or, on recovery, if the process died in it."""
         self._own_block = secrets.token_hex(4)
         block = self._journal.append("atomic", self._own_block, {})
         try:
@@ -45,7 +44,7 @@ class Undoing:
         self._journal.append("atomic_over", block.subject, {})
 
     def _undo_block(self, block: Record) -> list[str]:
-        """Undo what was done since a block began; the actions. Where that is not possible, it is recorded."""
+        """Undo what was done since a block began; return the actions. Failure is recorded."""
         names = [each.action for each in self._actions.standing_order() if each.number > block.number][::-1]
         reason = ""
         try:
@@ -59,7 +58,7 @@ class Undoing:
         return names
 
     def undo(self, names: Sequence[str], choices: Mapping[str, Choice], on_conflict: Choice) -> list[str]:
-        """Take back actions in this order, all or none; their names. See `Session.undo`."""
+        """Undo actions in this order, all or none; return their ids. See `Session.undo`."""
         self._require_undoable(names, choices, on_conflict)
         if len(names) > 1:
             together = secrets.token_hex(4)
@@ -88,16 +87,16 @@ class Undoing:
     def _undo_together(
         self, together: str, names: Sequence[str], choices: Mapping[str, Choice], on_conflict: Choice
     ) -> list[str]:
-        """Take back those that still stand; if one cannot be, do again those that were taken back.
+        """Undo those that still stand; if one cannot be undone, redo those that were.
 
-        Those of which nothing is left to take back, by choice, stand; the names of the others.
+        Return the ids of the undone; actions of which the choices keep everything stand.
         """
         left: list[str] = []
         for name in names:
             state = self._journal.standing(name).state
             try:
                 if state is _S.UNDO_IN_DOUBT:
-                    raise InputError(f"action {name}: nobody can tell whether it was taken back")
+                    raise InputError(f"action {name}: it is unknown whether it was taken back")
                 if state in STANDING:
                     self._execution.undo(name, choices, on_conflict)
             except NothingLeft:
@@ -115,7 +114,7 @@ class Undoing:
         return [name for name in names if name not in left]
 
     def _redo_together(self, together: str, names: Sequence[str]) -> list[str]:
-        """Do again those of an undo of several that were taken back; the names of those that cannot be."""
+        """Redo those actions of a group that were undone; return the ids of those that cannot be."""
         left: list[str] = []
         for name in reversed(names):
             if self._journal.standing(name).state is _S.UNDONE:
@@ -127,7 +126,7 @@ class Undoing:
         return left
 
     def recover(self) -> Iterator[str]:
-        """Bring undos of several actions to their end, or all of them back; undo blocks in which a process died."""
+        """Complete or roll back interrupted undos of groups; undo blocks in which a process died."""
         kinds = ("undoing_all", "putting_back_all", "undone_all", "atomic", "atomic_over")
         for record in self._journal.records_of_kinds(*kinds, after=self._num_read):
             self._num_read = record.number
@@ -143,10 +142,10 @@ class Undoing:
                 self._redo_together(together, names)
             else:
                 choices = {name: Choice(choice) for name, choice in begun.body["choices"].items()}
-                with contextlib.suppress(InputError):  # it is recorded how they stand
+                with contextlib.suppress(InputError):  # their states are recorded
                     self._undo_together(together, names, choices, Choice(begun.body["on_conflict"]))
             yield from names
         if self._block and self._block.subject != self._own_block:
             block, self._block = self._block, None
-            with contextlib.suppress(InputError):  # it is recorded how they stand
+            with contextlib.suppress(InputError):  # their states are recorded
                 yield from self._undo_block(block)

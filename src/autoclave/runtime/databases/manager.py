@@ -138,9 +138,7 @@ class DatabaseManager(Manager):
 
         def keep(effect: Effect, mark: Json) -> None:
             if digest(sql, name, effect, defined) != started["plan"]:
-                raise InputError(
-                    f"action {action}: what it is about has changed since it was planned; propose it again"
-                )
+                raise InputError(f"action {action}: its resource has changed since it was planned; propose it again")
             self._kept.put(action, "done", effect, mark)
 
         self._mode(started).execute(action, sql, started, keep)

@@ -66,7 +66,7 @@ def captured(written: Scope, tree: Scope, within: str, top: Entry, *, is_whole: 
                 old is None
                 or _is_other_thing(old, new)
                 or entry.shared in linked
-                or (not is_whole and _is_made_anew(entry))
+                or (not is_whole and _is_new_file(entry))
                 or (old.shared and any(_changed_facts(path, old, new)))
             ):
                 stash = f"{len(found.brought)}"
@@ -129,17 +129,17 @@ def _below(path: str, within: str) -> str:
 
 
 def _is_deletion(entry: Entry) -> bool:
-    """Whether it is the mark of an overlay for something that was deleted."""
+    """Return whether it is the mark of an overlay for something that was deleted."""
     return entry.kind == "device" and entry.device == 0
 
 
-def _is_made_anew(entry: Entry) -> bool:
-    """Whether a file in the upper folder of an overlay is no copy of the one below, though it may be equal to it."""
+def _is_new_file(entry: Entry) -> bool:
+    """Return whether a file in the upper folder of an overlay is new, and not a copy of the one below."""
     return entry.kind == "file" and not any(name == _ORIGIN for name, _ in entry.attributes)
 
 
 def _is_other_thing(old: Entry, new: Entry) -> bool:
-    """Whether it cannot be made of the old one by setting facts: another kind, content, target or device."""
+    """Return whether it cannot be made of the old one by setting facts: another kind, content, target or device."""
     if old.kind != new.kind or new.kind == "folder":
         return True
     return (old.size, old.digest, old.target, old.device) != (new.size, new.digest, new.target, new.device)

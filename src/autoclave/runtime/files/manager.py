@@ -124,9 +124,7 @@ class FileManager(Manager):
             self._require_one_name(steps)
             before = surveys_of(steps, self.scope, self._planner.latest)
             if digest_of(operation, planned, before) != plan.digest:
-                raise InputError(
-                    f"action {action}: what it is about has changed since it was planned; propose it again"
-                )
+                raise InputError(f"action {action}: its resource has changed since it was planned; propose it again")
         except BaseException:
             if not isinstance(operation, Command):
                 self.discard(action)

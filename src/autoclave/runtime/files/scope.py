@@ -66,7 +66,7 @@ class Entry:
 
     @property
     def is_open_folder(self) -> bool:
-        """Whether it is a folder that can be listed."""
+        """Return whether it is a folder that can be listed."""
         return self.kind == "folder" and not self.digest
 
 

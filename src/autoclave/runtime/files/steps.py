@@ -171,20 +171,20 @@ def _before(step: Step) -> _Places:
 
 
 def _has_arrived(step: Step, scope: Scope, stash: Scope) -> bool:
-    """Whether what a step took is what it was to take."""
+    """Return whether what a step took is what it was to take."""
     _, at_to, stashed = _look(step, scope, stash)
     return at_to == step.inode if step.do == "move" else stashed == _before(step.inverse())[2]
 
 
 def has_happened(step: Step, scope: Scope, stash: Scope) -> bool:
-    """Whether the tree is as it is after the step, which was begun when a process died."""
+    """Return whether the tree is as it is after the step, which was begun when a process died."""
     arrival = {"take": 2, "move": 1}.get(step.do, 0)
     is_there = _look(step, scope, stash)[arrival] == step.inode
     return is_there and (step.do != "set_facts" or _has_facts(step.path, step.facts, scope))
 
 
 def is_untouched(step: Step, scope: Scope, stash: Scope) -> bool:
-    """Whether a step has certainly not happened, by the stash, where nobody else works."""
+    """Return whether a step has certainly not happened, by the stash, where nobody else works."""
     found, before = _look(step, scope, stash), _before(step)
     if step.do == "set_facts":
         return found != before or _has_facts(step.path, step.old_facts, scope)
@@ -192,7 +192,7 @@ def is_untouched(step: Step, scope: Scope, stash: Scope) -> bool:
 
 
 def is_possible(step: Step, scope: Scope, stash: Scope) -> bool:
-    """Whether the tree is as it was before the step: what it moves is there, and nothing else in its way."""
+    """Return whether the tree is as it was before the step: what it moves is there, and nothing else in its way."""
     return _look(step, scope, stash) == _before(step)
 
 

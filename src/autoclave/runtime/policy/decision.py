@@ -50,7 +50,7 @@ def usage_of(records: Iterable[Record]) -> Usage:
 
 
 def decide(grants: Sequence[Grant], request: Request, usage: Usage, now: float) -> Decision:
-    """Whether `request` may be done at `now` (seconds since 1970), given what was charged to each grant."""
+    """Return whether `request` may be done at `now` (seconds since 1970), given what was charged to each grant."""
     forbids = [grant for grant in grants if grant.effect == "forbid" and not grant.is_over(now)]
     allows = [grant for grant in grants if grant.effect == "allow"]
     by_id = {grant.id: grant for grant in allows}
@@ -100,7 +100,7 @@ def violation(grants: Sequence[Grant], rules: Sequence[str], actual: Request, us
 
 
 def is_granted(grants: Iterable[Grant], verb: str, resource: str, now: float) -> bool:
-    """Whether a resource may be used at all, whatever the limits: for barriers that do not rely on a decision."""
+    """Return whether a resource may be used at all, regardless of limits; for barriers independent of a decision."""
     about = [grant for grant in grants if not grant.is_over(now) and grant.covers(verb, resource)]
     return bool(about) and all(grant.effect == "allow" for grant in about)
 

@@ -90,7 +90,7 @@ class Grant(Config):
         return "*" in self.verbs or verb in self.verbs
 
     def covers(self, verb: str, resource: str) -> bool:
-        """Whether an allowance is about this, or a prohibition is."""
+        """Return whether an allowance is about this, or a prohibition is."""
         if not self.is_about(verb):
             return False
         if verb == "read" and resource.endswith("/**"):  # else it is something with that name
@@ -131,7 +131,7 @@ class Grant(Config):
 
     @property
     def is_limited(self) -> bool:
-        """Whether it depends on what was charged to it."""
+        """Return whether it depends on what was charged to it."""
         return any(getattr(self, f"max_{name}") is not None for name in ("uses", *COUNTED))
 
     def is_over(self, now: float) -> bool:
@@ -147,7 +147,7 @@ class Grant(Config):
         return not self._is_protected(resource) and (not has_secret_name(resource) or self.has_name_of(resource))
 
     def has_name_of(self, resource: str) -> bool:
-        """Whether its patterns have the last name of a resource literally."""
+        """Return whether its patterns have the last name of a resource literally."""
         return loose(resource.rpartition("/")[2]) in map(loose, self._literal_names)
 
     @cached_property
@@ -170,7 +170,7 @@ def protected_names(path: str) -> set[str]:
 
 
 def has_secret_name(path: str) -> bool:
-    """Whether a file by its name holds keys or passwords: only a grant that has the name permits to read it."""
+    """Return whether a file by its name holds keys or passwords: only a grant that has the name permits to read it."""
     return bool(_SECRET.fullmatch(loose(path.rpartition("/")[2])))
 
 

@@ -129,7 +129,7 @@ def refuse_dummies(content: bytes, dummies: Mapping[str, str], host: str) -> Non
 
 
 def is_passed_on(name: bytes) -> bool:
-    """Whether a header of a cell may reach a service."""
+    """Return whether a header of a cell may reach a service."""
     plain = name.decode("ascii", "replace").lower().replace("_", "-")
     return name.lower() not in HOP_BY_HOP | _OURS and plain not in _OVERRIDES
 
@@ -208,7 +208,7 @@ def words_of(request: Outgoing) -> bytes:
 
 
 def may_send_again(method: str, challenge: str) -> bool:
-    """Whether a request that was answered with 401 may be sent once more, with another token.
+    """Return whether a request that was answered with 401 may be sent once more, with another token.
 
     By RFC 9110 such a request has not been applied. That is relied on where doing it twice is as good as once, and
     else only if the service says in its `challenge` (WWW-Authenticate) that it was the token (RFC 6750): a service that

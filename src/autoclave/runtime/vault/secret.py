@@ -73,7 +73,7 @@ class Authorization(Config):
     """Why it cannot be renewed any more; a person has to authorise again."""
 
     def is_expiring(self, now: float) -> bool:
-        """Whether the access token has expired, or will within a minute."""
+        """Return whether the access token has expired, or will within a minute."""
         return bool(self.expires_at) and now > self.expires_at - _LEEWAY_S
 
     def has_expired(self, now: float) -> bool:

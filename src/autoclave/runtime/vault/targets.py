@@ -81,7 +81,7 @@ def addresses_of(host: str, port: int, *, allows_private: bool, what: str) -> li
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is one of the Internet, as is the address of IPv4 that may be in it."""
+    """Return whether an address is one of the Internet, as is the address of IPv4 that may be in it."""
     given = ipaddress.ip_address(address)
     inner = list(_inside(given))
     if inner:

@@ -51,7 +51,7 @@ class _Form:
         self._head, self._is_long = re.compile(b"".join(units[:_HEAD])), len(units) > _HEAD
 
     def is_in(self, content: bytes) -> bool:
-        """Whether the value is there in this form. Other tokens may begin as a long one does."""
+        """Return whether the value is there in this form. Other tokens may begin as a long one does."""
         found = self._head.search(content)
         return bool(self.whole.search(content) if found and self._is_long else found)
 

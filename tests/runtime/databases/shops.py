@@ -244,7 +244,8 @@ def postgres_content(place: Mapping[str, Any]) -> dict[str, Any]:
             f"WHERE c.relkind IN ('r', 'm') AND n.nspname {_USERS} ORDER BY 1"
         ).fetchall()
         found: dict[str, Any] = {
-            name: sorted(row for (row,) in connection.execute(f"SELECT t::text FROM {name} t")) for (name,) in tables
+            name: sorted(row for (row,) in connection.execute(f'SELECT "whole row"::text FROM {name} "whole row"'))
+            for (name,) in tables
         }
         for kind, query in _MADE_OF.items():
             found[kind] = connection.execute(query).fetchall()

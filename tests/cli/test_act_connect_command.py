@@ -79,7 +79,7 @@ def test_what_was_done_to_a_database_needs_it_to_be_taken_back(act, tmp_path: Pa
         (["connect", "database", "shop", "engine=sqlite", "path=no.db"], "is no SQLite database"),
         (["connect", "database", "shop", "path"], "a setting is path=value"),
         (["connect", "service", "notes", "base_url=http://example.com"], "must be https"),
-        (["connect", "service", "notes", "base_url=https://a.example:99999"], "no number from 1 to 65535"),
+        (["connect", "service", "notes", "base_url=https://a.example:99999"], "port must be from 1 to 65535"),
         (["connect", "service", "notes", "bas_url=https://a.example"], "no such setting; did you mean base_url?"),
         (["connect", "service", "notes", "base_url=https://a.example", "hold_s=1"], "'hold_s': is now called queue_s"),
         (["connect", "service", "notes", "base_url=https://a.example", "catalogue=kintoo"], "did you mean kinto?"),

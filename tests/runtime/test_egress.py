@@ -282,7 +282,7 @@ def test_what_a_service_could_read_in_another_way_does_not_leave(
 )
 def test_no_spelling_of_a_form_has_another_method_than_its_request(kinds: str, target: str, body: str):
     headers = [(b"content-type", kind.encode()) for kind in kinds.split("|")]
-    with pytest.raises(InputError, match="has the service do something else than is asked"):
+    with pytest.raises(InputError, match="makes the service do something other than requested"):
         require_no_override(Outgoing("POST", "api.example.com", 443, target, headers, body.encode()))
 
 

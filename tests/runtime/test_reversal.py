@@ -41,18 +41,13 @@ def test_an_undo_that_is_exact_is_shown_as_such(root: Path, session: Session, op
 NEVER_ENDS = "while :; do :; done"
 HOSTILE = [
     ("echo x > new", "true", "'new' would not be as before"),
-    ("echo x > b.txt", "true", "'b.txt' would not be as before"),
     ("echo x > new", "mv new newer", "'newer'"),
     ("echo other > docs/c.txt", "echo something > docs/c.txt", "'docs/c.txt'"),
     ("echo other > docs/c.txt", "rm -rf ./* .[!.]*", "'"),
-    ("echo other > docs/c.txt", "rm docs/c.txt", "'docs/c.txt'"),
     ("rm -r docs/deep", "mkdir docs/deep; : > docs/deep/d.txt", "'docs/deep"),  # names alone
-    ("rm -r docs", "mkdir docs", "'docs"),
-    ("mv docs/deep moved", "mv moved docs/deep; rm b.txt", "'b.txt'"),
     ("echo x > new", "rm new; touch b.txt", "'b.txt'"),  # times
     ("echo x > b.txt", ": > b.txt", "'b.txt'"),  # but for its time, it is as it was
     ("chmod 600 b.txt", "chmod 640 b.txt", "'b.txt'"),
-    ("echo x > new", "rm new; chmod 777 docs", "'docs'"),
     ("echo x > new", "rm new; ln b.txt second", "'second'"),
     ("ln -sf b.txt docs/link", "rm docs/link; ln -s ../b.txt docs/link", "'docs/link'"),
     ("echo x > new", "false", "exited with 1"),

@@ -122,7 +122,7 @@ def test_a_key_file_is_its_owners_alone_and_is_asked_for_by_name(path: Path, key
         Vault(path, key)
     key.path.write_bytes(bytes(32))
     key.path.chmod(0o600)
-    with pytest.raises(InputError, match="must have an identity of age"):
+    with pytest.raises(InputError, match="must have an age identity"):
         Vault(path, key)
 
 

@@ -370,7 +370,7 @@ def test_free_requests_are_for_services_without_a_catalogue(service: OddService,
         for path in ("items/x", "//items/x", "/items/../x", "/items/x#y", "/items/x y", "/items%2fx"):
             with pytest.raises(InputError):
                 session.plan({**free, "path": path})
-        with pytest.raises(InputError, match="something else than is asked"):
+        with pytest.raises(InputError, match="something other than requested"):
             session.plan({**free, "method": "GET", "path": "/items/x?_method=DELETE"})
     assert service.requests == []
 

@@ -1,4 +1,4 @@
-"""What a command changed, as steps: a folder that it wrote to is compared with the tree that it saw.
+"""Steps for the changes of a command, from comparing the folder that it wrote to with the tree that it saw.
 
 Two ways to let a command run over a tree without touching it: in an overlay, whose upper folder then holds only what
 was changed (and marks of what was deleted), or on a copy of the whole tree. Here both become the same steps. Whatever
@@ -21,13 +21,13 @@ from autoclave.runtime.files.steps import Step, facts_at, sync_file_system
 from autoclave.runtime.files.tree_digest import OVERLAY, without_marks
 
 _ORIGIN = f"{OVERLAY}origin"
-"""What an overlay marks a file with that it copied up: one without it was made by the command."""
+"""The mark of a file that an overlay copied up; a file without it was created by the command."""
 _OPAQUE = (f"{OVERLAY}opaque", b"y".hex())
 
 
 @dataclass(slots=True)
 class Capture:
-    """Steps, what they leave out, in words, and where in the written folder that is which they bring."""
+    """Steps, descriptions of what they leave out, and the places in the written folder of what they bring."""
 
     steps: list[Step] = field(default_factory=list[Step])
     left_out: list[str] = field(default_factory=list[str])
@@ -35,11 +35,11 @@ class Capture:
 
 
 def captured(written: Scope, tree: Scope, within: str, top: Entry, *, is_whole: bool) -> Capture:
-    """The steps that make `tree`, at and below the folder `within`, what a command wrote.
+    """Return the steps that change `tree`, at and below the folder `within`, to what a command wrote.
 
-    `is_whole`: `written` is a copy of all, in which what is not there was deleted. Else it is the upper folder of an
-    overlay. `top` is what the written folder itself was before. What would be changed of a file that has several names
-    is brought as a new one, so that its other names stay as they are. Steps have no inodes yet. O(what is in
+    `is_whole`: `written` is a complete copy, in which missing things were deleted. Else it is the upper folder of an
+    overlay. `top` is the written folder itself before the command. A changed file with several names is brought as a
+    new file, so that its other names stay as they are. Steps have no inodes yet. O(what is in
     `written`). Raises InputError where something cannot be read, or changes meanwhile.
     """
     found = Capture()
@@ -56,7 +56,7 @@ def captured(written: Scope, tree: Scope, within: str, top: Entry, *, is_whole: 
         for place, entry in inside.items():
             path = _join(within, place)
             old, new = tree.entry(path), without_marks(entry)
-            if _is_deletion(entry):
+            if entry.kind == "device" and entry.device == 0:  # the overlay mark of a deletion
                 if old is not None:
                     found.steps.append(_take(path, found))
             elif old is not None and old.kind == new.kind == "folder" and _OPAQUE not in entry.attributes:
@@ -74,12 +74,12 @@ def captured(written: Scope, tree: Scope, within: str, top: Entry, *, is_whole: 
                 found.steps.append(Step("put" if old is None else "exchange", path, stash))
             else:
                 facts += _changed_facts(path, old, new)
-    found.steps += reversed(facts)  # of folders at last, and those above after those below
+    found.steps += reversed(facts)  # folders last, parents after children
     return found
 
 
 def claim(written: Scope, capture: Capture, stash: Path) -> None:
-    """Move what was brought in out of the written folder to the stash, without the marks of the overlay; durably."""
+    """Move what is brought in from the written folder to the stash, durably and without overlay marks."""
     for name, place in capture.brought.items():
         with written.parent_of(place) as (parent, last):
             _clean(parent, last)
@@ -94,9 +94,9 @@ def claim(written: Scope, capture: Capture, stash: Path) -> None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder of ours with all that is in it, whatever modes a command gave to the folders. Maybe none is.
+    """Remove a folder of ours, if it exists, with all its content, whatever the modes of folders in it.
 
-    Folders are first moved up to be side by side, so that no path is too long, however deep they are.
+    Nested folders are first moved up to the top level, so that no path is too long.
     """
     if not folder.is_dir():
         return
@@ -128,18 +128,13 @@ def _below(path: str, within: str) -> str:
     return path.removeprefix(f"{within}/") if within else path
 
 
-def _is_deletion(entry: Entry) -> bool:
-    """Return whether it is the mark of an overlay for something that was deleted."""
-    return entry.kind == "device" and entry.device == 0
-
-
 def _is_new_file(entry: Entry) -> bool:
     """Return whether a file in the upper folder of an overlay is new, and not a copy of the one below."""
     return entry.kind == "file" and not any(name == _ORIGIN for name, _ in entry.attributes)
 
 
 def _is_other_thing(old: Entry, new: Entry) -> bool:
-    """Return whether it cannot be made of the old one by setting facts: another kind, content, target or device."""
+    """Return whether the kind, content, target or device differs, so that setting facts is not enough."""
     if old.kind != new.kind or new.kind == "folder":
         return True
     return (old.size, old.digest, old.target, old.device) != (new.size, new.digest, new.target, new.device)
@@ -164,7 +159,7 @@ def _changed_facts(path: str, old: Entry, new: Entry) -> Iterator[Step]:
 
 
 def _changed_top(within: str, old: Entry, written: Scope, tree: Scope, found: Capture) -> Iterator[Step]:
-    """What a command changed of the folder that it saw; of the scope's own it is only told."""
+    """Yield the changes to the top folder itself; those of the root of the scope are only reported."""
     for step in _changed_facts(within, old, own_entry(written)):
         if within:
             yield replace(step, old_facts=facts_at(within, step.facts, tree))
@@ -173,21 +168,21 @@ def _changed_top(within: str, old: Entry, written: Scope, tree: Scope, found: Ca
 
 
 def own_entry(written: Scope) -> Entry:
-    """What the folder of a scope is itself, without the marks of an overlay."""
+    """Return the entry of the folder of a scope itself, without overlay marks."""
     found = entry_at(written.descriptor, ".", ".")
     assert found is not None
     return without_marks(found)
 
 
 def _linked(written: Scope, tree: Scope, within: str, *, is_whole: bool) -> set[int]:
-    """Inodes of files of which the command made several names: they must stay one file."""
+    """Return the inodes of files to which the command gave several names: they must stay one file."""
     found = _names_of_one(written, "")
     before = set(_names_of_one(tree, within).values()) if is_whole else set[frozenset[str]]()
     return {inode for inode, names in found.items() if names not in before}
 
 
 def _names_of_one(scope: Scope, folder: str) -> dict[int, frozenset[str]]:
-    """The names of each file that has several at or below a folder, seen from there, by its inode."""
+    """Return by inode the names, relative to a folder, of each file below it that has several."""
     found: dict[int, set[str]] = {}
     for place, _, inside in scope.folders(folder):
         for each in inside:
@@ -197,7 +192,7 @@ def _names_of_one(scope: Scope, folder: str) -> dict[int, frozenset[str]]:
 
 
 def _clean(folder: int, name: str) -> None:
-    """Remove the marks of the overlay from what has a name in a folder."""
+    """Remove the overlay marks from an entry of a folder."""
     about = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if about.st_rdev == 0 and stat.S_ISCHR(about.st_mode):
         os.unlink(name, dir_fd=folder)

@@ -5,8 +5,8 @@ writes there and the tree stays as it is. Where the host cannot stack folders, t
 it wrote becomes steps (see `capture.py`), which are taken when the action is run.
 
 An undo that comes with a command is run over a copy of that layer, right after the command, and the plan says whether
-the tree is as before then. Trees are compared here; what a program prints decides nothing. What is kept is restored in
-any case.
+it restores the tree. Trees are compared here; what a program prints decides nothing. The undo of the action itself
+restores what was kept, in any case.
 """
 
 from __future__ import annotations
@@ -38,24 +38,23 @@ if TYPE_CHECKING:
 
 _PROGRAM, _PACKAGES = "/program.py", "/packages"
 _MOST_TOLD = 8192
-"""Of what a command printed so many characters are recorded, from each end of it half."""
+"""How many characters of each output stream are recorded, half of them from each end."""
 _UNDO_TEST_S = 10.0
-"""So long an undo may take when it is tested, in seconds."""
+"""Time limit of the test of an undo, in seconds."""
 _PROVED = "its own undo was tested, and restores the tree as the pre-images do"
 _HIDDEN = "warning: hidden from it, since their names say that they hold secrets: "
 _LIMITS = CommandLimits()
 
 CredentialBundles = Callable[[Sequence[str], Path, int, str], "AbstractContextManager[CredentialBundle]"]
-"""Gives a command what it needs to use services: their names, a folder for files, the port of the way out, a purpose.
-"""
+"""Gives a command the use of services: takes their names, a folder for files, the port of the proxy, and a purpose."""
 
 
 class CommandRunner:
     """Runs commands over the folder of `scope`; what they write is kept in `stash` until it is claimed.
 
-    `install` gives the folder of the packages that generated code may import, by their names; without it there are
-    none. `bundle` gives what a command gets to use services (see `vault.cells`). Files whose names say that they hold
-    secrets are hidden from a command, but for those whose keys `not_readable` leaves out.
+    `install` returns the folder of packages that generated code may import, by their names; without it there are none.
+    `bundle` gives a command the use of services (see `vault.cells`). Files whose names say that they hold secrets are
+    hidden from a command, except those that `not_readable` leaves out.
     """
 
     def __init__(
@@ -70,14 +69,14 @@ class CommandRunner:
         self._install, self._bundle, self._not_readable = install, bundle, not_readable
 
     def run(self, operation: Command, folder: Path) -> tuple[list[Step], Json, str]:
-        """Run a command; what it brought into the tree is in `folder` then. An undo that it comes with is tested.
+        """Run a command; `folder` receives what it brings into the tree. An undo that it comes with is tested.
 
-        Returns the steps that do to the tree what it did; how it ended, as JSON data; and a digest of the tree that it
-        saw, as it was before it began.
+        Returns the steps that make its changes to the tree; its outcome, as JSON data; and a digest of the tree that
+        it saw, from before it began.
 
         Raises:
-            CommandFailed: it failed, or met a limit; with what it printed, and what it would have changed.
-            InputError: it may not be done.
+            CommandFailed: it failed, or met a limit; with its output, and what it would have changed.
+            InputError: it is not allowed.
             HostError, SandboxFault: it could not be run.
         """
         layers = folder.with_name(f".{folder.name}")
@@ -109,14 +108,14 @@ class CommandRunner:
         return captured(written, self._scope, operation.within, top, is_whole=self.method == "copy")
 
     def seen_by(self, operation: Command) -> str:
-        """A digest of what a command sees of the tree as it is now, which changes when somebody changes that.
+        """Return a digest of the part of the tree that a command sees, as it is now.
 
-        O(what is in its folder), 3 to 4 microseconds for each.
+        Linear in the number of entries, 3 to 4 microseconds each.
         """
         return survey_inside(operation.within, self._scope).digest
 
     def _prepare_upper(self, tree: int, upper: Path) -> None:
-        """Give a command a layer that is, at first, like the folder that it sees."""
+        """Make the layer of a command look like the folder that it sees."""
         if self.method == "copy":
             _copy_inside(tree, upper)
             return
@@ -128,7 +127,7 @@ class CommandRunner:
         upper.chmod(stat.S_IMODE(os.fstat(tree).st_mode))
 
     def _hidden_from(self, operation: Command) -> list[str]:
-        """Return the files of the tree that hold secrets by their names, and that no grant permits to read."""
+        """Return the files whose names say that they hold secrets, and that no grant permits to read."""
         found = [
             path
             for place, _, inside in self._scope.folders(operation.within)
@@ -155,7 +154,7 @@ class CommandRunner:
         layers: Path,
         hidden: Sequence[str],
     ) -> str:
-        """Run an undo over a copy of what its action wrote; why it does not restore all, or the empty text."""
+        """Run an undo over a copy of what its action wrote; return why it does not restore all, or ""."""
         if undo.secrets or not capture.steps:
             why = "its program has secrets" if undo.secrets else "the action changes nothing here"
             return f"it cannot be tested, since {why}"
@@ -187,7 +186,7 @@ class CommandRunner:
         return outcome
 
     def _require_one_mount(self, within: str) -> None:
-        """Raise InputError if something is mounted below: no overlay goes over it, and a copy would have it all."""
+        """Raise InputError if something is mounted below: an overlay cannot cover it, and a copy would include it."""
         folder = self._scope.root / within
         for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
             place = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), line.split(" ")[4])
@@ -199,7 +198,7 @@ class CommandRunner:
 
     @cached_property
     def method(self) -> Literal["overlay", "copy"]:
-        """How commands get a tree of their own on this host."""
+        """The way in which commands get a tree of their own on this host."""
         return "copy" if overlay_problem(self._stash) else "overlay"
 
     def _command(self, operation: Command, descriptor: int, layers: Path) -> SealedCommand:
@@ -226,12 +225,12 @@ class CommandRunner:
             environment=environment,
             stdin=operation.stdin.encode("utf-8", "surrogateescape"),
             method=self.method,
-            tree_inode=(about.st_dev, about.st_ino),  # whatever has become of its path meanwhile
+            tree_inode=(about.st_dev, about.st_ino),  # even if its path leads elsewhere meanwhile
         )
 
 
 def _git_identity(tree: Path) -> dict[str, str]:
-    """Return variables with the name and e-mail address of the user in Git, by which commands commit."""
+    """Return variables with the Git identity of the user, for commits by commands."""
     told = ""
     with contextlib.suppress(OSError):  # Git is not installed
         command = ["git", "config", "--null", "--get-regexp", r"^user\.(name|email)$"]
@@ -243,7 +242,7 @@ def _git_identity(tree: Path) -> dict[str, str]:
 
 
 def undoing_command(operation: Command) -> Command | None:
-    """The command that undoes an operation, if one was proposed with it."""
+    """Return the command that undoes an operation, if one was proposed with it."""
     if not operation.undo:
         return None
     if isinstance(operation, Python):
@@ -252,7 +251,7 @@ def undoing_command(operation: Command) -> Command | None:
 
 
 def _copy_inside(tree: int, to: Path) -> None:
-    """Copy what is in a folder (a descriptor), with facts and holes."""
+    """Copy the content of a folder (a descriptor), with facts and holes."""
     command = ["cp", "-a", "--reflink=auto", "--", "./.", str(to)]
     done = subprocess.run(command, cwd=f"/proc/self/fd/{tree}", capture_output=True, text=True, check=False)
     if done.returncode:
@@ -260,7 +259,7 @@ def _copy_inside(tree: int, to: Path) -> None:
 
 
 def _failure(operation: Command, outcome: Outcome) -> str:
-    """Why a command counts as failed; empty if it does not."""
+    """Return why a command counts as failed; empty if it does not."""
     if outcome.ended == "exited" and outcome.exit_code in operation.accepted_codes:
         return ""
     how = {

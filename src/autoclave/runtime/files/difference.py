@@ -1,4 +1,4 @@
-"""What steps change, as lines for a person: like a patch for text, in words for the rest. Only looks."""
+"""Differences that steps make, as lines for a person: a patch for text, words for the rest. Reads only."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _MOST_NAMES = 50
 
 
 _Content = list[str] | str | None
-"""What was or will be at a path: lines of text, words for what is none, or nothing."""
+"""The content of a path: lines of text, a description of anything else, or None."""
 
 
 def difference_of(steps: Sequence[Step], tree: Scope, stash: Scope | None, *, is_done: bool) -> Iterator[str]:
-    """Lines for each step. What is new is in the stash; once it is done, in the tree."""
+    """Yield lines for each step. New content is in the stash; once the action is done, in the tree."""
     for step in steps:
         if step.do == "move":
             yield f"renamed {step.path!r} to {step.to!r}"
@@ -64,11 +64,11 @@ def _lines(content: bytes) -> list[str] | str:
             return content.decode().splitlines(keepends=True)
     except UnicodeDecodeError:
         pass
-    return f"{len(content)} bytes that are no text"
+    return f"{len(content)} bytes that are not text"
 
 
 def _found(scope: Scope, path: str) -> tuple[_Content, int]:
-    """What is at a path, and its mode."""
+    """Return the content of a path, and its mode."""
     mode = 0
     content: _Content = None
     try:

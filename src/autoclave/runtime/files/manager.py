@@ -1,9 +1,9 @@
 """Actions on the files of one folder: planned as steps, prepared in a stash on the same file system, taken and undone.
 
-Theory of operation. Each action has a folder of its own in the stash. What it brings into the tree is made ready there
+Theory of operation. Each action has a folder of its own in the stash. What it brings into the tree is prepared there
 (or, for a command, was written there by the command itself, in an overlay over the tree), and what it takes out goes
-there. Every step is one rename between tree and stash, whose outcome can be seen afterwards by inodes. So whatever a
-process that died left in the middle can be brought to either side.
+there. Every step is one rename between tree and stash, whose outcome can be seen afterwards by inodes. So after a crash
+an interrupted action can be completed or rolled back.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from autoclave.runtime.policy.request import Access, Request
 
 
 class FileManager(Manager):
-    """Actions on the folder of `scope`. `stash` is a folder on the same file system that nobody else touches."""
+    """Actions on the folder of `scope`. `stash` is a private folder on the same file system."""
 
     operations: Mapping[str, type[Config]] = OPERATIONS
 
@@ -61,12 +61,12 @@ class FileManager(Manager):
         stash.mkdir(exist_ok=True)
         self.scope, self.stash, self.commands = scope, stash, commands
         self._planner = Planner(scope, stash, commands)
-        self._stashed: dict[tuple[str, str], Survey] = {}  # what was taken just now, by action and place
+        self._stashed: dict[tuple[str, str], Survey] = {}  # what was taken last, by action and place
 
     # --- Planning ---------------------------------------------------------------------------------------------------
 
     def plan(self, action: str, operation: Config) -> Plan:
-        """See `Manager`. A command is run over the tree, which stays as it is."""
+        """See `Manager`. A command is run over the tree without changing it."""
         if isinstance(operation, ReadOperation):
             return self._planner.plan_of_read(operation)
         if not isinstance(operation, Command):
@@ -79,21 +79,19 @@ class FileManager(Manager):
             raise
 
     def plan_again(self, action: str, operation: Config, kept: Json) -> Plan:
-        """See `Manager`. A command is not run again: what it made then is meant, if it would see the same now."""
+        """See `Manager`. A command is not run again: its first result counts, if it would see the same tree now."""
         if not isinstance(operation, Command):
             return self.plan(action, operation)
         return self._planner.plan_of(operation, self._planner.of_command_before(action, operation, kept))
 
     def told(self) -> str:
-        """See `Manager`: the names of the tree."""
         return tree_text(self.scope)
 
     def asks(self, operation: Config) -> Request:
-        """See `Manager`: a command is run to see what it would do."""
         return asked_by(operation)
 
     def observed(self, action: str, receipt: Json) -> Request:
-        """See `Manager`: what was there is in the stash by now, what came is in the tree. With what a command used."""
+        """See `Manager`. Looks at what was taken to the stash and brought to the tree; includes uses of a command."""
         accesses = self._accesses(action, receipt, is_done=True)
         return Request(accesses, Guarantee(receipt["guarantee"]))
 
@@ -101,7 +99,7 @@ class FileManager(Manager):
         return Request(self._accesses(action, {**receipt, "steps": redoing["steps"]}, is_done=False))
 
     def _accesses(self, action: str, receipt: Json, *, is_done: bool) -> tuple[Access, ...]:
-        """Return what an action asked for, and what its steps did, or are about to do."""
+        """Return the accesses of planning an action, and those that its steps made or will make."""
         accesses = [Access(verb, resource) for verb, resource in receipt["asked"]]
         with Scope(self.stash / action) as stash:
             for step in steps_from(receipt["steps"]):
@@ -115,7 +113,7 @@ class FileManager(Manager):
     # --- Doing ------------------------------------------------------------------------------------------------------
 
     def prepare(self, action: str, operation: Config, plan: Plan) -> Json:
-        """See `Manager`. What is new is made ready, durably; then all is compared with the plan once more."""
+        """See `Manager`. Prepares what is new, durably, then compares everything with the plan once more."""
         try:
             planned = self._made_ready(action, operation, plan.kept)
             sync_directory(self.stash / action)
@@ -144,7 +142,7 @@ class FileManager(Manager):
     def _require_one_name(self, steps: Sequence[Step]) -> None:
         for step in steps:
             if step.do == "set_facts" and (entry := self.scope.entry(step.path)) and entry.shared:
-                raise InputError(f"path {step.path!r}: has several names by now; propose it again")
+                raise InputError(f"path {step.path!r}: has several names now; propose it again")
 
     def _made_ready(self, action: str, operation: Config, kept: Json | None = None) -> Planned:
         if isinstance(operation, Command):
@@ -158,11 +156,11 @@ class FileManager(Manager):
         except OSError as error:
             if isinstance(error, HostError):
                 raise
-            raise HostError(f"{folder}: what is new cannot be made ready ({error.strerror})") from None
+            raise HostError(f"{folder}: new content cannot be prepared ({error.strerror})") from None
         return planned
 
     def execute(self, action: str, started: Json) -> Json:
-        """See `Manager`. Right before and after each step it is looked whether it is about what was planned."""
+        """See `Manager`. Checks right before and after each step that it moves what was planned."""
         steps = steps_from(started["steps"])
         self._stashed.clear()
         with Scope(self.stash / action) as stash:
@@ -185,7 +183,7 @@ class FileManager(Manager):
         return {**started, "steps": plain, "after": after, **left_with(times_around(steps, self.scope))}
 
     def put_back(self, action: str, started: Json) -> bool:
-        """See `Manager`. Where nothing of it is left, what others have changed meanwhile is theirs."""
+        """See `Manager`. Where nothing of it is left, changes of others meanwhile stay."""
         is_back = self._reverse(action, steps_from(started["steps"]))
         if self._changed(started["before"]):
             return is_back
@@ -193,7 +191,7 @@ class FileManager(Manager):
         return True
 
     def _reverse(self, action: str, steps: Sequence[Step]) -> bool:
-        """Take back those steps that have happened; whether it is certain that nothing of them is left."""
+        """Take back the steps that have happened; return whether certainly nothing of them is left."""
         with Scope(self.stash / action) as stash:
             for step in reversed(steps):
                 is_partly = step.do == "set_facts" and not is_untouched(step, self.scope, stash)
@@ -207,18 +205,17 @@ class FileManager(Manager):
         remove_tree(self.stash / action)
 
     def sweep(self, kept: Collection[str]) -> None:
-        """Remove what processes that died have left in the stash: all that is not of an action in `kept`."""
+        """Remove what crashes left in the stash: everything that does not belong to an action in `kept`."""
         for place in self.stash.iterdir():
             if place.name not in kept:
                 remove_tree(place)
 
     def difference(self, action: str, operation: Config, receipt: Json | None, *, is_done: bool) -> list[str]:
-        """See `Manager`: the lines of text files that differ, and what else does."""
         folder = self.stash / action
         if receipt is not None:
             with Scope(folder) if folder.is_dir() else contextlib.nullcontext() as stash:
                 return list(difference_of(steps_from(receipt["steps"]), self.scope, stash, is_done=is_done))
-        trial = f"{action}.difference"  # what the action itself has is not touched
+        trial = f"{action}.difference"  # apart from the folder of the action itself
         try:
             planned = self._made_ready(trial, operation)
             with Scope(self.stash / trial) as stash:
@@ -231,7 +228,7 @@ class FileManager(Manager):
     def conflicts(self, done: Sequence[tuple[str, Json]]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         seen: set[str] = set()
-        for action, receipt in done:  # the last first: what an earlier one left was changed by a later one of them
+        for action, receipt in done:  # latest first: later ones changed what earlier ones left
             changed = {
                 path
                 for path, was in receipt["after"].items()
@@ -280,7 +277,7 @@ class FileManager(Manager):
     def _wholly(
         self, action: str, steps: Sequence[Step], times: Mapping[str, int], failure: type[InputError], told: str
     ) -> Iterator[None]:
-        """Take back the steps that were taken in the block if it fails; it ends with `failure` where that succeeds."""
+        """Take back the steps taken in the block if it fails; raise `failure` where that succeeds."""
         try:
             yield
         except (InputError, InDoubt) as error:
@@ -306,14 +303,14 @@ class FileManager(Manager):
         }
 
     def _require_possible(self, action: str, steps: Sequence[Step]) -> None:
-        """Raise InputError if a step cannot be taken, as far as it has nothing to do with those before it."""
+        """Raise InputError if a step that is independent of those before it cannot be taken."""
         done: set[str] = set()
         with Scope(self.stash / action) as stash:
             for step in steps:
                 if not (meet(step.paths, done) or is_possible(step, self.scope, stash)):
                     raise InputError(
-                        f"action {action}: {step.path!r} is not as it was before it, or the folder that it is in is "
-                        "not there; nothing was done. Fix: redo first what was done before it"
+                        f"action {action}: {step.path!r} is not as it was before the action, or its folder "
+                        "is missing; nothing was done. Fix: redo the earlier actions first"
                     )
                 done |= set(step.paths)
 
@@ -328,14 +325,14 @@ class FileManager(Manager):
         return {**receipt, "before": receipt["before"] | again, **times}  # inodes in it may have changed meanwhile
 
     def _go_on(self, action: str, steps: Sequence[Step], found: Mapping[str, str], *, is_late: bool) -> None:
-        """Take the steps that have not happened yet. Raises InDoubt where somebody else has changed something."""
+        """Take the steps that have not happened yet. Raises InDoubt where others have changed something."""
         with Scope(self.stash / action) as stash:
             if is_late and not any(has_happened(step, self.scope, stash) for step in steps):
                 self._require_same(found, "somebody else has changed it")
             take_steps(pending(steps, self.scope, stash, InDoubt), self.scope, stash)
 
     def _in_stash(self, action: str, receipt: Json) -> dict[str, str]:
-        """The digests now of what was taken out of the tree, by path in the tree; of what is not there at all, none."""
+        """Return the present digests of what was taken out of the tree, by its path there; without what is missing."""
         before = receipt["before"]
         with Scope(self.stash / action) as stash:
             taken = [step for step in steps_from(receipt["steps"]) if step.do in ("take", "exchange")]
@@ -343,7 +340,7 @@ class FileManager(Manager):
         return {path: now for path, now in found.items() if now}
 
     def _changed_in_stash(self, action: str, receipt: Json) -> dict[str, str]:
-        """What of that is not as it was any more, as when a file has a name elsewhere."""
+        """Return those that have changed, as when a file has another name elsewhere."""
         return {path: now for path, now in self._in_stash(action, receipt).items() if now != receipt["before"][path]}
 
     def _digests(self, paths: Iterable[str]) -> dict[str, str]:
@@ -358,6 +355,6 @@ class FileManager(Manager):
 
     def _fresh_folder(self, action: str) -> Path:
         folder = self.stash / action
-        self.discard(action)  # of a try before that died
+        self.discard(action)  # left by an interrupted attempt
         folder.mkdir()
         return folder

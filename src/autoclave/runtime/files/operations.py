@@ -1,4 +1,4 @@
-"""Operations on files, as data: what a model, a script or a person may propose. Touches nothing."""
+"""Operations on files that a model, a script or a person may propose, as data."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class SetMode(Config):
 
 
 class _Command(Config):
-    """The settings of all that is run in a sealed cell over the folder."""
+    """Settings of everything that runs in a sealed cell over the folder."""
 
     within: str = ""
     """The only folder that it sees, and its working folder; empty: all."""
@@ -129,11 +129,11 @@ class Search(Config):
 
     do: Literal["search"]
     text: str = Field(min_length=1, max_length=1000)
-    """What is looked for, as it is."""
+    """The string, taken literally."""
     path: str = ""
     """A folder or file; empty: the whole folder."""
     names: str = "*"
-    """Of which files, by a pattern for their last name, such as `*.py`."""
+    """A pattern for the names of the files, such as `*.py`."""
 
 
 DataOperation = Write | Append | MakeFolder | MakeLink | Delete | Move | SetMode
@@ -147,5 +147,5 @@ OPERATIONS: dict[str, type[Config]] = {get_args(each.model_fields["do"].annotati
 
 
 def key_of(path: str) -> str:
-    """The key of a path in footprints, which is its resource for the policy as well."""
+    """Return the key of a path in footprints, which is also its resource in the policy."""
     return f"files/{path}" if path else "files"

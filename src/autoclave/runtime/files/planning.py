@@ -1,6 +1,6 @@
-"""The steps that a file operation is made of, for the tree as it is, and making ready what they bring, in the stash.
+"""Steps of file operations for the tree as it is, and preparation in the stash of what they bring.
 
-The tree is looked at, and not changed. No step brings a link that leads out of the folder: text alone decides that.
+The tree is only read. No step brings a link that leads out of the folder, judged by the text of the link alone.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _MOST_FOLDERS = 2000
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """Something that is made ready in the stash: a file with content, a folder, or a link.
+    """Something prepared in the stash: a file with content, a folder, or a link.
 
-    `below`: names, each in the one before, if it is not at the place itself but under new folders.
+    `below`: nested names, if it is not at the place itself but under new folders.
     """
 
     stash: str
@@ -40,7 +40,7 @@ class New:
 
     @property
     def inside(self) -> tuple[str, ...]:
-        """The paths below its place, seen from there."""
+        """The paths below its place, relative to it."""
         return tuple("/".join(self.below[: number + 1]) for number in range(len(self.below)))
 
 
@@ -48,7 +48,7 @@ _Planned = tuple[list[Step], list[New]]
 
 
 def steps_of(operation: DataOperation, scope: Scope) -> _Planned:
-    """The steps of an operation, without the inodes of what is new, and what must be made ready for them."""
+    """Return the steps of an operation, without the inodes of what is new, and what to prepare for them."""
     match operation:
         case Write():
             return _write(operation.path, _bytes_of(operation), operation.mode, scope)
@@ -75,7 +75,7 @@ def _bytes_of(operation: Write) -> bytes:
         try:
             content = base64.b64decode(operation.content_base64, validate=True)
         except (binascii.Error, ValueError):
-            raise InputError("content_base64: is no base64") from None
+            raise InputError("content_base64: is not valid base64") from None
     if len(content) > _MOST_CONTENT:
         raise InputError(f"path {operation.path!r}: {len(content)} bytes are too many; at most {_MOST_CONTENT} in one")
     return content
@@ -87,7 +87,8 @@ def _write(path: str, content: bytes, mode: int | None, scope: Scope) -> _Planne
         return _put(path, new_entry("file", 0o644 if mode is None else mode), scope, content)
     if found.kind != "file":
         raise InputError(f"path {path!r}: is a {found.kind}, not a file; delete or move it first")
-    _require_own(path, found)
+    if (found.uid, found.gid) != (os.geteuid(), os.getegid()) and os.geteuid():
+        raise InputError(f"path {path!r}: belongs to user {found.uid}, group {found.gid}, which could not be kept")
     entry = Entry("file", found.mode if mode is None else mode, found.uid, found.gid, 0, attributes=found.attributes)
     return [Step("exchange", path, "0")], [New("0", entry, content)]
 
@@ -102,12 +103,12 @@ def _append(operation: Append, scope: Scope) -> _Planned:
 
 def _make_folder(operation: MakeFolder, scope: Scope) -> _Planned:
     if inode_at(operation.path, scope):
-        raise InputError(f"path {operation.path!r}: is there already")
+        raise InputError(f"path {operation.path!r}: exists already")
     return _put(operation.path, new_entry("folder", 0o755), scope)
 
 
 def _put(path: str, entry: Entry, scope: Scope, content: bytes = b"") -> _Planned:
-    """Something new, with the folders above it that are missing: one step."""
+    """Plan something new, with the missing folders above it, as one step."""
     parts = parts_of(path)
     above = ["/".join(parts[: number + 1]) for number in range(len(parts))]
     missing = next(number for number, each in enumerate(above) if not inode_at(each, scope))
@@ -122,7 +123,7 @@ def _make_link(operation: MakeLink, scope: Scope) -> _Planned:
     if not is_text or way_out(operation.path, operation.target, scope.root):
         raise InputError(f"target {operation.target[:200]!r}: must be a relative path that stays in the folder")
     if _entry_or_room(operation.path, scope) is not None:
-        raise InputError(f"path {operation.path!r}: is there already")
+        raise InputError(f"path {operation.path!r}: exists already")
     entry = new_entry("link", 0o777, target=operation.target)
     return [Step("put", operation.path, "0")], [New("0", entry)]
 
@@ -130,7 +131,7 @@ def _make_link(operation: MakeLink, scope: Scope) -> _Planned:
 def _delete(operation: Delete, scope: Scope) -> _Planned:
     found = _existing(operation.path, scope)
     if found.kind == "folder" and not operation.recursive and len(list(scope.walk(operation.path))) > 1:
-        raise InputError(f"path {operation.path!r}: is a folder with something in it; recursive = true deletes it, too")
+        raise InputError(f"path {operation.path!r}: is a folder that is not empty; recursive = true deletes it")
     return [Step("take", operation.path, "0")], []
 
 
@@ -142,7 +143,7 @@ def _move(operation: Move, scope: Scope) -> _Planned:
     target, steps = _entry_or_room(operation.to, scope), list[Step]()
     if target is not None:
         if not operation.replace or target.kind == "folder":
-            raise InputError(f"to {operation.to!r}: is there already; replace = true puts it in place of a file")
+            raise InputError(f"to {operation.to!r}: exists already; replace = true puts it in place of a file")
         steps.append(Step("take", operation.to, "0"))
     return [*steps, Step("move", operation.path, to=operation.to)], []
 
@@ -153,14 +154,9 @@ def _set_mode(operation: SetMode, scope: Scope) -> _Planned:
         raise InputError(f"path {operation.path!r}: is a {found.kind}, whose mode is not set")
     if found.mode == operation.mode:
         raise InputError(f"path {operation.path!r}: has the mode {operation.mode:o} already")
-    if found.shared:  # maybe outside of the folder
+    if found.shared:  # possibly outside the folder
         raise InputError(f"path {operation.path!r}: has several names, whose mode would change as well")
     return [Step("set_facts", operation.path, facts={"mode": operation.mode}, old_facts={"mode": found.mode})], []
-
-
-def _require_own(path: str, found: Entry) -> None:
-    if (found.uid, found.gid) != (os.geteuid(), os.getegid()) and os.geteuid():
-        raise InputError(f"path {path!r}: belongs to user {found.uid}, group {found.gid}, which could not be kept")
 
 
 def _existing(path: str, scope: Scope) -> Entry:
@@ -171,18 +167,18 @@ def _existing(path: str, scope: Scope) -> Entry:
 
 
 def _entry_or_room(path: str, scope: Scope) -> Entry | None:
-    """What is at a path; None if nothing is, but it could be. Raises InputError where its folder is missing."""
+    """Return the entry at a path; None if there is none. Raises InputError where its folder is missing."""
     with scope.parent_of(path):
         return scope.entry(path)
 
 
-# --- Made ready in the stash -----------------------------------------------------------------------------------------
+# --- Preparing in the stash ------------------------------------------------------------------------------------------
 
 
 def make(folder: Path, new: New) -> None:
-    """Make something ready in a folder of the stash, durably. Raises OSError where it cannot be made.
+    """Prepare something in a folder of the stash, durably. Raises OSError where that fails.
 
-    Goes from descriptor to descriptor: a path may be longer than the kernel takes.
+    Goes from descriptor to descriptor: a path may be longer than the kernel accepts.
     """
     *above, last = new.stash, *new.below
     place = os.open(folder, _FOLDER)
@@ -204,12 +200,12 @@ def make(folder: Path, new: New) -> None:
 
 
 def new_entry(kind: Kind, mode: int, **others: Any) -> Entry:
-    """Return what something new of this user is like."""
+    """Return the entry of something new that this user owns."""
     return Entry(kind, mode, os.geteuid(), os.getegid(), 0, **others)
 
 
 def _made_folder(parent: int, name: str, entry: Entry) -> int:
-    """Make a folder; its descriptor, in place of that of the folder that it is in."""
+    """Make a folder; close the descriptor of its parent and return its own."""
     os.mkdir(name, 0o700, dir_fd=parent)
     descriptor = os.open(name, _FOLDER, dir_fd=parent)
     os.close(parent)
@@ -238,9 +234,9 @@ def _set_facts(descriptor: int, entry: Entry) -> None:
 
 
 def way_out(path: str, target: str, root: Path) -> str:
-    """Where a link at a path leads to outside of the folder `root`; empty if it stays within.
+    """Return where a link at a path leads outside the folder `root`; empty if it stays within.
 
-    A `..` after a name counts as leading out: that name may be a link, and then nobody can tell from the text.
+    A `..` after a name counts as leading out: that name may be a link, and the text does not show where to.
     """
     if target.startswith("/"):
         place = posixpath.normpath(target)
@@ -253,7 +249,7 @@ def way_out(path: str, target: str, root: Path) -> str:
 
 
 def require_no_new_way_out(steps: Sequence[Step], stash: Scope, tree: Scope, within: str) -> None:
-    """Raise InputError if what a command brings has a link that leads out, but for where one led before."""
+    """Raise InputError if a command brings a link that leads out, unless an existing one led to the same place."""
     found = {
         f"{step.path}{path.removeprefix(step.stash)}": target
         for step in steps
@@ -272,7 +268,7 @@ def require_no_new_way_out(steps: Sequence[Step], stash: Scope, tree: Scope, wit
 
 
 def require_none_led_out(moved: str, to: str, tree: Scope) -> None:
-    """Raise InputError if a link that stays within the folder would lead out of it once it is moved."""
+    """Raise InputError if a move would make a link lead out of the folder."""
     for path, target in _links_below(moved, tree):
         new = f"{to}{path.removeprefix(moved)}"
         if way_out(new, target, tree.root) and not way_out(path, target, tree.root):
@@ -280,7 +276,7 @@ def require_none_led_out(moved: str, to: str, tree: Scope) -> None:
 
 
 def _links_below(path: str, scope: Scope) -> Iterator[tuple[str, str]]:
-    """The links at a path and below it, with what they say; with the path "" those in the scope."""
+    """Yield the links at and below a path, with their targets; with the path "" all in the scope."""
     if path:
         with scope.parent_of(path) as (parent, name):
             if stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):

@@ -1,7 +1,7 @@
-"""What file operations would do: steps, what they bring, and a digest of all that they are about. Changes no tree.
+"""Plans of file operations: steps, what they bring, and a digest. Changes no tree.
 
-The digest is of the operation, of what is at the paths that its steps touch, of what it brings, and, for a command, of
-all that it saw: another tree, another digest.
+The digest covers the operation, what is at the paths that its steps touch, what it brings, and, for a command,
+everything that it saw.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from autoclave.runtime.policy.request import Access, Request
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Steps without inodes, what they bring in by its name in the stash, what must be made ready for that, and of a
-    command what is to be recorded and a digest of what it saw.
+    """Steps without inodes, what they bring by its name in the stash, what to prepare for that, and for a command its
+    output and a digest of what it saw.
     """
 
     steps: Sequence[Step]
@@ -44,21 +44,21 @@ class Planned:
 
 
 class Planner:
-    """Plans for the tree of `scope`; what a command makes is kept in the folder of its action in `stash`."""
+    """Plans for the tree of `scope`; the results of a command are kept in the folder of its action in `stash`."""
 
     def __init__(self, scope: Scope, stash: Path, commands: CommandRunner) -> None:
         self._scope, self._stash, self._commands = scope, stash, commands
         self.latest: Mapping[str, Survey] = {}
-        """What was at the paths of the latest plan."""
+        """Surveys of the paths of the latest plan."""
 
     def of_data(self, operation: Config) -> Planned:
-        """What an operation that is no command would do."""
+        """Plan an operation that is not a command."""
         steps, new = steps_of(cast("DataOperation", operation), self._scope)
         brought = {each.stash: Survey("", 1 + len(each.inside), len(each.content), each.inside) for each in new}
         return Planned(steps, brought, new)
 
     def of_command(self, action: str, operation: Command) -> Planned:
-        """What a command did over the tree as it is. What it made is in the folder of the action, empty before."""
+        """Run a command over the tree as it is. Its results go to the folder of the action, which must be empty."""
         folder = self._stash / action
         steps, told, seen = self._commands.run(operation, folder)
         with Scope(folder) as made:
@@ -66,9 +66,9 @@ class Planner:
         return Planned(steps, self._surveyed(action), output=told, seen=seen)
 
     def of_command_before(self, action: str, operation: Command, kept: Json, seen: str = "") -> Planned:
-        """What a command did when it was planned (`kept`), and a digest of what it would see now (`seen`, if given)."""
+        """Return the earlier result of a command (`kept`), with a digest of what it would see now (or `seen`)."""
         if not (self._stash / action).is_dir():
-            raise InputError(f"action {action}: what its command made is not kept any more; propose it again")
+            raise InputError(f"action {action}: the result of its command is no longer kept; propose it again")
         seen = seen or self._commands.seen_by(operation)
         return Planned(steps_from(kept["steps"]), self._surveyed(action), output=kept["output"], seen=seen)
 
@@ -77,7 +77,6 @@ class Planner:
             return {name: survey(name, made) for name, _ in made.entries_in("")}
 
     def plan_of_read(self, operation: ReadOperation) -> Plan:
-        """What an operation reads."""
         output, holds_secret = read(operation, self._scope)
         told = canonical_json([operation.model_dump(mode="json"), output])
         return Plan(
@@ -91,7 +90,6 @@ class Planner:
         )
 
     def plan_of(self, operation: Config, planned: Planned) -> Plan:
-        """The plan, for the tree as it is now."""
         before = self.latest = surveys_of(planned.steps, self._scope)
         is_command, output = isinstance(operation, Command), planned.output or {}
         guarantee = guarantee_of(operation)
@@ -122,7 +120,7 @@ class Planner:
 
 
 def digest_of(operation: Config, planned: Planned, before: Mapping[str, Survey]) -> str:
-    """The digest of a plan, where what is at its paths is `before`."""
+    """Return the digest of a plan, with the surveys `before` of its paths."""
     told = [
         operation.model_dump(mode="json"),
         sorted((path, each.digest) for path, each in before.items()),
@@ -134,21 +132,21 @@ def digest_of(operation: Config, planned: Planned, before: Mapping[str, Survey])
 
 
 def _footprint(operation: Config, steps: Sequence[Step], before: Iterable[Survey]) -> Footprint:
-    """Paths, and files with several names: what is done to one of those is done to all."""
+    """Return paths, and files with several names: a change to one name changes all."""
     reads = frozenset({key_of(operation.within)}) if isinstance(operation, Command) else frozenset[str]()
     shared = (keys_of(each.shared) for each in before)
     return Footprint(reads, frozenset[str]().union(map(key_of, paths_of(steps)), *shared))
 
 
 def keys_of(inodes: Iterable[int]) -> set[str]:
-    """The keys in footprints of files with several names."""
+    """Return the keys in footprints of files with several names."""
     return {f"inodes/{inode}" for inode in inodes}
 
 
 def surveys_of(steps: Sequence[Step], scope: Scope, latest: Mapping[str, Survey] | None = None) -> dict[str, Survey]:
-    """What is at the paths that steps change; by inode where it goes to the stash.
+    """Survey the paths that steps change; by inode where they go to the stash.
 
-    A survey by inode in `latest` is taken as it is: whoever takes the step compares what he took with it.
+    Surveys by inode in `latest` are reused: when a step is taken, what it took is compared with them.
     """
     stashed = {step.path for step in steps if step.do in ("take", "exchange")}
     known = {path: each for path, each in (latest or {}).items() if path in stashed and is_by_inode(each.digest)}
@@ -170,7 +168,7 @@ def paths_of(steps: Sequence[Step]) -> list[str]:
 
 
 def asked_by(operation: Config) -> Request:
-    """What an operation asks for before it is planned: a command is run to see what it would do."""
+    """Return the accesses that planning makes: a command is run to see what it would do."""
     if isinstance(operation, Read):
         return Request((Access("read", key_of(operation.path)),))
     if isinstance(operation, List | Search):
@@ -190,12 +188,12 @@ def asked_by(operation: Config) -> Request:
 
 
 def guarantee_of(operation: Config) -> Guarantee:
-    """Guarantee of an operation: the folder is restored exactly, what a command requested of a service is not."""
+    """Return the guarantee of an operation: the folder is restored exactly, requests to services are not undone."""
     return Guarantee.NONE if isinstance(operation, Command) and operation.secrets else Guarantee.EXACT
 
 
 def accesses_of(step: Step, old: Survey, new: Survey, scope: Scope) -> Iterator[Access]:
-    """What a step does to what was there (`old`), and brings (`new`). What is moved can be read at its new place."""
+    """Yield the accesses of a step. A move also reads: what is moved can be read at its new place."""
     resource = _resource(step.path, scope)
     inside = tuple(f"{resource}/{name}" for name in dict.fromkeys((*old.inside, *new.inside)))
     match step.do:
@@ -215,7 +213,7 @@ def accesses_of(step: Step, old: Survey, new: Survey, scope: Scope) -> Iterator[
 
 
 def _resource(path: str, scope: Scope) -> str:
-    """The name that the policy knows a path by: where it really is, whatever links are on the way."""
+    """Return the resource of a path in the policy: its real place, with links resolved."""
     above, _, name = path.rpartition("/")
     place = os.path.join(os.path.realpath(scope.root / above), name)
     within = os.path.relpath(place, scope.root)
@@ -223,7 +221,7 @@ def _resource(path: str, scope: Scope) -> str:
 
 
 def _programs(operation: Command) -> list[str]:
-    """The names of what it runs, its undo included."""
+    """Return the names of the programs that it runs, including its undo."""
     if isinstance(operation, Python):
         return ["python"]
     commands = [operation.command, *([operation.undo] if operation.undo else [])]

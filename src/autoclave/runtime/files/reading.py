@@ -1,4 +1,4 @@
-"""What is read of a tree: its names as text, a file, lines that contain a string. Within limits; changes nothing."""
+"""Reading of a tree, within limits: its names as text, a file, lines that contain a string. Changes nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY|AGE-SECRET-KEY-1|PuTT
 
 
 def read(operation: ReadOperation, scope: Scope) -> tuple[dict[str, Any], bool]:
-    """What an operation reads, as JSON data, and whether a private key is in the file that it reads."""
+    """Return what an operation reads, as JSON data, and whether the file contains a private key."""
     match operation:
         case Read():
             content = scope.content(operation.path)
@@ -46,7 +46,7 @@ def _part_of(operation: Read, content: bytes) -> dict[str, Any]:
 
 
 def _matches(operation: Search, scope: Scope) -> Iterator[str]:
-    """Yield the lines with the text. Files that may hold secrets are left out."""
+    """Yield the lines with the text. Skips files that may hold secrets."""
     wanted = operation.text.encode("utf-8", "surrogateescape")
     for path in _files(operation.path, scope):
         is_secret = protected_names(path) or has_secret_name(path)
@@ -64,7 +64,7 @@ def _matches(operation: Search, scope: Scope) -> Iterator[str]:
 
 
 def _files(path: str, scope: Scope) -> Iterator[str]:
-    """Files that may be searched, at and below a path."""
+    """Yield the files to search, at and below a path."""
     if path:
         found = scope.entry(path)
         if found is None:
@@ -81,7 +81,7 @@ def _files(path: str, scope: Scope) -> Iterator[str]:
 def tree_text(
     scope: Scope, path: str = "", depth: int = 6, *, names_per_folder: int = 50, most_characters: int = 20_000
 ) -> str:
-    """A line for each thing in a folder, indented by its depth. A name cannot pass for another line."""
+    """Return a line for each entry of a folder, indented by depth. A name cannot forge another line."""
     lines: list[str] = []
     room = most_characters
     for line in _tree_lines(scope, path, depth, names_per_folder):

@@ -1,7 +1,7 @@
-"""The folder that file actions are confined to, and how things in it are looked at.
+"""The folder that file actions are confined to, and inspection of its entries.
 
 Every path is walked from the folder's own descriptor, one name at a time, without following a symbolic link and without
-leaving the mount: nobody who changes the tree meanwhile can lead out of it. What links point to is text, here.
+leaving the mount: concurrent changes to the tree cannot lead out of it. Targets of links are only text here.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _EMPTY_PATH, _MOUNT_ID = 0x1000, 0x1000  # statx(2)
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a fifo must not block
 TICK_NS = 20_000_000
-"""Two changes of a file within so many nanoseconds may leave it with the same time."""
+"""Two changes of a file within this time, in nanoseconds, may leave it with the same timestamp."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing of a tree, as far as it can be put back: all but its inode number and times other than `mtime_ns`.
+    """One entry of a tree, as far as it can be restored: all but its inode number and times other than `mtime_ns`.
 
-    `digest` is the sha256 of a file's content, `target` what a link says, `device` the number of a device; `attributes`
-    are extended attributes (access control lists among them), as hexadecimal text. What its mode does not let be read
-    has its inode number in place of the digest, and nothing is known of what is in such a folder.
+    `digest` is the sha256 of a file's content, `target` that of a link, `device` the number of a device; `attributes`
+    are extended attributes (including access control lists), as hexadecimal text. An unreadable entry has its inode
+    number in place of the digest; the content of such a folder is unknown.
     """
 
     kind: Kind
@@ -62,7 +62,7 @@ class Entry:
     device: int = 0
     attributes: tuple[tuple[str, str], ...] = ()
     shared: int = field(default=0, compare=False)
-    """The inode number of what has other names as well; else 0."""
+    """The inode number of a file with several names; else 0."""
 
     @property
     def is_open_folder(self) -> bool:
@@ -75,7 +75,7 @@ class NothingThere(InputError):
 
 
 class Scope(Closing):
-    """A folder, by a descriptor that stays its own when it is renamed. Raises InputError where it cannot be read."""
+    """A folder, by a descriptor that stays valid when it is renamed. Raises InputError where it cannot be read."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
@@ -92,11 +92,11 @@ class Scope(Closing):
 
     @contextlib.contextmanager
     def parent_of(self, path: str) -> Generator[tuple[int, str]]:
-        """A descriptor of the folder that a path is in, and its last name.
+        """Yield a descriptor of the parent folder of a path, and its last name.
 
         Raises:
             NothingThere: a folder on the way does not exist.
-            InputError: the path is none within the scope, or leads over a link, a file, or another file system.
+            InputError: the path is not valid in the scope, or leads over a link, a file, or another file system.
         """
         *folders, name = parts_of(path)
         place = os.dup(self.descriptor)
@@ -120,7 +120,7 @@ class Scope(Closing):
             os.close(place)
 
     def entry(self, path: str) -> Entry | None:
-        """What is at a path; None if nothing is. Raises InputError as `parent_of`, or where it cannot be read."""
+        """Return the entry at a path; None if there is none. Raises InputError as `parent_of`, or if unreadable."""
         try:
             with self.parent_of(path) as (parent, name):
                 return entry_at(parent, name, path)
@@ -128,7 +128,7 @@ class Scope(Closing):
             return None
 
     def content(self, path: str) -> bytes:
-        """The content of a file. Raises InputError where there is none, or it cannot be read."""
+        """Return the content of a file. Raises InputError where there is none, or it cannot be read."""
         found = self.entry(path)
         if found is None or found.kind != "file":
             raise InputError(f"path {path!r}: {f'is a {found.kind}, not a file' if found else 'there is nothing'}")
@@ -139,9 +139,9 @@ class Scope(Closing):
             raise InputError(f"path {path!r}: cannot be read ({error.strerror})") from None
 
     def walk(self, path: str) -> Iterator[tuple[str, Entry]]:
-        """What is at a path and below it, folders before what is in them, in an order that depends on names alone.
+        """Yield the entries at and below a path, folders before their content, in an order by names alone.
 
-        With the path "" what is in the scope, without its own folder. Raises InputError as `entry`.
+        With the path "" all in the scope, without its own folder. Raises InputError as `entry`.
         """
         if path:
             found = self.entry(path)
@@ -154,7 +154,7 @@ class Scope(Closing):
             yield from self._entries_of(descriptor, place, [each.name for each in inside])
 
     def entries_in(self, path: str) -> list[tuple[str, Entry]]:
-        """The paths and entries of what is in a folder, by name; in the scope's own with the path ""."""
+        """Return the paths and entries in a folder, by name; with the path "" in the scope's own."""
         with self.folder(path) as descriptor:
             return list(self._entries_of(descriptor, path, sorted(os.listdir(descriptor))))
 
@@ -167,11 +167,11 @@ class Scope(Closing):
 
     @contextlib.contextmanager
     def folder(self, path: str) -> Generator[int]:
-        """A descriptor of a folder, that it can be listed by; of the scope's own with the path "".
+        """Yield a descriptor for listing a folder; with the path "" of the scope's own.
 
         Raises:
             NothingThere: a folder on the way does not exist.
-            InputError: the path is none within the scope, or is no folder that can be read.
+            InputError: the path is not valid in the scope, or not a readable folder.
         """
         with contextlib.ExitStack() as opened:
             parent, name = opened.enter_context(self.parent_of(path)) if path else (self.descriptor, ".")
@@ -193,10 +193,10 @@ class Scope(Closing):
             os.close(descriptor)
 
     def folders(self, path: str) -> Iterator[tuple[str, int, list[os.DirEntry[str]]]]:
-        """Folders at and below a path, those above first: the path of each, a descriptor, and what is in it.
+        """Yield the folders at and below a path, parents first: path, descriptor, and content of each.
 
-        Those that cannot be read are left out. A descriptor is good until the next one is asked for. One that is in the
-        folder before is opened from there, so that going down costs no more the deeper it is.
+        Unreadable folders are left out. A descriptor is valid until the next iteration. A child of the previous folder
+        is opened from there, so that the cost does not grow with depth.
         """
         waiting, before, descriptor = [path], "", -1
         with contextlib.ExitStack() as last:
@@ -221,7 +221,7 @@ class Scope(Closing):
 
 
 def mount_of(descriptor: int) -> tuple[int, ...]:
-    """What tells one mounted file system from another, also from the same one at another place.
+    """Return an identifier of a mount, distinct also for the same file system at another place.
 
     Where the kernel does not number mounts (before 5.8), it is that of the device alone.
     """
@@ -232,7 +232,7 @@ def mount_of(descriptor: int) -> tuple[int, ...]:
 
 
 def parts_of(path: str) -> list[str]:
-    """The names of a path within a scope. Raises InputError where it is absolute, too long, or has `.` or `..`."""
+    """Split a path within a scope. Raises InputError where it is absolute, too long, or has `.` or `..`."""
     parts = path.split("/")
     if not path or "\0" in path or any(part in ("", ".", "..") for part in parts) or len(path) > _LONGEST:
         raise InputError(f"path {path[:200]!r}: must be relative to the folder, without '.', '..' and empty names")
@@ -243,12 +243,12 @@ _facts = attrgetter(
     "st_dev", "st_ino", "st_mode", "st_nlink", "st_uid", "st_gid", "st_size", "st_mtime_ns", "st_ctime_ns"
 )
 _known: dict[Any, Entry] = {}
-"""What was read of files, by facts that change with them: the time of an inode tells of every change."""
+"""Cached entries of files, by facts that change with them: every change sets the time of an inode."""
 _MOST_KNOWN = 100_000
 
 
 def entry_at(parent: int, name: str, path: str) -> Entry | None:
-    """What has this name in the folder with the descriptor `parent`; `path` is for messages.
+    """Return the entry `name` of the folder with the descriptor `parent`; `path` is for messages.
 
     A file is not read again while its inode has not changed. Raises InputError where it changes while it is read, or
     cannot be read.
@@ -297,7 +297,7 @@ def _read(parent: int, name: str, path: str, about: os.stat_result) -> Entry:
 
 @contextlib.contextmanager
 def open_file(parent: int | None, name: str | Path, flags: int = _LOOK) -> Generator[int]:
-    """A descriptor of what has a name in a folder, to read it by."""
+    """Yield a descriptor for reading an entry of a folder."""
     descriptor = os.open(name, flags, dir_fd=parent)
     try:
         yield descriptor
@@ -306,7 +306,7 @@ def open_file(parent: int | None, name: str | Path, flags: int = _LOOK) -> Gener
 
 
 def digest_of(descriptor: int) -> str:
-    """The sha256 of a file, read from where its descriptor is."""
+    """Return the sha256 of a file, from the position of its descriptor."""
     with open(descriptor, "rb", buffering=0, closefd=False) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

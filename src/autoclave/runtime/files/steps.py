@@ -1,7 +1,7 @@
-"""The steps that file actions are made of: each a single rename, so that it has happened or not, and has an inverse.
+"""The steps of file actions: each a single rename, so that it is atomic, and has an inverse.
 
 What an action takes out of the tree is not copied but moved into a stash on the same file system, as it is: content,
-owner, modes, times, extended attributes, hard links and holes stay. What it brings in is made ready there first. So
+owner, modes, times, extended attributes, hard links and holes stay. What it brings in is prepared there first. So
 undo is exact and costs the same for a file as for a folder of any size. Only `set_facts` changes something in place; it
 can be repeated.
 """
@@ -28,8 +28,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One change of a tree. `inode` is that of what it moves, by which one that has happened is recognised; `old_inode`
-    that of what changes places with it.
+    """One change of a tree. `inode` is that of what it moves, which shows whether it has happened; `old_inode` that of
+    what changes places with it.
 
     `take`: what is at `path` goes to the place `stash`. `put`: what is at that place goes to `path`, where nothing is.
     `exchange`: both change places. `move`: what is at `path` goes to `to`, where nothing is. `set_facts`: of what is at
@@ -47,7 +47,7 @@ class Step:
     old_facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def inverse(self) -> Step:
-        """The step that takes it back."""
+        """Return the step that undoes it."""
         match self.do:
             case "take":
                 return replace(self, do="put")
@@ -66,25 +66,25 @@ class Step:
 
     @property
     def words(self) -> str:
-        """The step for a user: what it does, to what."""
+        """A description of the step for a user."""
         verbs = {"put": "create", "take": "delete", "exchange": "modify", "move": "rename", "set_facts": "set_mode"}
         return f"{verbs[self.do]} {self.path!r}" + (f" -> {self.to!r}" if self.to else "")
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON data, without what it does not need."""
+        """Return JSON data without empty fields."""
         return {each.name: value for each in fields(self) if (value := getattr(self, each.name))}
 
 
 def take_steps(
     steps: Iterable[Step], scope: Scope, stash: Scope, is_right: Callable[[Step], bool] = lambda _: True
 ) -> None:
-    """Change the tree of `scope` as the steps say; `stash` is the folder that stashed things are in.
+    """Apply the steps to the tree of `scope`; `stash` is the folder of stashed things.
 
-    After each it is looked at what has moved: if that is something else, or `is_right` says so, somebody else was
-    quicker, and it goes back. Durable when this returns.
+    After each, what has moved is checked: if it is something else, or `is_right` returns False, others were quicker,
+    and it is moved back. Durable on return.
 
     Raises:
-        InputError: the tree is not as a step needs it; those before it were taken.
+        InputError: the tree does not fit a step; those before it were taken.
         HostError: the file system cannot do it.
     """
     parents: set[str] = set()
@@ -97,7 +97,7 @@ def take_steps(
                 raise InputError(f"path {step.path!r}: {_CHANGED}")
     finally:
         for parent in sorted(parents):
-            with contextlib.suppress(NothingThere), scope.folder(parent) as folder:  # a later step took it away
+            with contextlib.suppress(NothingThere), scope.folder(parent) as folder:  # removed by a later step
                 os.fsync(folder)
         os.fsync(stash.descriptor)
 
@@ -119,7 +119,7 @@ def _take(step: Step, scope: Scope, stash: Scope) -> None:
 
 
 def rename_problem(folder: Path) -> str:
-    """Why things cannot change places at once in a folder of ours; empty if they can. Tries it."""
+    """Return why an atomic exchange in a folder of ours fails; empty if it works. Tries it."""
     for name in ("one", "other"):
         (folder / name).write_text(name)
     try:
@@ -131,7 +131,7 @@ def rename_problem(folder: Path) -> str:
 
 
 def sync_file_system(folder: Path) -> None:
-    """Make all durable that is on the file system of a folder: quicker than file by file where there are many."""
+    """Sync the file system of a folder: quicker than file by file where there are many."""
     with open_file(None, folder) as descriptor:
         if _libc.syncfs(descriptor):
             raise HostError(f"{folder}: cannot be made durable ({os.strerror(ctypes.get_errno())})")
@@ -139,11 +139,11 @@ def sync_file_system(folder: Path) -> None:
 
 _CHANGED = "somebody else has changed it meanwhile"
 _NO_FOLDER = -1
-"""Instead of an inode where the folder is missing that it would be in."""
+"""In place of an inode where the parent folder is missing."""
 
 
 _Places = tuple[int | None, int | None, int | None]
-"""The inodes of what is at the path of a step, at `to`, and at its place in the stash; None where nothing is."""
+"""The inodes at the path of a step, at `to`, and at its place in the stash; None where nothing is."""
 
 
 def _look(step: Step, scope: Scope, stash: Scope) -> _Places:
@@ -160,7 +160,7 @@ def _inode_below(path: str, scope: Scope) -> int | None:
 
 
 def _before(step: Step) -> _Places:
-    """Return what is where before a step."""
+    """Return the places as they are before a step."""
     match step.do:
         case "put":
             return None, None, step.inode
@@ -171,20 +171,20 @@ def _before(step: Step) -> _Places:
 
 
 def _has_arrived(step: Step, scope: Scope, stash: Scope) -> bool:
-    """Return whether what a step took is what it was to take."""
+    """Return whether a step moved what it was to move."""
     _, at_to, stashed = _look(step, scope, stash)
     return at_to == step.inode if step.do == "move" else stashed == _before(step.inverse())[2]
 
 
 def has_happened(step: Step, scope: Scope, stash: Scope) -> bool:
-    """Return whether the tree is as it is after the step, which was begun when a process died."""
+    """Return whether an interrupted step has taken effect."""
     arrival = {"take": 2, "move": 1}.get(step.do, 0)
     is_there = _look(step, scope, stash)[arrival] == step.inode
     return is_there and (step.do != "set_facts" or _has_facts(step.path, step.facts, scope))
 
 
 def is_untouched(step: Step, scope: Scope, stash: Scope) -> bool:
-    """Return whether a step has certainly not happened, by the stash, where nobody else works."""
+    """Return whether a step has certainly not happened, judged by the private stash."""
     found, before = _look(step, scope, stash), _before(step)
     if step.do == "set_facts":
         return found != before or _has_facts(step.path, step.old_facts, scope)
@@ -192,12 +192,12 @@ def is_untouched(step: Step, scope: Scope, stash: Scope) -> bool:
 
 
 def is_possible(step: Step, scope: Scope, stash: Scope) -> bool:
-    """Return whether the tree is as it was before the step: what it moves is there, and nothing else in its way."""
+    """Return whether the tree is as before the step: what it moves is there, and nothing is in its way."""
     return _look(step, scope, stash) == _before(step)
 
 
 def pending(steps: Iterable[Step], scope: Scope, stash: Scope, failure: type[InputError | InDoubt]) -> Iterator[Step]:
-    """Each step that has not happened, when those before it have. Raises `failure` where somebody else was quicker."""
+    """Yield each step that has not happened, when those before it have. Raises `failure` if others were quicker."""
     for step in steps:
         if not has_happened(step, scope, stash):
             if not is_possible(step, scope, stash):
@@ -215,10 +215,9 @@ def inode_at(path: str, scope: Scope) -> int | None:
 
 
 def located(step: Step, scope: Scope, folder: Path) -> Step:
-    """Return a step that is about to happen with the inodes of what it moves; `folder` is that of its action.
+    """Return a step that is to be taken with the inodes of what it moves; `folder` is that of its action.
 
-    What is in the tree may be another than was recorded, where the undo of a later action was a command, which made it
-    again. What is not there stays as recorded.
+    Inodes in the tree may differ from the recorded ones. What is missing keeps the recorded inode.
     """
     own = inode_at(step.path, scope) or step.inode
     if step.do not in ("put", "exchange"):
@@ -228,12 +227,12 @@ def located(step: Step, scope: Scope, folder: Path) -> Step:
 
 
 def as_it_is(step: Step, scope: Scope, folder: Path) -> Step:
-    """Return a step that has happened with the inode of what is where it brought something."""
+    """Return a step that was taken with the inode of what is now at its target."""
     return located(step.inverse(), scope, folder).inverse()
 
 
 def require_kept(action: str, steps: Iterable[Step], folder: Path) -> None:
-    """Raise InputError if the stash, the folder of an action, lacks what steps bring out of it, as after `resolve`."""
+    """Raise InputError if the folder of an action lacks what steps bring from it, as after `resolve`."""
     for step in steps:
         if step.do in ("put", "exchange") and _inode(None, f"{folder / step.stash}") != step.inode:
             raise InputError(f"action {action}: what it replaced at {step.path!r} is not kept, so it stays")
@@ -253,11 +252,11 @@ def _rename(parent: int, name: str, other: int, new: str, flags: int, step: Step
     number = ctypes.get_errno()
     if number in (errno.ENOSYS, errno.EINVAL, errno.EXDEV):
         raise HostError(
-            f"path {step.path!r}: the file system cannot move it at once ({os.strerror(number)}). Fix: give a state "
+            f"path {step.path!r}: the file system cannot move it atomically ({os.strerror(number)}). Fix: give a state "
             "folder on the same file system as the tree (--state)"
         )
     if number in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS):
-        raise HostError(f"path {step.path!r}: {step.do} failed ({os.strerror(number)}). Fix: make room on the disk")
+        raise HostError(f"path {step.path!r}: {step.do} failed ({os.strerror(number)}). Fix: free space on the disk")
     raise InputError(f"path {step.path!r}: {step.do} failed ({os.strerror(number)})")
 
 
@@ -272,7 +271,7 @@ def _has_facts(path: str, facts: Mapping[str, Any], scope: Scope) -> bool:
 
 
 def facts_at(path: str, names: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
-    """The facts of what is at a path, of those names that `Step.facts` may have."""
+    """Return the facts at a path that `names` lists, as in `Step.facts`."""
     if (entry := scope.entry(path)) is None:
         raise InputError(f"path {path!r}: there is nothing")
     attributes = dict(entry.attributes)
@@ -292,10 +291,10 @@ def _set_facts(parent: int, name: str, step: Step) -> None:
 
 def _set_facts_of(descriptor: int, parent: int, name: str, step: Step) -> None:
     facts, about = step.facts, os.fstat(descriptor)
-    place = f"/proc/self/fd/{descriptor}"  # names it whatever its name becomes
+    place = f"/proc/self/fd/{descriptor}"  # stays valid when it is renamed
     if step.inode and about.st_ino != step.inode:
         raise InputError(f"path {step.path!r}: {_CHANGED}")
-    if "uid" in facts or "gid" in facts:  # first: it clears bits of the mode
+    if "uid" in facts or "gid" in facts:  # first: this clears bits of the mode
         os.chown(name, facts.get("uid", -1), facts.get("gid", -1), dir_fd=parent, follow_symlinks=False)
     for each, value in facts.get("attributes", {}).items():
         if value is None:

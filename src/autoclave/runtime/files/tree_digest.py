@@ -1,4 +1,4 @@
-"""Digests of trees, by which it is told whether one is as it was. Only looks.
+"""Digests of trees, for detecting changes. Reads only.
 
 Two depths: all that an undo restores (`survey`), and inodes with their times, which change with content, names and
 facts unless a clock is set back (`survey_by_inode`, `survey_inside`).
@@ -17,7 +17,7 @@ from autoclave.runtime.files.scope import TICK_NS, Entry, Scope, entry_at
 
 OVERLAY = "user.overlay."
 NOT_COMPARED = (OVERLAY, "security.selinux")
-"""Prefixes of the names of attributes that an overlay or the host gives."""
+"""Prefixes of attributes that an overlay or the host sets."""
 
 
 _BY_INODE = "inodes "
@@ -25,9 +25,9 @@ _BY_INODE = "inodes "
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The tree digest of a path (empty: nothing is there), and how much is there.
+    """The tree digest of a path (empty: nothing is there), and its size.
 
-    `inside` are the paths below it, seen from there; `shared` the inodes of files there that have several names.
+    `inside` are the paths below it, relative to it; `shared` the inodes of files with several names.
     The times of folders are left out of the digest: they change with what is in them.
     """
 
@@ -39,7 +39,7 @@ class Survey:
 
 
 def survey(path: str, scope: Scope) -> Survey:
-    """Look at a path and all below it. Raises InputError for what cannot be read, or changes meanwhile."""
+    """Survey a path and all below it. Raises InputError for what cannot be read, or changes meanwhile."""
     digest, num_bytes, names, shared = hashlib.sha256(), 0, list[str](), set[int]()
     for each, entry in scope.walk(path):
         names.append(each.removeprefix(f"{path}/"))
@@ -54,7 +54,7 @@ def survey(path: str, scope: Scope) -> Survey:
 
 
 def survey_by_inode(path: str, scope: Scope) -> Survey:
-    """Look at a path and all below it, for what is moved whole into the stash or out of it; raises as `survey`.
+    """Survey a path that is moved as a whole to or from the stash, with all below it; raises as `survey`.
 
     The digest is that of `survey` at the path itself; below a folder that of `survey_inside`, which is strict.
     """
@@ -68,11 +68,11 @@ def survey_by_inode(path: str, scope: Scope) -> Survey:
 
 
 def survey_inside(folder: str, scope: Scope, *, is_strict: bool = False) -> Survey:
-    """Look at what is below a folder; at all in the scope with the path "". O(what is there), in time.
+    """Survey what is below a folder; with the path "" all in the scope. Linear in the number of entries.
 
-    An entry counts by its inode, whose time tells of every change, so that no file is read. Of files with several names
-    that time is left out: it changes with their other names. `is_strict`: they are read instead, any change from now on
-    has another time, and it raises as `survey`.
+    An entry counts by its inode, whose time changes with it, so that no file is read. For files with several names that
+    time is left out: it changes with their other names. `is_strict`: those are read instead, any change from now on has
+    another time, and it raises as `survey`.
     """
     digest, num_bytes, newest = hashlib.sha256(), 0, 0
     names, shared, unread = list[str](), set[int](), {folder}
@@ -114,11 +114,11 @@ def is_by_inode(digest: str) -> bool:
 
 
 def tree_digest(path: str, scope: Scope, like: str = "") -> str:
-    """The digest of `survey`, or where `like` is one of `survey_by_inode`, of that."""
+    """Return the digest of `survey`, or of `survey_by_inode` where `like` is one."""
     return (survey_by_inode if is_by_inode(like) else survey)(path, scope).digest
 
 
 def without_marks(entry: Entry) -> Entry:
-    """An entry without the attributes that an overlay or the host gave it."""
+    """Return an entry without the attributes that an overlay or the host set."""
     kept = tuple(each for each in entry.attributes if not each[0].startswith(NOT_COMPARED))
     return entry if len(kept) == len(entry.attributes) else replace(entry, attributes=kept)

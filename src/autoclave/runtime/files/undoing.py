@@ -1,6 +1,6 @@
-"""The steps that undo an action, also where somebody else has changed what it left; and the times of folders around it.
+"""The steps that undo an action, even where others have changed what it left; and the times of the folders around it.
 
-An undo restores when the folders in which its steps change names were changed last, too.
+An undo also restores the modification times of the folders in which its steps change names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from autoclave.runtime.interface import Choice, Json, NothingLeft, UndoneWith
 
 @dataclass(slots=True)
 class Undoing:
-    """Steps in the order in which they are taken, paths that stay as they are, and paths that come back with edits."""
+    """Steps in order, paths that stay as they are, and paths that come back with edits of others."""
 
     steps: list[Step] = field(default_factory=list[Step])
     skipped: list[str] = field(default_factory=list[str])
@@ -28,12 +28,12 @@ class Undoing:
 def undo_steps(
     action: str, steps: Sequence[Step], changed: Collection[str], choose: Callable[[str], Choice], scope: Scope
 ) -> Undoing:
-    """How to take back `steps`, of whose paths somebody else has changed those in `changed`.
+    """Return the steps that undo `steps`, where others have changed the paths in `changed`.
 
-    Theirs is never lost: it stays (`skip`), goes to the stash (`force`), or gets another name (`save_aside`).
+    Their version is never lost: it stays (`skip`), goes to the stash (`force`), or gets another name (`save_aside`).
 
     Raises:
-        InputError: a choice is to refuse; or what would have to go back is gone.
+        InputError: a choice is to refuse, or something that would have to go back is gone.
         NothingLeft: all of it is skipped.
     """
     found = Undoing()
@@ -58,7 +58,7 @@ def undo_steps(
 
 
 def _units(steps: Sequence[Step]) -> list[Sequence[Step]]:
-    """Steps that go back together: what was moved, with what was taken away to make room for it."""
+    """Return groups of steps to undo together: a move, with the removal of what was in its way."""
     found: list[Sequence[Step]] = []
     for step in steps:
         last = found[-1][-1] if found else None
@@ -70,7 +70,7 @@ def _units(steps: Sequence[Step]) -> list[Sequence[Step]]:
 
 
 def _take_back(action: str, step: Step, choices: dict[str, Choice], scope: Scope, found: Undoing) -> None:
-    """Add the steps that take one back, where somebody else has changed what it left."""
+    """Add the steps that undo one, where others have changed what it left."""
     here = inode_at(step.path, scope)
     there = inode_at(step.to, scope) if step.to else None
     if step.do == "move" and there is None:
@@ -112,7 +112,7 @@ def _free_name(path: str, ending: str, scope: Scope) -> str:
 
 
 def times_around(steps: Sequence[Step], scope: Scope) -> dict[str, int]:
-    """When the folders in which steps change names were changed last, in ns; those that are not there are left out."""
+    """Return the mtimes in ns of the folders in which steps change names, without missing ones."""
     parents = {path.rpartition("/")[0] for step in steps for path in step.paths}
     times: dict[str, int] = {}
     for parent in sorted(parents):
@@ -122,15 +122,15 @@ def times_around(steps: Sequence[Step], scope: Scope) -> dict[str, int]:
 
 
 def left_with(times: Mapping[str, int]) -> Json:
-    """Return the part of a receipt that says when folders were changed last after an action, and finds it by that."""
+    """Return the part of a receipt with the mtimes of folders after an action, and marks to find it by them."""
     return {"parents_after": times, "marks": [str(time_ns) for time_ns in times.values()]}
 
 
 def times_before(steps: Sequence[Step], receipt: Json, undone_with: UndoneWith, scope: Scope) -> dict[str, int]:
-    """When the folders would have been changed last if this action had not been done.
+    """Return the mtimes that folders would have if this action had not been done.
 
-    That is before it. If that time is due to an action that has been undone meanwhile, it is before that one. Where
-    somebody has changed something since, the time stays.
+    Those are from before it, or from before an earlier action that set them and has been undone meanwhile. Where others
+    have changed something since, the time stays.
     """
     times = times_around(steps, scope)
     for path, now in times.items():
@@ -140,7 +140,7 @@ def times_before(steps: Sequence[Step], receipt: Json, undone_with: UndoneWith, 
 
 
 def set_times(times: Mapping[str, int], scope: Scope) -> None:
-    """Set when folders were changed last, of those that are there."""
+    """Set the mtimes of those folders that exist."""
     for parent, mtime_ns in times.items():
         with contextlib.suppress(InputError, PermissionError), _folder(parent, scope) as folder:
             about = os.stat(".", dir_fd=folder)
@@ -149,13 +149,13 @@ def set_times(times: Mapping[str, int], scope: Scope) -> None:
 
 @contextlib.contextmanager
 def _folder(path: str, scope: Scope) -> Iterator[int]:
-    """A descriptor that names a folder, which need not be one that can be read."""
+    """Yield a descriptor of a folder, which need not be readable."""
     with scope.parent_of(f"{path}/any" if path else "any") as (descriptor, _):
         yield descriptor
 
 
 def _time_before(folder: str, time_ns: int, undone_with: UndoneWith) -> int:
-    """When a folder was changed last before all that is undone, out of the time that one of the undone left it with."""
+    """Return the mtime of a folder before all undone actions, from the time that one of them left it with."""
     seen: set[int] = set()
     while time_ns not in seen:
         seen.add(time_ns)

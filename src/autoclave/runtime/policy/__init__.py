@@ -1,4 +1,4 @@
-"""What actions may do: default deny, forbid wins, and only a person grants. Pure: no file, no clock."""
+"""The policy of actions: default deny, forbid wins, and only a person grants. Pure: no file, no clock."""
 
 from autoclave.runtime.policy.decision import Decision, Usage, decide, violation
 from autoclave.runtime.policy.grants import Grant, active, grant_from, shown_grant

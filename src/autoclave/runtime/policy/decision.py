@@ -1,8 +1,8 @@
-"""Whether an action may do what it asks for, and whether it did more than that. Pure.
+"""Decisions on whether an action may do what it asks for, and whether it did more than that. Pure.
 
-Each access must be covered, with all that is inside of it, by one allowance, in the order in which they were given; a
-prohibition that is about any of it denies the whole. What an access comes to is charged to the allowance that covers
-it, and to those that this one narrows; where one is used up, the next is tried.
+Each access, with everything inside it, must be covered by one allowance; a prohibition of any part denies the whole.
+The amounts of an access are charged to the allowance that covers it, and to those that it narrows. Allowances are tried
+in the order in which they were given; where one is used up, the next is tried.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from autoclave.runtime.records import Record
 _ORDER = (Guarantee.NONE, Guarantee.COMPENSATING, Guarantee.EQUIVALENT, Guarantee.EXACT)
 _NOT_PERMITTED = " is not permitted"
 
-
 Usage = Mapping[str, Mapping[str, float]]
-"""How much was charged to each allowance, by its id: how often it was used (`uses`), and counts by their names."""
+"""Charges to each allowance, by its id: how often it was used (`uses`), and amounts by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether it may. `reason` is for whoever asked, and says nothing of grants; `hint` is for the person who grants.
+    """A decision. `reason` is for the one who asked, and reveals no grants; `hint` is for the person who grants.
 
-    `charges`: what it comes to, by the id of each allowance that covers a part.
+    `charges`: amounts by the id of each allowance that covers a part.
     """
 
     is_allowed: bool
@@ -41,7 +40,7 @@ class Decision:
 
 
 def usage_of(records: Iterable[Record]) -> Usage:
-    """What was charged so far, by the records of a journal, of each action the last. What was undone stays charged."""
+    """Sum the charges in the records of a journal, the latest of each action. Undone actions stay charged."""
     found: dict[str, Counter[str]] = {}
     for record in {each.subject: each for each in records if "charges" in each.body}.values():
         for grant, counts in record.body["charges"].items():
@@ -50,7 +49,7 @@ def usage_of(records: Iterable[Record]) -> Usage:
 
 
 def decide(grants: Sequence[Grant], request: Request, usage: Usage, now: float) -> Decision:
-    """Return whether `request` may be done at `now` (seconds since 1970), given what was charged to each grant."""
+    """Decide whether `request` may be done at `now` (seconds since 1970), given the charges to each grant."""
     forbids = [grant for grant in grants if grant.effect == "forbid" and not grant.is_over(now)]
     allows = [grant for grant in grants if grant.effect == "allow"]
     by_id = {grant.id: grant for grant in allows}
@@ -68,7 +67,7 @@ def decide(grants: Sequence[Grant], request: Request, usage: Usage, now: float) 
                 return _denied(access, hit, f"grant {grant.id} forbids it", (grant.id,))
         problems: list[str] = []
         for prefixes, grant in about[access.verb]:
-            if not access.resource.startswith(prefixes):  # most are told apart by this
+            if not access.resource.startswith(prefixes):  # rules out most
                 continue
             line = [grant, *_narrowed(grant, by_id)]
             if not all(each.covers_all(access.verb, resources) for each in line):
@@ -91,7 +90,7 @@ def decide(grants: Sequence[Grant], request: Request, usage: Usage, now: float) 
 
 
 def violation(grants: Sequence[Grant], rules: Sequence[str], actual: Request, usage: Usage, now: float) -> str:
-    """First thing that happened although it is forbidden, or more than the allowances in `rules` permit; maybe none.
+    """Return the first access that is forbidden, or exceeds the allowances in `rules`; empty if there is none.
 
     `usage` and `now` are those of the decision.
     """
@@ -110,7 +109,7 @@ def _denied(access: Access, resource: str, hint: str, rules: tuple[str, ...]) ->
 
 
 def _grant_for(access: Access, request: Request) -> str:
-    """The command that would permit an access, and what else of the request is in the same folder."""
+    """Return the command that would permit an access, and others of the request in the same folder."""
     folder, _, name = access.resource.rpartition("/")
     needs_name = access.holds_secret or has_secret_name(name) or protected_names(name)
     is_whole = access.resource.startswith("files/") and name != "**" and not needs_name
@@ -120,7 +119,7 @@ def _grant_for(access: Access, request: Request) -> str:
 
 
 def _narrowed(grant: Grant, by_id: Mapping[str, Grant]) -> list[Grant]:
-    """The grants that it narrows, up to the first."""
+    """Return the grants that it narrows, directly or indirectly."""
     found: list[Grant] = []
     while grant.parent in by_id and by_id[grant.parent] not in found:
         grant = by_id[grant.parent]
@@ -129,7 +128,7 @@ def _narrowed(grant: Grant, by_id: Mapping[str, Grant]) -> list[Grant]:
 
 
 def _problem(grant: Grant, access: Access, request: Request, usage: Usage, charges: Usage, now: float) -> str:
-    """Why an allowance that is about an access does not permit it now; empty if it does."""
+    """Return why a matching allowance does not permit an access now; empty if it does."""
     if grant.is_over(now):
         return f"the time of grant {grant.id} is over"
     if _ORDER.index(request.guarantee) < _ORDER.index(grant.minimum_guarantee):
@@ -153,7 +152,7 @@ def _charge(counts: dict[str, float], access: Access) -> None:
 
 
 def shown_decision(decision: Decision) -> dict[str, Any]:
-    """A decision as it is recorded."""
+    """Return a decision in its recorded form."""
     if decision.is_allowed:
         return {"rules": list(decision.rules), "charges": {name: dict(each) for name, each in decision.charges.items()}}
     return {"reason": decision.reason, "hint": decision.hint, "rules": list(decision.rules)}

@@ -16,7 +16,7 @@ _NEVER = re.compile(r"(?!)")
 
 @cache
 def matcher(patterns: tuple[str, ...], *, is_loose: bool = False) -> re.Pattern[str]:
-    """What matches one of the patterns, whole. `is_loose`: of resources as `loose` makes them."""
+    """Return an expression for the patterns. `is_loose`: for resources normalised by `loose`."""
     if not patterns:
         return _NEVER
     given = [loose(pattern) for pattern in patterns] if is_loose else patterns
@@ -24,14 +24,14 @@ def matcher(patterns: tuple[str, ...], *, is_loose: bool = False) -> re.Pattern[
 
 
 def loose(resource: str) -> str:
-    """A resource without what some file systems do not tell apart: case, and the composition of letters."""
+    """Normalise what some file systems do not distinguish: case, and the composition of letters."""
     if resource.isascii():
         return resource.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", resource).casefold())
 
 
 def literal_prefix(pattern: str) -> str:
-    """What everything that matches begins with."""
+    """Return the literal prefix of everything that matches."""
     plain = re.split(r"[*?]", pattern, maxsplit=1)[0]
     if plain == pattern or not pattern[len(plain) :].startswith("**"):
         return plain
@@ -39,7 +39,7 @@ def literal_prefix(pattern: str) -> str:
 
 
 def names_in(patterns: Sequence[str]) -> frozenset[str]:
-    """The names that stand in patterns literally."""
+    """Return the literal names in patterns."""
     return frozenset(name for pattern in patterns for name in pattern.split("/") if not set(name) & {"*", "?"})
 
 

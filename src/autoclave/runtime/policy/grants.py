@@ -1,4 +1,4 @@
-"""Grants: what a person permits or forbids, and for how long. Pure."""
+"""Grants, by which a person permits or forbids something. Pure."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from autoclave.runtime.policy.globs import literal_prefix, loose, matcher, names
 from autoclave.runtime.records import Record
 
 PROTECTED = (".git", ".ssh", ".gnupg", ".aws", ".env", ".netrc", ".bashrc", ".profile", ".zshrc", "authorized_keys")
-"""Names that no allowance covers, with all that is below, unless it has them literally. A command that may read a whole
+"""Names that no allowance covers, with all below them, unless it names them literally. A command that may read a whole
 folder sees those that hold no secrets."""
 _WITH_SECRETS = {".ssh", ".gnupg", ".aws", ".env", ".netrc"}
 _SECRET = re.compile(
     r"\.env\.(?!(?:example|sample|template|dist)\Z).*|id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?|\.(?:git-credentials|npmrc|pypirc|pgpass)"
     r"|.*\.(?:key|p12|pfx|jks|keystore|ppk)"
 )
-"""Names that no allowance to read covers unless it has them literally: of files that hold keys or passwords."""
+"""Names of files with keys or passwords, which no allowance to read covers unless it names them literally."""
 _STATES = ".autoclave-"
-"""Likewise what begins with this: the states of sessions on folders beside it."""
+"""A prefix of names that are protected likewise: state folders of sessions."""
 VERBS = ("read", "create", "modify", "delete", "rename", "set_mode", "run", "import", "use", "define")
 _ANY_NAME = "\0" * 64
 """A name that a pattern matches only if it matches all names."""
 _GLOB = re.compile(r"[*?]")
 COUNTED = ("files", "bytes_written", "bytes_deleted", "rows", "spend")
-"""What an access comes to, by the names of its fields; a grant may limit each (`max_...`)."""
+"""The amounts of an access, by the names of its fields; a grant may limit each (`max_...`)."""
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _NonNegative = Field(default=None, ge=0)
 
@@ -47,25 +47,25 @@ class Grant(Config):
     resources: tuple[str, ...] = Field(strict=False, min_length=1)
     """Patterns such as `files/src/**`, `programs/*`, `services/slack`."""
     verbs: tuple[str, ...] = Field(strict=False, min_length=1)
-    """Which; `*` for all."""
+    """`*` for all."""
     excluded: tuple[str, ...] = Field(default=(), strict=False)
     """Patterns of what it does not cover."""
     session: str = ""
-    """Of which session; empty: of all on this state."""
+    """The session that it is for; empty: all on this state."""
     parent: str = ""
-    """The grant that this one narrows: what it permits, that one has to permit as well."""
+    """The grant that this one narrows, which must permit the same access."""
     expires_at: float | None = None
     """In seconds since 1970."""
     max_uses: int | None = _NonNegative
     max_files: int | None = _NonNegative
-    """Of all uses together, as the following."""
+    """For all uses together, like the following limits."""
     max_bytes_written: int | None = _NonNegative
     max_bytes_deleted: int | None = _NonNegative
     max_rows: int | None = _NonNegative
     max_spend: float | None = _NonNegative
     """In the unit of the services."""
     minimum_guarantee: Guarantee = Field(default=Guarantee.COMPENSATING, strict=False)
-    """How good the undo of an action must be."""
+    """The least guarantee that an action must have."""
 
     @field_validator("resources", "excluded")
     @classmethod
@@ -83,19 +83,19 @@ class Grant(Config):
     @classmethod
     def _are_verbs(cls, given: tuple[str, ...]) -> tuple[str, ...]:
         if unknown := [verb for verb in given if verb != "*" and verb not in VERBS]:
-            raise ValueError(f"{unknown[0]!r} is no verb; known are {', '.join(VERBS)}, and * for all")
+            raise ValueError(f"{unknown[0]!r} is not a verb; known are {', '.join(VERBS)}, and * for all")
         return given
 
     def is_about(self, verb: str) -> bool:
         return "*" in self.verbs or verb in self.verbs
 
     def covers(self, verb: str, resource: str) -> bool:
-        """Return whether an allowance is about this, or a prohibition is."""
+        """Return whether the grant applies to an access."""
         if not self.is_about(verb):
             return False
-        if verb == "read" and resource.endswith("/**"):  # else it is something with that name
+        if verb == "read" and resource.endswith("/**"):  # for other verbs it is a literal name
             return self._covers_all_below(resource)
-        if self.effect == "forbid":  # also of what some file systems would take for the same
+        if self.effect == "forbid":  # including names that some file systems take for the same
             plain = loose(resource)
             return bool(
                 matcher(self.resources, is_loose=True).fullmatch(plain)
@@ -109,17 +109,17 @@ class Grant(Config):
         )
 
     def covers_all(self, verb: str, resources: Sequence[str]) -> bool:
-        """As `covers`, of each of many resources, at the speed of a regular expression."""
+        """Return whether the grant covers every one of many resources, quickly."""
         names = loose("\n".join(resources))
         if self.effect == "forbid" or self.excluded or verb == "read" or any(each in names for each in _MARKS):
             return all(self.covers(verb, each) for each in resources)
         return self.is_about(verb) and all(map(matcher(self.resources).fullmatch, resources))
 
     def _covers_all_below(self, subtree: str) -> bool:
-        """Likewise of a whole subtree, of which nobody has listed the names."""
+        """Return whether the grant applies to a subtree whose names are unknown."""
         place = subtree.removesuffix("/**")
 
-        def is_near(pattern: str) -> bool:  # whether something in the subtree may match it
+        def is_near(pattern: str) -> bool:  # something in the subtree may match it
             prefix = literal_prefix(pattern)
             return prefix.startswith(place) or place.startswith(prefix)
 
@@ -131,7 +131,7 @@ class Grant(Config):
 
     @property
     def is_limited(self) -> bool:
-        """Return whether it depends on what was charged to it."""
+        """Whether its decisions depend on earlier charges."""
         return any(getattr(self, f"max_{name}") is not None for name in ("uses", *COUNTED))
 
     def is_over(self, now: float) -> bool:
@@ -147,12 +147,12 @@ class Grant(Config):
         return not self._is_protected(resource) and (not has_secret_name(resource) or self.has_name_of(resource))
 
     def has_name_of(self, resource: str) -> bool:
-        """Return whether its patterns have the last name of a resource literally."""
+        """Return whether a pattern has the last name of a resource literally."""
         return loose(resource.rpartition("/")[2]) in map(loose, self._literal_names)
 
     @cached_property
     def prefixes(self) -> tuple[str, ...]:
-        """What every resource that it permits begins with, one of these."""
+        """Prefixes of the resources that it permits."""
         return tuple(map(literal_prefix, self.resources))
 
     @cached_property
@@ -165,34 +165,34 @@ _MARKS = (*_PROTECTED, _STATES)
 
 
 def protected_names(path: str) -> set[str]:
-    """Those names in a path that only grants cover which have them literally."""
+    """Return the names in a path that only a grant with the literal name covers."""
     return {name for name in loose(path).split("/") if name in _PROTECTED or name.startswith(_STATES)}
 
 
 def has_secret_name(path: str) -> bool:
-    """Return whether a file by its name holds keys or passwords: only a grant that has the name permits to read it."""
+    """Return whether its name says that a file holds keys or passwords, so that a grant must name it."""
     return bool(_SECRET.fullmatch(loose(path.rpartition("/")[2])))
 
 
 def is_secret(path: str) -> bool:
-    """Return whether a file by its name, or that of a folder that it is in, holds keys or passwords."""
+    """Return whether the name of a file, or of a folder above it, says that it holds keys or passwords."""
     return has_secret_name(path) or not _WITH_SECRETS.isdisjoint(loose(path).split("/"))
 
 
 def grant_from(given: Mapping[str, Any], where: str = "grant") -> Grant:
-    """A grant out of JSON data. Raises InputError where it is none; the message begins with `where`."""
+    """Return a grant from JSON data. Raises InputError where it is not valid; the message begins with `where`."""
     return validated(Grant, given, where, "grant")
 
 
 def seconds_of(text: str) -> float:
-    """A time such as `90s`, `30m`, `8h` or `7d`, in seconds."""
+    """Convert a time such as `90s`, `30m`, `8h` or `7d` to seconds."""
     if not (found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)):
         raise InputError(f"time {text!r}: must be a number and a unit, such as 90s, 30m, 8h or 7d")
     return float(found[1]) * _UNITS[found[2]]
 
 
 def active(records: Iterable[Record], session: str) -> list[Grant]:
-    """The grants of a session that were not revoked, nor one that they narrow, by the records of a journal."""
+    """Return the grants of a session, without revoked ones and those that narrow them."""
     grants: dict[str, Grant] = {}
     for record in records:
         if record.kind == "grant":
@@ -207,7 +207,7 @@ def active(records: Iterable[Record], session: str) -> list[Grant]:
 
 
 def shown_grant(grant: Grant) -> str:
-    """A grant in a line."""
+    """Return a grant as a line of text."""
     words = [grant.id, grant.effect, ",".join(grant.verbs), " ".join(grant.resources)]
     words += [f"but not {' '.join(grant.excluded)}"] if grant.excluded else []
     limits = grant.model_dump(exclude_none=True, exclude={"id", "effect", "verbs", "resources", "excluded"})
@@ -216,7 +216,7 @@ def shown_grant(grant: Grant) -> str:
 
 
 def lint(grants: Iterable[Grant], now: float) -> list[str]:
-    """What a person may not have meant."""
+    """Return warnings about grants that may be unintended."""
     told: list[str] = []
     found = list(grants)
     for grant in found:

@@ -1,4 +1,4 @@
-"""Which of the granted services a task seems to need: a guess, which can only narrow what a person has granted.
+"""Guesses of the services that a task needs, which can only narrow what a person has granted.
 
 After GoEX (thesis ch. 3), which authorises by such a guess. Here a wrong guess denies too much, never too little.
 """
@@ -14,16 +14,16 @@ from autoclave.core.json import foreign_json
 from autoclave.runtime.policy.grants import Grant
 
 Needed = Callable[[str, Sequence[str]], Collection[str]]
-"""Gives those of the services that a task seems to need."""
+"""Returns those of the services that a task seems to need."""
 
 
 def mentioned(task: str, services: Sequence[str]) -> set[str]:
-    """Those whose names stand in the task, as words of their own."""
+    """Return the services whose names occur in the task as whole words."""
     return {each for each in services if re.search(rf"(?<![\w-]){re.escape(each)}(?![\w-])", task, re.IGNORECASE)}
 
 
 def as_model_says(ask: Callable[[str], str]) -> Needed:
-    """Those that a model names, asked for a JSON list. `ask` gives its answer to a prompt."""
+    """Return a guess by a model, which is asked for a JSON list. `ask` returns its response to a prompt."""
 
     def needed(task: str, services: Sequence[str]) -> set[str]:
         answer = ask(
@@ -42,13 +42,13 @@ def as_model_says(ask: Callable[[str], str]) -> Needed:
 
 
 def services_of(grants: Sequence[Grant]) -> list[str]:
-    """The services that permissions name."""
+    """Return the services that permissions name."""
     parts = [pattern.split("/") for grant in grants for pattern in grant.resources if grant.effect == "allow"]
     return sorted({each[1] for each in parts if len(each) > 1 and each[0] == "services" and "*" not in each[1]})
 
 
 def narrowing(needed: Collection[str]) -> Grant:
-    """The prohibition of all services but those."""
+    """Return a prohibition of all other services."""
     exceptions = tuple(f"services/{name}" for name in sorted(needed))
     kept = (*exceptions, *(f"{each}/**" for each in exceptions))
     return Grant(effect="forbid", resources=("services/**",), verbs=("*",), excluded=kept)

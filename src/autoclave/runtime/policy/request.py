@@ -1,6 +1,6 @@
-"""What an action asks for, or what it really did: accesses to resources, each with how much.
+"""Requests of actions, planned or actual: accesses to resources, with amounts.
 
-A resource is a path whose first part says of what kind it is: `files/src/a.py`, `programs/make`, `packages/requests`,
+A resource is a path whose first part is its kind: `files/src/a.py`, `programs/make`, `packages/requests`,
 `services/slack`. Later kinds bring their own first parts.
 """
 
@@ -16,7 +16,7 @@ from autoclave.runtime.guarantee import Guarantee
 class Access:
     """One use of one resource: `verb` is `read`, `create`, `modify`, `delete`, `rename`, `set_mode` of files,
     `run` of programs, `import` of packages, `use` of services by programs; `read`, `create`, `modify`, `delete`,
-    `define` of tables in databases; `read`, `create`, `modify`, `delete` of what services have.
+    `define` of tables in databases; `read`, `create`, `modify`, `delete` of resources of services.
 
     `inside`: resources below it that it affects as well; the counts include them. `spend` is in the service's own unit.
     """
@@ -30,28 +30,27 @@ class Access:
     rows: int = 0
     spend: float = 0.0
     holds_secret: bool = False
-    """Of a file that is read: a private key is in it."""
+    """A private key is in the file that is read."""
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """All that it affects."""
         return (self.resource, *self.inside)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What an action asks for. `guarantee` is how good its undo is."""
+    """The accesses of an action. `guarantee` is that of its undo."""
 
     accesses: tuple[Access, ...]
     guarantee: Guarantee = Guarantee.EXACT
 
     @property
     def weight(self) -> float:
-        """What it adds to the risk that stands uncommitted.
+        """The contribution to the uncommitted risk.
 
-        One for an action that can be taken back exactly, and one more for each 100 files, 1,000 rows and 10 MB that it
+        One for an action whose undo is exact, and one more for each 100 files, 1,000 rows and 10 MB that it
         changes; twice as much for one whose undo is only equivalent, five times for a compensation, twenty times for
-        what cannot be taken back.
+        one that cannot be undone.
         """
         files = sum(access.files for access in self.accesses)
         rows = sum(access.rows for access in self.accesses)
@@ -63,4 +62,4 @@ _FACTORS = {Guarantee.EXACT: 1.0, Guarantee.EQUIVALENT: 2.0, Guarantee.COMPENSAT
 
 
 MALFORMED = re.compile(r"\A[^/]*\Z|(?:\A|/)\.{0,2}(?:/|\Z)|\0")
-"""Found in what is not a plain path, which means one thing only."""
+"""Matches what is not a plain, unambiguous path."""

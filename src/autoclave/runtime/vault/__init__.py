@@ -1,4 +1,4 @@
-"""Secrets that neither a model nor generated code ever sees: a sealed file, dummies, and a proxy that puts them in."""
+"""Secrets that neither a model nor generated code ever sees: an encrypted file, dummies and a proxy."""
 
 from autoclave.runtime.vault.secret import Secret
 from autoclave.runtime.vault.vault import KeyFile, Passphrase, Vault

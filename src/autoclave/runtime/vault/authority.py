@@ -1,4 +1,4 @@
-"""Certificates for the proxy to be believed by a cell, and by nobody else. Private keys never touch a disk."""
+"""Certificates of the proxy, which only a cell trusts. Private keys never touch a disk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SIGNS = x509.KeyUsage(
 
 
 class Authority:
-    """An authority of one session, which signs for any host."""
+    """A certificate authority of one session, which signs for any host."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -40,10 +40,10 @@ class Authority:
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         builder = builder.add_extension(_SIGNS, critical=True)
         self.certificate = builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-        """What a cell has to trust, in PEM."""
+        """The certificate that a cell must trust, in PEM."""
 
     def context_for(self, host: str) -> ssl.SSLContext:
-        """Settings of a TLS server that is this host."""
+        """Return the TLS server context of a host."""
         with self._lock:
             if host not in self._contexts:
                 self._contexts[host] = self._new_context(host)

@@ -1,4 +1,4 @@
-"""What a cell gets of the vault: dummies in its environment or in files, the certificate to trust, and the way out."""
+"""Access of a cell to services: dummies in its environment or in files, the certificate to trust, and the proxy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PROXY = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 
 @dataclass(frozen=True, slots=True)
 class CredentialBundle:
-    """What is added to a command: see `workspaces.SealedCommand`. `alarms` grows while it runs."""
+    """Additions to a command: see `workspaces.SealedCommand`. `alarms` grows while it runs."""
 
     environment: Mapping[str, str]
     shown: Sequence[tuple[str, str]]
@@ -36,9 +36,9 @@ class CredentialBundle:
 
 
 class CellSecrets:
-    """Gives cells the use of keys. Dummies are the same for the life of this object, and then others.
+    """Gives cells the use of keys. Dummies stay the same for the life of this object.
 
-    `keys` gives secrets, and renews tokens. `may_use` tells of a service whether it is granted.
+    `keys` gives secrets, and renews tokens. `may_use` returns whether a service is granted.
     """
 
     def __init__(self, keys: Keys, record: Record, may_use: Callable[[str], bool]) -> None:
@@ -49,13 +49,13 @@ class CellSecrets:
 
     @contextlib.contextmanager
     def bundle(self, services: Sequence[str], folder: Path, port: int, purpose: str) -> Generator[CredentialBundle]:
-        """What a command gets for these services. Files for it are put into `folder`.
+        """Yield what a command gets for these services. Its files are put into `folder`.
 
         Raises InputError where there is no secret of a service, or it is not granted.
         """
         for service in services:
             if not self._may_use(service):
-                raise InputError(f"services/{service}: is not granted, so nothing goes out to it")
+                raise InputError(f"services/{service}: is not granted, so no request to it is allowed")
         found = [self._keys.secret(service, purpose) for service in dict.fromkeys(services)]
         (folder / "certificate.pem").write_bytes(self._authority.certificate)
         shown = [(str(folder / "certificate.pem"), _CERTIFICATE)]

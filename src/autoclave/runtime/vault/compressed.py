@@ -1,4 +1,4 @@
-"""Contents of compressed bytes that no label names, however deep, in bounded time and memory. Pure."""
+"""Contents of nested compressed bytes without a label, in bounded time and memory. Pure."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _STREAMS: Mapping[bytes, Callable[[], Any]] = {
 } | dict.fromkeys((b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"), zlib.decompressobj)
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _OTHERS = (b"\x1f\x9d", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07")
-"""How compress, zstd, lz4, 7z and rar begin."""
+"""First bytes of compress, zstd, lz4, 7z and rar."""
 _FAULTS = (zlib.error, lzma.LZMAError, zipfile.BadZipFile, struct.error)
 _FAULTS += (OSError, EOFError, ValueError, NotImplementedError, RuntimeError)
 
 
 class Unexpandable(Exception):
-    """Bytes are compressed and cannot be expanded within bounds; the message has nothing of them."""
+    """Compressed bytes cannot be expanded within bounds; the message contains none of them."""
 
 
 def contents(packed: bytes) -> Iterator[bytes]:
-    """What compressed bytes hold, and what that holds; nothing if they are not compressed.
+    """Yield the contents of compressed bytes, recursively; nothing if they are not compressed.
 
-    Raises Unexpandable where they are damaged, encrypted, of a kind that is not expanded here, too many, or too deep.
+    Raises Unexpandable where they are damaged, encrypted, of an unsupported kind, too large, or nested too deeply.
     """
     left, waiting = _MOST, [(packed, 0)]
     while waiting:
@@ -73,7 +73,7 @@ def _stream_of(begin: bytes) -> Callable[[], Any] | None:
 
 
 def _all_streams(content: bytes, make: Callable[[], Any], left: int) -> bytes:
-    """All streams of one kind that follow each other, with zeros between them."""
+    """Expand consecutive streams of one kind, with zeros between them."""
     out = bytearray()
     while content:
         stream = make()
@@ -96,7 +96,7 @@ def _members(content: bytes, left: int) -> Iterator[bytes]:
 
 
 def _raw(content: bytes, left: int) -> bytes:
-    """What raw deflate holds; nothing if it is not that from the first byte to the last."""
+    """Expand raw deflate; nothing if not all bytes are that."""
     stream = zlib.decompressobj(_RAW)
     try:
         out = _bounded(stream.decompress(content, left + 1), left)

@@ -1,9 +1,8 @@
-"""Dummies: what code and models see in place of a secret. Pure.
+"""Dummies, which code and models see in place of a secret. Pure.
 
-A dummy has the length, the separators and the alphabets of its secret, and its prefix if that is one that services are
-known to give to all keys, so that code which looks at the form of a key goes on. All else is drawn: what merely looks
-like a prefix may be a part of the secret. It is made from a key of the session: another session, another dummy. So one
-that turns up where it does not belong says which session it came from.
+A dummy has the length, separators and alphabets of its secret, and its prefix if that is a known one of a service, so
+that code which checks the format of a key works. All else is drawn: what merely looks like a prefix may be a part of
+the secret. It is derived from a key of the session, so each session has its own dummies.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ _KNOWN_PREFIXES = re.compile(
     r"|NRAK-|PMAK-|dapi|sbp_|pscale_tkn_|sntrys_|ATATT3x"
 )
 _LEAST_DRAWN = 6
-"""With fewer a dummy, or the key, would be met by chance in what goes by."""
+"""With fewer, a dummy or the key could occur in traffic by chance."""
 
 
 def dummy_of(value: str, service: str, session_key: bytes) -> str:
-    """The dummy of a secret in a session: always the same, and never the secret itself.
+    """Return the dummy of a secret in a session: always the same, and never the secret itself.
 
-    Raises InputError where too little of the secret is there to be drawn.
+    Raises InputError where the secret is too short.
     """
     known = _KNOWN_PREFIXES.match(value)
     prefix = known[0] if known else ""
@@ -47,7 +46,7 @@ def dummy_of(value: str, service: str, session_key: bytes) -> str:
 
 
 def _alphabet_of(character: str, is_hexadecimal: bool) -> str:
-    """The characters of the same kind."""
+    """Return the characters of the same kind."""
     if is_hexadecimal and character in string.hexdigits:
         return string.digits + ("ABCDEF" if character.isupper() else "abcdef")
     alphabets = (string.digits, string.ascii_lowercase, string.ascii_uppercase)

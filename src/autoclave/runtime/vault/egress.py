@@ -1,12 +1,12 @@
-"""The only way out of a cell: a proxy that lets requests through to the services of an action, and puts their keys in.
+"""The only way out of a cell: a proxy that forwards requests to the services of an action, and inserts their keys.
 
-Theory of operation. The cell has a network of its own with nothing but a socket that listens, and we have it. A client
-in there uses it as its proxy, asks for a tunnel (CONNECT), and speaks TLS in it with us, whose certificate it trusts.
-So we see each request whole. It goes on over a connection of our own, to an address that we looked up and
-checked, with the certificate of the host verified. A connection is for one request. What comes back is read whole,
-and passed on with every real value replaced by its dummy; what is labelled as compressed in another way than gzip or
-deflate is refused, and so is what is compressed without a label and has a key, or cannot be expanded. Redirects are
-passed on as well: the next request is judged like the first.
+Theory of operation. The cell has a network of its own with nothing but a listening socket, which we serve. A client in
+the cell uses it as its proxy, asks for a tunnel (CONNECT), and speaks TLS in it with us, whose certificate it trusts.
+So we see each complete request. It is forwarded over a connection of our own, to an address that we resolved and
+checked, with the certificate of the host verified. A connection is for one request. The response is read completely,
+and passed on with every real value replaced by its dummy; a content encoding other than gzip or deflate is refused, and
+so is compressed content without a label that has a key, or cannot be expanded. Redirects are passed on as well: the
+next request is judged like the first.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ _DROPPED = HOP_BY_HOP | {b"content-length", b"content-encoding", b"alt-svc"}
 
 
 class Egress:
-    """Lets requests through to the services of `secrets`. `dummies`: what the cell has in place of their values.
+    """Forwards requests to the services of `secrets`. `dummies`: what the cell has in place of their values.
 
-    `record` is told of each request, and never gets a value. `keys` renews what was got by OAuth 2, and has the
-    certificates that services are verified by.
+    `record` is called with each request, and never gets a value. `keys` renews OAuth 2 tokens, and has the certificates
+    that verify services.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Egress:
     ) -> None:
         self._secrets, self._dummies = list(secrets), dict(dummies)
         self._replacements = {secret.value: dummies[secret.service] for secret in secrets}
-        """Dummies by all values that are valid, or were."""
+        """Dummies by all present and former values."""
         self._after_refusal: set[str] = set()
         self._authority, self._record, self._keys = authority, record, keys
         self._verify = keys.verify or ssl.create_default_context()
@@ -74,11 +74,11 @@ class Egress:
         self._lock, self._num_requests = threading.Lock(), 0
         self._clients: set[socket.socket] = set()
         self.alarms: list[str] = []
-        """What dummies were seen where they do not belong."""
+        """Reports of dummies where they do not belong."""
 
     @contextlib.contextmanager
     def serve(self, door: socket.socket) -> Generator[None]:
-        """Serve a listening socket for the length of the block; what is still going on then is broken off."""
+        """Serve a listening socket for the duration of the block; open requests are aborted at its end."""
         with ThreadPoolExecutor(_MOST_CONNECTIONS + 1, thread_name_prefix="egress") as threads:
             threads.submit(self._accept, door, threads)
             try:
@@ -153,7 +153,7 @@ class Egress:
 
     @contextlib.contextmanager
     def _refusing(self, talk: _Talk, place: str) -> Generator[None]:
-        """Answer and record what is refused in the block; in what is no request dummies are looked for as well."""
+        """Answer and record refusals in the block; look for dummies in malformed requests, too."""
         try:
             try:
                 yield
@@ -167,7 +167,7 @@ class Egress:
             talk.refuse(403 if isinstance(error, InputError) else 502, str(error))
 
     def _require_name(self, name: str | None, host: str) -> int | None:
-        """A tunnel is for one host: what a TLS client is told that wants another one."""
+        """Return the alert for a TLS client that names another host than that of the tunnel; else None."""
         if name in (None, host):
             return None
         try:
@@ -208,16 +208,16 @@ class Egress:
         return Replacer(self._replacements).whole(content)
 
     def _valid(self, secret: Secret) -> Secret:
-        """The secret, renewed if it is about to expire. Raises InputError or HostError where it cannot be."""
+        """Return the secret, renewed if it is about to expire. Raises InputError or HostError where that fails."""
         if secret.authorization is None or not secret.authorization.is_expiring(time.time()):
             return secret
         return self._taken(secret, self._keys.secret(secret.service))
 
     def _another(self, response: Received, sent: Outgoing, refused: Secret) -> Secret | None:
-        """The secret with another token, if the service refused this one and the request may be sent again with it.
+        """Return the secret with another token, if the service refused this one and the request may be repeated.
 
-        A token that was got so is not renewed when it is refused as well: otherwise code could have its provider asked
-        as often as it likes.
+        Such a token is not renewed when it is refused as well: otherwise code could make its provider be asked without
+        limit.
         """
         is_renewable = refused.authorization is not None and refused.value not in self._after_refusal
         has_value = response.status == 401 and found_in(words_of(sent), {refused.service: refused.value})
@@ -234,7 +234,7 @@ class Egress:
         return renewed if may_send_again(sent.method, challenge.decode("latin-1")) else None
 
     def _taken(self, before: Secret, found: Secret) -> Secret:
-        """The token that was found, where it may go as it was decided. The cell keeps its dummy."""
+        """Return the secret with a new token, with the same restrictions. The cell keeps its dummy."""
         renewed = before.model_copy(update={"value": found.value, "authorization": found.authorization})
         with self._lock:
             self._replacements = {**self._replacements, renewed.value: self._dummies[renewed.service]}
@@ -264,11 +264,11 @@ class _Talk:
         self._link = link
         self._state = h11.Connection(h11.SERVER, max_incomplete_event_size=64 << 10)
         self.raw = bytearray()
-        """What came, byte by byte."""
+        """The bytes received."""
         self.method = self.path = ""
 
     def read(self) -> tuple[h11.Request, bytes]:
-        """The request, whole, and its body. Raises OSError where there is none, or it is too slow or too large."""
+        """Return the request and its body. Raises OSError where there is none, or it is too slow or too large."""
         until = time.monotonic() + _IDLE_S
         request: h11.Request | None = None
         body = bytearray()
@@ -298,7 +298,7 @@ class _Talk:
                 raise ConnectionError("there is no request")
 
     def respond(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes | None) -> None:
-        """Send a response, the last one of this connection."""
+        """Send the response, and announce the end of the connection."""
         length = [] if body is None else [(b"content-length", b"%d" % len(body))]
         whole = [*headers, *length, (b"connection", b"close")]
         events: list[Any] = [h11.Response(status_code=status, headers=whole)]

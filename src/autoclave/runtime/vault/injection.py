@@ -1,7 +1,7 @@
-"""Which requests of a cell may leave, and what is put into them. Pure.
+"""Judgement of the requests of a cell, and insertion of keys into them. Pure.
 
 A request may go where one of the secrets of the action may: to its hosts, by its methods, to its paths. The dummy of
-that secret is replaced by the real value at its place. A dummy anywhere else raises the alarm, whatever else is wrong
+that secret is replaced by the real value at its place. A dummy anywhere else raises an alarm, whatever else is wrong
 with the request, and nothing is sent.
 """
 
@@ -30,13 +30,13 @@ HOP_BY_HOP = frozenset(
     b"upgrade".split()
 )
 _OURS = frozenset({b"host", b"content-length", b"accept-encoding", b"expect", b"range", b"if-range"})
-"""Those that are not passed on. Of parts of a response nobody could tell that together they are a key."""
+"""Headers that are not passed on. A key split over partial responses could not be recognised."""
 _OVERRIDES = frozenset({"x-http-method-override", "x-http-method", "x-method-override", "x-original-method",
     "x-forwarded-method", "x-original-url", "x-original-uri", "x-rewrite-url", "x-forwarded-uri", "x-forwarded-path",
     "x-forwarded-prefix"})  # fmt: skip
-"""Headers that have servers take a request for another one than its first line says."""
+"""Headers that make servers treat a request as another one than its first line says."""
 _METHOD_PARAMETER = re.compile(r"[ ._]method(\[.*)?", re.IGNORECASE | re.DOTALL)
-"""A parameter by which frameworks take another method, in the spellings that some of them make `_method` of."""
+"""A parameter that overrides the method in some frameworks, in the spellings that they read as `_method`."""
 _METHOD_FIELD = re.compile(rb"""(?i)\bname\*?\s*=[^;\r\n]{0,60}?[ ._]method(?![\w.-])""")
 _JSON = re.compile(rb"application/(?:[^;\s]+\+)?json")
 _IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
@@ -66,26 +66,26 @@ class Outgoing:
 
 
 def host_and_port(authority: str, default: int = 443) -> tuple[str, int]:
-    """Host and port out of `host:port`, in the one spelling that rules have.
+    """Return host and port from `host:port`, in the spelling of rules.
 
-    Raises InputError where it is no plain name: an address other than 127.0.0.1, a user before it, another alphabet, a
-    dot at the end.
+    Raises InputError where it is not a plain name: an address other than 127.0.0.1, a user before it, another alphabet,
+    a dot at the end.
     """
     host, colon, port = authority.lower().partition(":")
     is_address = re.fullmatch(r"[0-9.]+|0x[0-9a-f.x]*", host) and host != "127.0.0.1"
     if is_address or not _HOST.fullmatch(host):
         raise InputError(f"host {authority[:100]!r}: must be a name or 127.0.0.1")
     if colon and not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 1 << 16):
-        raise InputError(f"host {authority[:100]!r}: the port is no number from 1 to 65535")
+        raise InputError(f"host {authority[:100]!r}: the port must be from 1 to 65535")
     return host, int(port) if colon else default
 
 
 def judged(request: Outgoing, secrets: Sequence[Secret], dummies: Mapping[str, str]) -> Secret:
-    """The secret whose service a request goes to; `dummies` are those of all services by their names.
+    """Return the secret whose service a request goes to; `dummies` are those of all services by their names.
 
     Raises:
-        Alarm: the request goes to none of them, or not as it may, and a dummy is where it does not belong.
-        InputError: only the former.
+        Alarm: a dummy is where it does not belong.
+        InputError: the request goes to none of them, or not as it may.
     """
     at_host = [secret for secret in secrets if is_at(request.host, request.port, secret)]
     blank = _filled(request, at_host, dummies, dict.fromkeys(dummies, ""))
@@ -96,7 +96,7 @@ def judged(request: Outgoing, secrets: Sequence[Secret], dummies: Mapping[str, s
 
 
 def injected(request: Outgoing, secret: Secret, dummies: Mapping[str, str]) -> Outgoing:
-    """The request with the real value in place of the dummy; `dummies` are those of all services by their names.
+    """Return the request with the real value in place of the dummy; `dummies` are those of all services by name.
 
     Raises Alarm where a dummy is where it does not belong.
     """
@@ -107,7 +107,7 @@ def injected(request: Outgoing, secret: Secret, dummies: Mapping[str, str]) -> O
 
 
 def secret_for(request: Outgoing, secrets: Sequence[Secret]) -> Secret:
-    """The secret whose service a request goes to. Raises InputError where it goes to none of them, or not as it may."""
+    """Return the secret whose service a request goes to. Raises InputError where it may go to none of them."""
     path = path_of(request.target)
     at_host = [secret for secret in secrets if is_at(request.host, request.port, secret)]
     if not at_host:
@@ -123,7 +123,7 @@ def is_at(host: str, port: int, secret: Secret) -> bool:
 
 
 def refuse_dummies(content: bytes, dummies: Mapping[str, str], host: str) -> None:
-    """Look for dummies where none may be. Raises Alarm where there is one."""
+    """Raise Alarm if there is a dummy in bytes that may contain none."""
     if seen := found_in(content, dummies):
         raise Alarm(f"the dummy of {seen[0]} where it does not belong, on the way to {host[:200]}")
 
@@ -142,14 +142,11 @@ def _require_own_host(request: Outgoing) -> None:
 
 
 def require_no_override(request: Outgoing) -> None:
-    """Look that a request asks for nothing but what its method and path say.
-
-    Raises InputError where it has a header or parameter by which services take another.
-    """
+    """Raise InputError if a header or parameter overrides the method or path of a request."""
     for name, _ in request.headers:
         if name.decode("ascii", "replace").lower().replace("_", "-") in _OVERRIDES:
             raise InputError(
-                f"header {name.decode('ascii', 'replace')}: has the service do something else than is asked"
+                f"header {name.decode('ascii', 'replace')}: makes the service do something other than requested"
             )
     names = _parameters(request.target.partition("?")[2].encode())
     for kind in _content_types(request):
@@ -160,11 +157,11 @@ def require_no_override(request: Outgoing) -> None:
         elif _JSON.fullmatch(kind):
             names += _names_in_json(request.body)
     if any(_METHOD_PARAMETER.fullmatch(name.strip()) for name in names):
-        raise InputError("parameter _method: has the service do something else than is asked")
+        raise InputError("parameter _method: makes the service do something other than requested")
 
 
 def _parameters(encoded: bytes) -> list[str]:
-    """The names in a form; between them is `&`, and for some servers `;` as well."""
+    """Return the names in a form, separated by `&`, and for some servers by `;`."""
     pairs = parse_qsl(encoded.decode("latin-1").replace(";", "&"), keep_blank_values=True, encoding="latin-1")
     return [name for name, _ in pairs]
 
@@ -175,12 +172,12 @@ def _names_in_json(body: bytes) -> list[str]:
     try:
         given = foreign_json(body)
     except ValueError:
-        return ["_method"]  # a server may read in it what nobody can here
+        return ["_method"]  # a server may parse it all the same
     return list(cast("Mapping[str, object]", given)) if isinstance(given, Mapping) else []
 
 
 def _content_types(request: Outgoing) -> set[bytes]:
-    """All that are given: of several, servers take the first or the last."""
+    """Return all content types: of several, servers take the first or the last."""
     given = [value for name, value in request.headers if name.lower() == b"content-type"]
     return {each.partition(b";")[0].strip().lower() for value in given for each in value.split(b",")}
 
@@ -188,7 +185,7 @@ def _content_types(request: Outgoing) -> set[bytes]:
 def _filled(
     request: Outgoing, secrets: Sequence[Secret], dummies: Mapping[str, str], values: Mapping[str, str]
 ) -> Outgoing:
-    """The request with `values` of secrets, by service, in place of their dummies, where these belong."""
+    """Return the request with `values` of secrets, by service, in place of their dummies where these belong."""
     headers, target = list(request.headers), request.target
     for secret in secrets:
         dummy, given = dummies[secret.service], values[secret.service]
@@ -200,9 +197,9 @@ def _filled(
 
 
 def words_of(request: Outgoing) -> bytes:
-    """All that a request says, and what is compressed in its body."""
+    """Return all bytes of a request, and the compressed contents of its body."""
     words = [request.method.encode(), request.target.encode(), request.body]
-    with contextlib.suppress(Unexpandable):  # a dummy is worth nothing to a service
+    with contextlib.suppress(Unexpandable):  # a hidden dummy is useless to a service
         words += contents(request.body)
     return b"\n".join([*words, *(word for pair in request.headers for word in pair)])
 
@@ -210,9 +207,9 @@ def words_of(request: Outgoing) -> bytes:
 def may_send_again(method: str, challenge: str) -> bool:
     """Return whether a request that was answered with 401 may be sent once more, with another token.
 
-    By RFC 9110 such a request has not been applied. That is relied on where doing it twice is as good as once, and
-    else only if the service says in its `challenge` (WWW-Authenticate) that it was the token (RFC 6750): a service that
-    asks for a token in the middle of something gives 401 as well.
+    By RFC 9110 such a request has not been applied. That is relied on for idempotent methods, and else only if the
+    `challenge` (WWW-Authenticate) names the token as the reason (RFC 6750): a service that needs a token midway through
+    a request responds with 401 as well.
     """
     if method.upper() in _IDEMPOTENT:
         return True
@@ -220,7 +217,7 @@ def may_send_again(method: str, challenge: str) -> bool:
 
 
 def _in_header(name: bytes, value: bytes, secret: Secret, dummy: str, given: str) -> bytes:
-    """The value of a header with `given` in place of the dummy, if it is the secret's place."""
+    """Return the value of a header with `given` in place of the dummy, if it is the secret's place."""
     if name.lower() != secret.name.lower().encode():
         return value
     if secret.place == "header":

@@ -1,5 +1,6 @@
-"""What the vault keeps for a service: its key, the only place where that may go, and what renews it if it was got by
-OAuth 2. Data only: who asks whom for tokens is in `autoclave.runtime.oauth`.
+"""Secrets of the vault: the key of a service, the only place where it may go, and what renews an OAuth 2 token.
+
+Data only: the flows are in `autoclave.runtime.oauth`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _LEEWAY_S = 60.0
 
 
 def https_url(given: str) -> str:
-    """An address of https, as it is. Raises ValueError where it is none, has a user in it or a fragment."""
+    """Return an https URL unchanged. Raises ValueError where it is not one, or has a user or a fragment."""
     parts = urlsplit(given)
     is_plain = given.isascii() and given.isprintable() and " " not in given
     if parts.scheme != "https" or not parts.hostname or not is_plain:
@@ -30,25 +31,25 @@ def https_url(given: str) -> str:
 
 
 class Provider(Config):
-    """Where tokens for a service are got, and how. Every address is one of https."""
+    """The provider of tokens for a service. Every URL is https."""
 
-    model_config = ConfigDict(extra="ignore")  # a vault may have settings that are not used any more
+    model_config = ConfigDict(extra="ignore")  # a vault may have settings of earlier versions
 
     issuer: str = ""
-    """Who gives the tokens. Its published settings are read once, and the endpoints are kept here."""
+    """The issuer of the tokens. Its published metadata is read once, and the endpoints are kept here."""
     authorization_url: str = ""
-    """Where the browser is sent."""
+    """The page to open in the browser."""
     token_url: str = ""
     device_url: str = ""
-    """Where the code for another device is got; empty where there is no such way."""
+    """The endpoint of the device flow; empty if there is none."""
     revocation_url: str = ""
-    """Where tokens are made void; empty where there is no such way."""
+    """The endpoint that revokes tokens; empty if there is none."""
     client_authentication: Literal["none", "basic", "post"] = "none"
-    """How the client says who it is: not at all (public), in a header, or in the form."""
+    """Authentication of the client: none (public), in a header, or in the form."""
     names_itself: bool = False
-    """Whether it says in its answers who it is (RFC 9207). An answer that does not is then refused."""
+    """Whether its responses name the issuer (RFC 9207). A response that does not is then refused."""
     redirect_port: int = Field(default=0, ge=0, le=65_535)
-    """Of the address on this machine that the browser comes back to; 0 for any free one, as RFC 8252 has it."""
+    """Port of the redirect URL on this machine; 0 for any free one, as in RFC 8252."""
 
     @field_validator("issuer", "authorization_url", "token_url", "device_url", "revocation_url")
     @classmethod
@@ -57,7 +58,7 @@ class Provider(Config):
 
 
 class Authorization(Config):
-    """What was granted, and the means to renew it. The access token itself is the value of its `Secret`."""
+    """An OAuth 2 authorization, and the means to renew it. The access token is the value of its `Secret`."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -66,11 +67,11 @@ class Authorization(Config):
     client_secret: str = Field(default="", repr=False)
     refresh_token: str = Field(default="", repr=False)
     scopes: tuple[str, ...] = Field(default=(), strict=False)
-    """What was granted."""
+    """The granted scopes."""
     expires_at: float = 0.0
-    """When the access token expires, in seconds since 1970; 0 if nobody said."""
+    """When the access token expires, in seconds since 1970; 0 if unknown."""
     ended: str = ""
-    """Why it cannot be renewed any more; a person has to authorise again."""
+    """The reason why it cannot be renewed; a person must authorise again."""
 
     def is_expiring(self, now: float) -> bool:
         """Return whether the access token has expired, or will within a minute."""
@@ -91,17 +92,17 @@ class Secret(Config):
         default=("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"), strict=False
     )
     paths: tuple[str, ...] = Field(default=("/**",), strict=False)
-    """Patterns as grants have them."""
+    """Patterns as in grants."""
     place: Literal["header", "query", "basic"] = "header"
     """In a header, as a parameter of the query, or as the password of basic authentication."""
     name: str = Field(default="Authorization", pattern=_TOKEN)
     """Of the header or of the parameter."""
     is_file: bool = False
-    """Whether code finds the dummy in a file, whose path is in the variable, and not in the variable itself."""
+    """Whether the dummy is in a file, with its path in the variable, and not in the variable itself."""
     allows_private: bool = False
     """Whether the hosts may be on a private network or on this machine."""
     authorization: Authorization | None = None
-    """How the value is renewed, if it was got by OAuth 2; None for a key that somebody typed in."""
+    """The renewal of the value by OAuth 2; None for a key that was entered by hand."""
 
     @property
     def variable(self) -> str:

@@ -1,7 +1,7 @@
-"""Where a request goes: the one way to read its target, and the address of its host.
+"""Targets of requests: unambiguous parsing, and the address of the host.
 
-What is sent are the bytes that were judged here; whatever servers are known to read in two ways is refused. An address
-of a private network is connected to only where a secret is for that.
+The bytes that were judged here are sent; whatever servers are known to parse in two ways is refused. An address of a
+private network is used only where a secret allows it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from autoclave.core import InputError
 
 _PATH = re.compile(r"/(?:[A-Za-z0-9._~!$&'()*+,=:@/-]|%[0-9A-Fa-f]{2})*")
 _QUERY = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?\[\]-]|%[0-9A-Fa-f]{2})*")
-"""As RFC 3986 has it, and brackets: many clients write them as they are, and no rule depends on a query."""
+"""As in RFC 3986, plus brackets: many clients do not escape them, and no rule depends on a query."""
 AMBIGUOUS = re.compile(r"[%\\?#;\x00-\x1f\x7f]|//|/\.{1,2}(?:/|\Z)")
-"""Of a path that was decoded: what might be decoded again, cut off, or resolved on the way."""
+"""Parts of a decoded path that might be decoded again, cut off, or resolved on the way."""
 
 _LAST_BITS = tuple(
     ipaddress.IPv6Network(text) for text in ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")
 )
-"""Networks whose addresses end with one of IPv4: compatible, mapped, translated, and of gateways (NAT64)."""
+"""Networks whose addresses end with an IPv4 address: compatible, mapped, translated, and NAT64."""
 _LOCAL_GATEWAYS = ipaddress.IPv6Network("64:ff9b:1::/48")
 
 
 def path_of(target: str) -> str:
-    """The decoded path of a target, if there is only one way to read it.
+    """Return the decoded path of a target, if it is unambiguous.
 
-    Raises InputError where there are several, or a character may not be in a target.
+    Raises InputError where it is ambiguous, or has a character that a target may not have.
     """
     path, mark, query = target.partition("?")
     if not _PATH.fullmatch(path):
@@ -47,13 +47,14 @@ def path_of(target: str) -> str:
 
 
 def plain_path(target: str) -> str:
-    """The path of a target in its one spelling. Raises InputError as `path_of`."""
+    """Return the path of a target, normalised. Raises InputError as `path_of`."""
     return quote(path_of(target))
 
 
 def with_parameter(target: str, name: str, old: str, new: str) -> str | None:
-    """The target with the first parameter of this name and value given another value; all else stays as it is, byte by
-    byte. None if there is no such parameter.
+    """Return the target with another value for the first parameter with this name and value; None if there is none.
+
+    All other bytes stay as they are.
     """
     path, mark, query = target.partition("?")
     parts = query.split("&")
@@ -65,10 +66,9 @@ def with_parameter(target: str, name: str, old: str, new: str) -> str | None:
 
 
 def addresses_of(host: str, port: int, *, allows_private: bool, what: str) -> list[str]:
-    """The addresses of a host that `what` may go to, the preferred first: what is connected to, whatever the name means
-    later. Those of a private network only if that is allowed.
+    """Return the addresses of a host that `what` may go to, the preferred first; private ones only if allowed.
 
-    Raises InputError where it has none.
+    To be connected to directly, whatever the name resolves to later. Raises InputError where there is none.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -81,7 +81,7 @@ def addresses_of(host: str, port: int, *, allows_private: bool, what: str) -> li
 
 
 def is_public(address: str) -> bool:
-    """Return whether an address is one of the Internet, as is the address of IPv4 that may be in it."""
+    """Return whether an address, and any IPv4 address embedded in it, is public."""
     given = ipaddress.ip_address(address)
     inner = list(_inside(given))
     if inner:

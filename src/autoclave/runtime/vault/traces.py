@@ -1,4 +1,4 @@
-"""Finds values in bytes, in all forms in which programs write them, and replaces them there by others. Pure.
+"""Finding and replacing values in bytes, in all encodings that programs use. Pure.
 
 A value may stand plain, in percent-encoding (also several times), in escapes of JSON and C (also within a string of
 JSON) and in entities of HTML, each character in its own way and in either case; and whole in UTF-16, in hexadecimal
@@ -16,14 +16,14 @@ from functools import cache, cached_property, lru_cache
 from html.entities import html5
 
 _HEAD = 48
-"""So many characters of a value are looked for first: compiling an expression for a long token takes a second."""
+"""How many characters of a value are searched for first: compiling a pattern for a long token takes a second."""
 _LEAST_IN_BASE64 = 8
 _NEIGHBOUR = rb"(?:[A-Za-z0-9+/_-](?:\r?\n|(?:\\r)?\\n)?)?"
 """The character of base64 that has bits of the value and of what is beside it."""
 
 
 def found_in(content: bytes, values: Mapping[str, str]) -> list[str]:
-    """The names of those values that stand in bytes, in any form."""
+    """Return the names of the values that occur in bytes, in any form."""
     return [name for name, value in values.items() if any(form.is_in(content) for form in _forms_of(value))]
 
 
@@ -42,8 +42,9 @@ class Replacer:
 
 
 class _Form:
-    """One form of a value: an expression for each unit, and for what is beside it. The first begins with a literal
-    byte in each of its alternatives, which is what makes `re` fast.
+    """One form of a value: an expression for each unit, and for what is beside it.
+
+    The first has a literal byte at the beginning of each alternative, which makes `re` fast.
     """
 
     def __init__(self, units: Sequence[bytes], before: bytes = b"", after: bytes = b"") -> None:
@@ -51,7 +52,7 @@ class _Form:
         self._head, self._is_long = re.compile(b"".join(units[:_HEAD])), len(units) > _HEAD
 
     def is_in(self, content: bytes) -> bool:
-        """Return whether the value is there in this form. Other tokens may begin as a long one does."""
+        """Return whether the value occurs in this form. Other tokens may share the beginning of a long one."""
         found = self._head.search(content)
         return bool(self.whole.search(content) if found and self._is_long else found)
 
@@ -86,7 +87,7 @@ def _entities() -> Mapping[str, list[bytes]]:
 
 @cache
 def _in_text(character: str) -> bytes:
-    """An expression for a character as it is and as it is escaped."""
+    """Return an expression for a character, plain or escaped."""
     ways: list[bytes] = []
     for each in dict.fromkeys((character, character.swapcase() if character.isascii() else character)):
         raw, halves, code = each.encode(), each.encode("utf-16-be").hex(), ord(each)
@@ -104,7 +105,7 @@ def _in_text(character: str) -> bytes:
 
 
 def _in_base64(raw: bytes) -> Iterator[_Form]:
-    """One for each of the three places at which a value may begin: what is the same whatever is around it."""
+    """Yield a form for each of the three offsets of a value: the part that is the same whatever surrounds it."""
     for offset in range(3):
         encoded = base64.b64encode(bytes(offset) + raw + bytes(3))
         start, end, is_cut = -(-offset * 8 // 6), (offset + len(raw)) * 8 // 6, (offset + len(raw)) % 3
@@ -115,7 +116,7 @@ def _in_base64(raw: bytes) -> Iterator[_Form]:
 
 @cache
 def _of_base64(character: str) -> bytes:
-    """An expression for a character of base64 in either alphabet, after which a line may end."""
+    """Return an expression for a character of base64 in either alphabet, after which a line may end."""
     ways: list[bytes] = []
     for each in {"+": "+-", "/": "/_"}.get(character, character):
         plain = re.escape(each.encode())

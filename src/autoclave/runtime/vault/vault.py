@@ -1,7 +1,7 @@
-"""The file that secrets are kept in: JSON encrypted as a whole by age, written whole or not at all.
+"""The file of secrets: JSON encrypted by age, written atomically.
 
 The `age` tool opens it as well: with the passphrase, or by `age --decrypt --identity vault.key vault`. A changed byte
-of the file makes opening it an error. A key is made for a vault that is missing or locked again, never to open one.
+of the file makes opening it an error. A key is created for a new or rekeyed vault, never for opening one.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ _decrypted_by_passphrase = functools.lru_cache(maxsize=1)(pyrage.passphrase.decr
 class KeyFile:
     """A file with an identity as `age-keygen` writes it, that its owner alone can read.
 
-    While a vault gets another identity, the file has both: a process may die at any moment, and one of them opens it.
+    During a rekey the file has both identities, so that one of them opens the vault after a crash.
     """
 
     path: Path
 
     @staticmethod
     def beside(vault: Path) -> KeyFile:
-        """The one that belongs to the vault of a file."""
+        """Return the key file that belongs to a vault."""
         return KeyFile(vault.with_name(f"{vault.name}.key"))
 
     def encrypt(self, content: bytes) -> bytes:
@@ -89,7 +89,7 @@ class KeyFile:
         except pyrage.IdentityError:
             found = []
         if not found:
-            raise InputError(f"key file {self.path}: must have an identity of age (AGE-SECRET-KEY-1...)")
+            raise InputError(f"key file {self.path}: must have an age identity (AGE-SECRET-KEY-1...)")
         return found
 
     def _write(self, identities: Sequence[pyrage.x25519.Identity]) -> None:
@@ -100,10 +100,10 @@ KeySource = Passphrase | KeyFile
 
 
 class Vault:
-    """Secrets by their service. Each change reads, changes and writes the file alone.
+    """Secrets by their service. Each change reads and writes the file under a lock.
 
-    `record` is told of every access; it never gets a value. Raises InputError where the key is wrong, or the file
-    damaged; which of both cannot be told.
+    `record` is called with every access; it never gets a value. Raises InputError where the key is wrong or the file
+    damaged, which cannot be distinguished.
     """
 
     def __init__(self, path: Path, source: KeySource, record: Record | None = None) -> None:
@@ -113,21 +113,20 @@ class Vault:
 
     @property
     def files(self) -> list[Path]:
-        """What it is kept in, with its key: of no use to anybody else, and to be out of reach of actions."""
+        """The files of the vault and its key, to be kept out of reach of actions."""
         own = [self._path, self._path.with_name(f"{self._path.name}.lock")]
         return [*own, self._source.path] if isinstance(self._source, KeyFile) else own
 
     def names(self) -> list[str]:
-        """The services that it has secrets of."""
         return sorted(self._secrets())
 
     def about(self, service: str) -> dict[str, Any]:
-        """What is known of a secret but the value. `authorization` is None for a key that somebody typed in."""
+        """Return all of a secret but its values. `authorization` is None for a key that was entered by hand."""
         hidden = {"value": True, "authorization": {"client_secret", "refresh_token"}}
         return _found(self._secrets(), service).model_dump(mode="json", exclude=hidden)
 
     def secret(self, service: str, purpose: str) -> Secret:
-        """A secret; who asked for what is recorded. Raises InputError where there is none."""
+        """Return a secret, recording the purpose. Raises InputError where there is none."""
         found = _found(self._secrets(), service)
         self.told(service, "read", purpose=purpose)
         return found
@@ -184,7 +183,7 @@ class Vault:
         self.told(service, "remove")
 
     def rekey(self, source: KeySource) -> None:
-        """Encrypt all with another key: a key file gets another identity, and the one before is gone."""
+        """Encrypt the vault with another key: a key file gets a new identity, and loses the old one."""
         with self._locked():
             kept = self._secrets()
             with _named_faults(self._path):
@@ -272,9 +271,9 @@ def _found(kept: Mapping[str, Secret], service: str) -> Secret:
 
 
 def _require_usable(secret: Secret, others: Iterable[Secret]) -> None:
-    """Check whether code could use a secret, beside the others of its vault.
+    """Check that code could use a secret, beside the others of its vault.
 
-    Raises InputError where no request could ever have it, no dummy can be made of it, or another one has its variable.
+    Raises InputError where no request could contain it, it has no dummy, or another one has its variable.
     """
     where = f"service {secret.service}"
     dummy_of(secret.value, secret.service, bytes(32))
@@ -286,5 +285,5 @@ def _require_usable(secret: Secret, others: Iterable[Secret]) -> None:
 
 
 def forbid_core_dumps() -> None:
-    """Have the kernel write no image of this process, and let nobody of this user look into it."""
+    """Forbid core dumps of this process, and inspection of it by other processes of this user."""
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

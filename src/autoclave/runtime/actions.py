@@ -24,9 +24,9 @@ _S = ActionState
 _MOST_KEPT = 10 << 30
 """Bytes that all actions together may keep to be undone and redone."""
 _KEPT_S = 30 * 86_400.0
-"""How long an undone action can be redone, a failed one is kept, and a proposed one can be run."""
+"""The time for which an undone action can be redone, a failed one is kept, and a proposed one can be run."""
 _NUM_FORGOTTEN = 64
-"""How many actions are checked for their age before each new one."""
+"""The number of actions that are checked for their age before each new one."""
 
 
 class Actions:

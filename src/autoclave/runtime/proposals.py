@@ -25,7 +25,7 @@ from autoclave.runtime.personal_data import PersonalData, in_all_text
 
 _MOST_RESULT = 8000
 _MOST_STREAM = 2000
-"""How many trailing characters of each output stream of a command a model is sent. Service responses are sent whole."""
+"""The number of trailing characters of an output stream that a model is sent. Service responses are sent whole."""
 _MOST_CHANGES = 40
 _MOST_ANSWER, _MOST_TOKENS = 4 << 20, 4096
 _MOST_TURNS, _MOST_MISTAKES, _MOST_PROGRAMS = 20, 5, 5

@@ -1,4 +1,4 @@
-"""What statements did to a database, as rows that went and rows that came. Pure.
+"""The effect of statements on a database, as rows that went and rows that came. Pure.
 
 The effect on a table is the difference of two multisets: the rows that were there before and are not any more, and
 those that are there now and were not. It does not matter by which statements, cascades or triggers, nor in which order;
@@ -30,7 +30,7 @@ Image = tuple[str, Any]
 
 @dataclass(frozen=True)
 class TableEffect:
-    """What became of the rows of one table.
+    """The effect on the rows of one table.
 
     Attributes:
         table: `SCHEMA/NAME`.
@@ -52,17 +52,17 @@ class TableEffect:
 
     @property
     def has_keys(self) -> bool:
-        """Whether each of its rows has a key."""
+        """True if each of its rows has a key."""
         return all(key for key, _ in (*self.removed, *self.added))
 
     @property
     def is_of_keys(self) -> bool:
-        """Whether it is a key-value database, which is one table, called by its number; each key is a resource."""
+        """True if it is a key-value database, which is one table, called by its number; each key is a resource."""
         return "/" not in self.table
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """How many rows were created, modified and deleted, by these verbs."""
+        """Return how many rows were created, modified and deleted, by these verbs."""
         went, came = {key for key, _ in self.removed}, {key for key, _ in self.added}
         both = len((went & came) - {""})
         counts = {"create": len(self.added) - both, "modify": both, "delete": len(self.removed) - both}
@@ -87,7 +87,7 @@ class TableEffect:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What an action did to a database.
+    """The effect of an action on a database.
 
     Attributes:
         tables: rows that went and came.
@@ -110,7 +110,7 @@ class Effect:
         return not (self.counted or any(each.removed or each.added for each in self.tables))
 
     def has_come_true(self, where: str, not_before: Collection[Place], not_after: Collection[Place]) -> bool:
-        """Whether it was committed, all at once.
+        """Return whether it was committed, all at once.
 
         `not_before`, `not_after`: rows that are not as they were before it, and not as it leaves them.
 
@@ -138,7 +138,7 @@ class Effect:
         yield from self.counted
 
     def inverse(self) -> Effect:
-        """What takes it back."""
+        """Return what takes it back."""
         return replace(
             self,
             tables=tuple(table.inverse() for table in self.tables),
@@ -172,7 +172,7 @@ NUM_KEYS = 300
 
 
 def keys_of(table: TableEffect) -> list[str]:
-    """What it writes, below the database: rows, or the table when they are many or have no keys."""
+    """Return what it writes, below the database: rows, or the table when they are many or have no keys."""
     if max(len(table.removed), len(table.added)) > NUM_KEYS or not table.has_keys:
         return [table.table]
     keys = dict.fromkeys(key for key, _ in (*table.removed, *table.added))

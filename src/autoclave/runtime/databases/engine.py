@@ -1,4 +1,4 @@
-"""What an engine of databases has to offer, so that one manager serves them all; and how engines are found.
+"""The interface of database engines, which one manager serves; and how engines are found.
 
 An engine knows one database. It runs statements and says what they did to which rows, and it writes rows back. It keeps
 nothing beyond its process: what has to survive it hands to the caller, before it commits.
@@ -48,7 +48,7 @@ class Rejected(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What statements are about, before they are run.
+    """The subjects of statements, before they are run.
 
     Attributes:
         writes: tables (`SCHEMA/NAME`) and the verbs that the statements use on them; cascades and triggers not.
@@ -69,9 +69,9 @@ class Engine(ABC):
     """
 
     operation: type[Operation] = Sql
-    """What can be proposed for it."""
+    """The operation that can be proposed for it."""
     has_marks = False
-    """Whether it tells by more than the rows whether a transaction was committed."""
+    """True if it tells by more than the rows whether a transaction was committed."""
     transactions: OpenTransactions
     """Those that were left open; an engine of another operation than `Sql` has none."""
 
@@ -97,7 +97,7 @@ class Engine(ABC):
 
     @abstractmethod
     def read(self, operation: Any, mode: Mode) -> Reading:
-        """What statements are about. Nothing is run.
+        """Return what statements are about. Nothing is run.
 
         Raises:
             InputError: one of them is none, is refused, or cannot be taken back in this mode.
@@ -125,7 +125,7 @@ class Engine(ABC):
 
     @abstractmethod
     def was_committed(self, mark: Json, effect: Effect) -> bool:
-        """Whether what was handed to `Keep` with this mark was committed.
+        """Return whether what was handed to `Keep` with this mark was committed.
 
         Raises:
             InDoubt: nobody can tell, at least not now.
@@ -228,7 +228,7 @@ class OpenTransactions:
         self._engine = engine
         self._open: dict[str, Any] = {}
         self._ends: dict[str, bool] = {}
-        """Whether those that we have ended were committed."""
+        """True if those that we have ended were committed."""
         self._timers: list[threading.Timer] = []
         self._lock = threading.Lock()
         self._is_closed = False
@@ -250,12 +250,12 @@ class OpenTransactions:
         self._expires(action, timeout_s)
 
     def is_open(self, action: str) -> bool:
-        """Whether nobody has ended it yet."""
+        """Return whether nobody has ended it yet."""
         with self._lock:
             return action in self._open
 
     def was_committed(self, action: str) -> bool | None:
-        """Whether one that is not open any more was committed; None: the rows tell, if anything does."""
+        """Return whether one that is not open any more was committed; None: the rows tell, if anything does."""
         return self._ends.get(action)
 
     def end(self, action: str, *, commit: bool) -> None:
@@ -310,7 +310,7 @@ def _close(connection: Any) -> None:
 
 
 class Databases:
-    """What is opened by the names that operations use. `key_of` gives the password that a secret holds."""
+    """Engines by the names that operations use, opened when needed. `key_of` gives the password that a secret holds."""
 
     def __init__(self, connections: Mapping[str, DatabaseConnection], key_of: Callable[[str], str]) -> None:
         self._connections, self._key_of = connections, key_of
@@ -323,7 +323,7 @@ class Databases:
         return name in self._connections
 
     def settings(self, name: str) -> DatabaseConnection:
-        """What a person says of a database.
+        """Return what a person says of a database.
 
         Raises:
             InputError: there is no such database.

@@ -226,7 +226,7 @@ _ROOT, _SHOWN_ROWS = "databases", 200
 
 
 def accesses_of_reading(database: str, reading: Reading) -> Iterator[Access]:
-    """What statements ask for before they are run."""
+    """Return what statements ask for before they are run."""
     for table, verbs in sorted(reading.writes.items()):
         for verb in sorted(verbs):
             yield Access(verb, f"{_ROOT}/{database}/{table}")
@@ -237,7 +237,7 @@ def accesses_of_reading(database: str, reading: Reading) -> Iterator[Access]:
 
 
 def accesses(database: str, effect: Effect, defined: frozenset[str]) -> tuple[Access, ...]:
-    """What statements did, or would do: rows by table and verb, tables that were read, and definitions."""
+    """Return what statements did, or would do: rows by table and verb, tables that were read, and definitions."""
     found = [Access(verb, f"{_ROOT}/{database}/{table}", rows=rows) for table, verb, rows in effect.row_counts()]
     found += [Access("read", f"{_ROOT}/{database}/{table}") for table in sorted(set(map(table_of, effect.reads)))]
     return (*found, *(Access("define", f"{_ROOT}/{database}/{name}") for name in sorted(defined)))
@@ -250,7 +250,7 @@ def digest(sql: Operation, mode: Mode, effect: Effect, defined: frozenset[str]) 
 
 
 def changes(database: str, effect: Effect, defined: frozenset[str]) -> Iterator[str]:
-    """What statements would do, a line each."""
+    """Return what statements would do, a line each."""
     are_keys = any(each.is_of_keys for each in effect.tables)
     for table, verb, rows in effect.row_counts():
         yield f"{verb} {'key' if are_keys else '1 row of' if rows == 1 else f'{rows} rows of'} {database}/{table}"
@@ -260,7 +260,7 @@ def changes(database: str, effect: Effect, defined: frozenset[str]) -> Iterator[
 
 
 def footprint(database: str, effect: Effect, defined: frozenset[str]) -> Footprint:
-    """What it depends on, and what it changes: rows, or tables."""
+    """Return what it depends on, and what it changes: rows, or tables."""
     writes = {key for table in effect.tables for key in keys_of(table)} | {each[0] for each in effect.counted}
     writes |= defined
     return Footprint(

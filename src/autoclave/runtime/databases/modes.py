@@ -37,7 +37,7 @@ class KeptRows:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder
         self._last: tuple[str, str, Effect] | None = None
-        """What was put or got last: an action that is run and undone is asked for its rows four times."""
+        """The effect that was used last: an action that is run and undone is asked for its rows four times."""
 
     def put(self, action: str, name: str, effect: Effect, mark: Mapping[str, Any] | None = None) -> None:
         """Keep an effect, durably, and with it a mark."""
@@ -65,7 +65,7 @@ class KeptRows:
         return effect if told["forwards"] else effect.inverse()
 
     def num_bytes(self, action: str, name: str) -> int:
-        """What an effect takes."""
+        """Return what an effect takes."""
         return (self._folder / action / f"{name}.json").stat().st_size
 
     def put_mark(self, action: str, name: str, mark: Mapping[str, Any]) -> None:
@@ -292,7 +292,7 @@ class TransactionMode(ImagesMode):
             raise InputError(f"action {action}: its transaction was rolled back before it was committed")
 
     def lapsed(self, action: str, receipt: Json) -> str:
-        """Why a transaction ended by itself, or is to end, since its time is over; empty if not."""
+        """Return why a transaction ended by itself, or is to end, since its time is over; empty if not."""
         if receipt["database"] not in self._databases:
             return ""
         if self._is_open(action, receipt):

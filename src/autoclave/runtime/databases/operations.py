@@ -1,4 +1,4 @@
-"""What can be proposed for a database: statements or commands in its own language."""
+"""Operations on a database: statements or commands in its own language."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Sql(Config):
     """Statements that would undo it. They are ignored with a warning: the rows before and after are kept, and restored
     exactly."""
     mode: Mode | None = Field(default=None, strict=False)
-    """How it can be taken back; nothing: as the settings of the database say."""
+    """The way in which it can be undone; empty: as the settings of the database say."""
 
     @model_validator(mode="after")
     def _fits(self) -> Sql:

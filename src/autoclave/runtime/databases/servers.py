@@ -74,7 +74,7 @@ class ServerEngine(SqlEngine):
 
     @abstractmethod
     def is_alive(self, connection: Any) -> bool:
-        """Whether a connection can be used."""
+        """Return whether a connection can be used."""
 
     @abstractmethod
     def transaction(self) -> contextlib.AbstractContextManager[Any]:
@@ -90,7 +90,7 @@ class ServerEngine(SqlEngine):
 
     @abstractmethod
     def try_lease(self, connection: Any, table: str) -> bool:
-        """Whether no other session of ours has a table; from now on this connection has it."""
+        """Return whether no other session of ours has a table; from now on this connection has it."""
 
     @abstractmethod
     def catalogue_of(self, connection: Any) -> BaseCatalogue[Any]:

@@ -1,4 +1,4 @@
-"""What a person says of a database on which actions may be done: where it is, who does them, how far they may go."""
+"""Settings of a database for actions: its address, its users, its limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autoclave.config import Config
 
 
 class Mode(StrEnum):
-    """How an action on a database can be taken back."""
+    """The way in which an action on a database can be undone."""
 
     IMAGES = "images"
     """It is committed at once; rows before and after are kept, and written back where nobody changed them since."""
@@ -27,14 +27,14 @@ class DatabaseConnection(Config):
     path: str = ""
     """Of the file, where it is one."""
     host: str = ""
-    """Where the server is: a name, an address, or the folder of its socket."""
+    """The server: a name, an address, or the folder of its socket."""
     port: int = Field(default=0, ge=0, lt=65_536)
     """0: the usual one of the engine."""
     dbname: str = ""
     user: str = ""
-    """Who connects. In PostgreSQL: who owns the tables, so that changes can be recorded and taken back."""
+    """The user that connects. In PostgreSQL: the owner of the tables, so that changes can be recorded and undone."""
     role: str = ""
-    """Who does what is proposed: a role with the least rights that do. `user` must be a member of it."""
+    """The role that runs what is proposed, with the least rights that do. `user` must be a member of it."""
     password_secret: str = ""
     """The name of a secret in the vault; empty: the server asks for none. A password itself is no setting."""
     schemas: tuple[str, ...] = Field(default=(), strict=False)
@@ -50,7 +50,7 @@ class DatabaseConnection(Config):
     statement_timeout_s: float = Field(default=60.0, gt=0)
     """For one statement."""
     lock_timeout_s: float = Field(default=5.0, gt=0)
-    """How long to wait for what others have locked."""
+    """Longest wait for locks of others."""
     transaction_timeout_s: float = Field(default=300.0, gt=0)
     """After so long an open transaction is rolled back."""
     enforces_foreign_keys: bool = True

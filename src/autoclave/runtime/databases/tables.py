@@ -25,7 +25,7 @@ Name = tuple[str, str]
 
 
 def place_of(schema: str, name: str) -> str:
-    """How something in a schema is called."""
+    """Return how something in a schema is called."""
     return f"{spelt(schema)}/{spelt(name)}"
 
 
@@ -111,7 +111,7 @@ class ForeignKey:
 
 @dataclass(frozen=True, kw_only=True)
 class BaseTable(ABC):
-    """What engines know of a table or view."""
+    """A table or view as engines know it."""
 
     schema: str
     name: str

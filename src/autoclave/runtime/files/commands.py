@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _PROGRAM, _PACKAGES = "/program.py", "/packages"
 _MOST_TOLD = 8192
-"""How many characters of each output stream are recorded, half of them from each end."""
+"""The number of characters of each output stream that are recorded, half of them from each end."""
 _UNDO_TEST_S = 10.0
 """Time limit of the test of an undo, in seconds."""
 _PROVED = "its own undo was tested, and restores the tree as the pre-images do"

@@ -45,7 +45,7 @@ _REASONS = {"access_denied": "it was denied", "expired_token": "nobody agreed in
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a person wants a service to be used for.
+    """The use that a person asks a service for.
 
     Attributes:
         service: its name in the vault.
@@ -66,7 +66,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What a person has to do: open `page`, and type in `user_code`."""
+    """The steps for a person: open `page`, and type in `user_code`."""
 
     user_code: str
     page: str
@@ -158,7 +158,7 @@ class Authorizing:
         return authorization.scopes
 
     def _before(self, wish: Wish) -> Authorization | None:
-        """What was granted to the same client before.
+        """Return what was granted to the same client before.
 
         Raises:
             InputError: the service has a key, or another client's token.
@@ -235,7 +235,7 @@ def granted(
     wait: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> Mapping[str, Any]:
-    """What the token endpoint answers as soon as the person has agreed. Asks no faster than the provider wants.
+    """Return what the token endpoint answers as soon as the person has agreed. Asks no faster than the provider wants.
 
     Raises:
         InputError: it was denied, or nobody agreed in time.

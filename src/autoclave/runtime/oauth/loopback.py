@@ -1,4 +1,4 @@
-"""Where the browser comes back to: a listener on this machine that takes one request and is gone (RFC 8252, 7.3).
+"""The address that the browser returns to: a listener on this machine that takes one request (RFC 8252, 7.3).
 
 It listens on 127.0.0.1 alone, answers one path, and only requests that name it as their host, so that a page whose name
 was pointed at this machine gets nothing. Who comes with another state than the browser was sent with is refused, and
@@ -48,7 +48,7 @@ class Loopback(Closing):
         self._thread.start()
 
     def query(self, deadline_s: float) -> str:
-        """What the browser comes back with; nobody is listened to after that.
+        """Return what the browser comes back with; nobody is listened to after that.
 
         Raises:
             InputError: it did not come in time.

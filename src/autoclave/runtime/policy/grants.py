@@ -131,7 +131,7 @@ class Grant(Config):
 
     @property
     def is_limited(self) -> bool:
-        """Whether its decisions depend on earlier charges."""
+        """True if its decisions depend on earlier charges."""
         return any(getattr(self, f"max_{name}") is not None for name in ("uses", *COUNTED))
 
     def is_over(self, now: float) -> bool:

@@ -43,7 +43,7 @@ def parameters_in(template: str) -> list[str]:
 
 
 def is_header(name: str) -> bool:
-    """Whether a header can be set: it is no part of HTTP itself, and nobody else sets it."""
+    """Return whether a header can be set: it is no part of HTTP itself, and nobody else sets it."""
     return bool(_HEADER.fullmatch(name) and name.lower() not in _RESERVED and is_passed_on(name.encode()))
 
 
@@ -104,7 +104,7 @@ class Parameter(Config):
 
 
 class Body(Config):
-    """What the body of a request may be, with its JSON Schema."""
+    """The body of a request, with its JSON Schema."""
 
     content_type: HeaderValue = "application/json"
     is_required: bool = True
@@ -117,16 +117,16 @@ class ReadBack(Config):
     path: Target
     method: Method = "GET"
     body: Template = None
-    """Where a service asks for it in the body."""
+    """The place of the key, where a service asks for it in the body."""
     form: Form = "json"
     volatile: Names = ()
-    """What differs without meaning anything: JSON pointers, or names of properties of a calendar."""
+    """Parts that differ without meaning: JSON pointers, or names of calendar properties."""
     added: Names = ()
-    """What the service adds to what it is sent: JSON pointers. All else that nobody asked for is somebody else's."""
+    """Parts that the service adds to what it is sent: JSON pointers. Others that no request names belong to others."""
     absent: tuple[int, ...] = Field(default=(404, 410), strict=False)
     """Statuses that say that there is nothing."""
     absent_when: dict[Pointer, list[Any]] = {}
-    """What says so in the body, by pointers, whatever the status: any of these values. No other refusal does."""
+    """Values in the body, by pointers, any of which says so, whatever the status. No other refusal does."""
 
     @model_validator(mode="after")
     def _has_pointers(self) -> ReadBack:
@@ -152,7 +152,7 @@ class Listing(Config):
     `next_as`."""
     next_as: str = ""
     shows: Template = "$item"
-    """What the answer to the request that made an item would have been, as far as compensating requests need it."""
+    """The answer to the request that made an item, as far as compensating requests need it."""
 
 
 class Undo(Config):
@@ -165,7 +165,7 @@ class Undo(Config):
     """For what was there before, for what was not, or for both."""
     grade: Guarantee = Field(default=Guarantee.EQUIVALENT, strict=False)
     leaves: dict[Pointer, Any] = {}
-    """What must be seen afterwards, by pointers; empty: what was there before."""
+    """The state expected afterwards, by pointers; empty: the state before."""
     status: Literal["unproven", "pinned"] = "unproven"
 
 
@@ -184,9 +184,9 @@ class OperationSpec(Config):
     subject: Templates = {}
     """The parameters of that read-back; those of the same name in the path need none."""
     is_guarded: bool = False
-    """Whether the service heeds If-Match and If-None-Match."""
+    """True if the service heeds If-Match and If-None-Match."""
     leaves: Literal["there", "absent", ""] = ""
-    """Whether its subject is there afterwards; empty: as the method says."""
+    """True if its subject is there afterwards; empty: as the method says."""
     success: tuple[int, ...] = Field(default=(), strict=False)
     """The statuses that say that it was done; empty: all from 200 to 299."""
     undo: tuple[Undo, ...] = Field(default=(), strict=False)
@@ -201,7 +201,7 @@ class OperationSpec(Config):
     touches: Names = ()
     """Templates of the paths that it writes to, if that is not its subject alone."""
     spend: float | str = 0.0
-    """What it costs in the unit of the service: a number, or an expression."""
+    """Its cost in the unit of the service: a number, or an expression."""
 
     @model_validator(mode="after")
     def _is_consistent(self) -> OperationSpec:
@@ -226,12 +226,12 @@ class OperationSpec(Config):
 
     @property
     def leaves_it(self) -> bool:
-        """Whether its subject is there afterwards."""
+        """True if its subject is there afterwards."""
         return self.leaves != "absent" if self.leaves else self.method != "DELETE"
 
     @property
     def needs_answer(self) -> bool:
-        """Whether what it changes is known only when it was answered."""
+        """True if what it changes is known only when it was answered."""
         return any(each.startswith("$response") for each in expressions_in(self.subject))
 
     @property
@@ -259,7 +259,7 @@ class Catalogue(Config):
     headers: dict[Annotated[str, AfterValidator(_header)], HeaderValue] = {}
     """Of all requests."""
     refusals: dict[Pointer, Any] = {}
-    """What says in the body of an answer, by pointers, that nothing was done, though the status does not."""
+    """Values in the body of an answer, by pointers, that say that nothing was done, though the status does not."""
     read_backs: dict[str, ReadBack] = {}
     listings: dict[str, Listing] = {}
     operations: dict[str, OperationSpec]

@@ -64,7 +64,7 @@ class Compensation:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What grants may count on: the grade of what is pinned or proven, nothing of what is neither."""
+        """Return what grants may count on: the grade of what is pinned or proven, nothing of what is neither."""
         is_known = self.status in (ProofStatus.PINNED, ProofStatus.PROVEN) and not self.is_expired
         return self.undo.grade if is_known else Guarantee.NONE
 

@@ -1,4 +1,4 @@
-"""What a person says of a service: where it is, what is known of it, how it may be used; and one session at a time."""
+"""Settings of a service: its address, its catalogue, its limits; and a lease for one session at a time."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class ServiceConnection(Config):
     user: str = ""
     """The user of basic authentication."""
     allows_private: bool = False
-    """Whether it may be on a private network or on this machine; only there without TLS."""
+    """True if it may be on a private network or on this machine; only there without TLS."""
     proof_days: float = Field(default=90.0, gt=0)
-    """How long, in days, an undo that was seen to work proves its compensating request."""
+    """Days for which an undo that worked proves its compensating request."""
     timeout_s: float = Field(default=30.0, gt=0)
     """For one request, in seconds."""
     patience_s: float = Field(default=10.0, ge=0)
-    """How long, in seconds, what was done may take to show."""
+    """Seconds that a change may take to show."""
     most_wait_s: float = Field(default=60.0, ge=0)
     """The longest that is waited, in seconds and for one request, when the service asks to come again later."""
     most_response_bytes: int = Field(default=16 << 20, gt=0)

@@ -1,4 +1,4 @@
-"""Whether what a service shows proves that a call was done, and by us. Pure.
+"""True if what a service shows proves that a call was done, and by us. Pure.
 
 Of a call whose answer is lost, content alone proves nothing: somebody else may have done the same, or more. It is proof
 
@@ -22,7 +22,7 @@ from autoclave.runtime.rest.parts import Part, State
 
 
 class Evidence(StrEnum):
-    """What is seen says of a call whose answer nobody saw."""
+    """Evidence, from the state of a service, of a call whose answer was lost."""
 
     DONE = "done"
     """It was done, or what it was to bring about is so."""
@@ -33,7 +33,7 @@ class Evidence(StrEnum):
 
 
 def evidence(part: Part, spec: OperationSpec, read_back: ReadBack, now: State) -> Evidence:
-    """What is said of a part, of which somebody looked before, by what there is now."""
+    """Return what is said of a part, of which somebody looked before, by what there is now."""
     assert part.before is not None
     if part.has_aim:  # an undo or redo: it does not matter who has brought it about
         if part.satisfies(now):
@@ -49,7 +49,7 @@ def evidence(part: Part, spec: OperationSpec, read_back: ReadBack, now: State) -
 
 
 def has_own_name(part: Part, spec: OperationSpec) -> bool:
-    """Whether its subject is something new under a name that only we know, since its key is in it."""
+    """Return whether its subject is something new under a name that only we know, since its key is in it."""
     if not part.is_keyed or part.subject is None or part.existed:
         return False
     key = spec.idempotency
@@ -58,31 +58,31 @@ def has_own_name(part: Part, spec: OperationSpec) -> bool:
 
 
 def may_be_late(part: Part, spec: OperationSpec, read_back: ReadBack, now: State) -> bool:
-    """Whether what is seen after a part was done is what was there before, though that is not what it asked for."""
+    """Return whether the state after a part is the one before it, though that is not what it asked for."""
     is_before = part.before is not None and part.existed and spec.leaves_it and _is_version(now, part.before)
     return is_before and not _is_made_of(part, read_back, now)
 
 
 def is_other_version(part: Part, now: State) -> bool:
-    """Whether what is seen is not the version of which the answer speaks."""
+    """Return whether what is seen is not the version of which the answer speaks."""
     named = part.answer.headers.get("etag", "") if part.answer and part.guards else ""
     return is_other_tag(now.etag, named)
 
 
 def is_other_tag(one: str, other: str) -> bool:
-    """Whether two entity tags name two versions. On the way a strong one may become weak, which names the same."""
+    """Return whether two entity tags name two versions. A strong one may become weak on the way, and names the same."""
     return bool(one and other) and one.removeprefix("W/") != other.removeprefix("W/")
 
 
 def _is_version(now: State, before: State) -> bool:
-    """Whether it is the version that was there before. An entity tag tells versions of the same content apart; but a
+    """Return whether it is the version from before. An entity tag tells versions of the same content apart; but a
     weak one, or one that is made of a time, may stay where the content does not.
     """
     return now.is_same(before) and not is_other_tag(now.etag, before.etag)
 
 
 def is_as_asked(part: Part, spec: OperationSpec, read_back: ReadBack, now: State) -> bool:
-    """Whether all that a part asks for is so now, whoever brought it about."""
+    """Return whether all that a part asks for is so now, whoever brought it about."""
     if part.has_aim:
         return part.satisfies(now)
     if not (now.is_there and spec.leaves_it):
@@ -97,14 +97,14 @@ def is_as_asked(part: Part, spec: OperationSpec, read_back: ReadBack, now: State
 
 
 def _is_shown(part: Part, read_back: ReadBack, now: State) -> bool:
-    """Whether all of the body of a call is there."""
+    """Return whether all of the body of a call is there."""
     if read_back.form != "json":
         return digest_of(canonical(part.call.body, read_back.form, read_back.volatile)) == now.digest
     return is_part_of(without(part.call.body, read_back.volatile), now.body)
 
 
 def _is_made_of(part: Part, read_back: ReadBack, now: State) -> bool:
-    """Whether all that was asked for is there, and nothing that comes neither from that nor from before."""
+    """Return whether all that was asked for is there, and nothing that comes neither from that nor from before."""
     body, before = part.call.body, part.before.body if part.before else None
     if read_back.form != "json":
         return body is not None and _is_shown(part, read_back, now)
@@ -114,14 +114,14 @@ def _is_made_of(part: Part, read_back: ReadBack, now: State) -> bool:
 
 
 def _merged(before: Any, change: Any) -> Any:
-    """What a change of some names leaves."""
+    """Return what a change of some names leaves."""
     if not (isinstance(before, Mapping) and isinstance(change, Mapping)):
         return change
     return {**before, **{key: _merged(before.get(key), inner) for key, inner in change.items()}}
 
 
 def _is_explained(part: Part, read_back: ReadBack, now: State, asked: Any, before: Any) -> bool:
-    """Whether each value is the one at the same place of what was asked or there before, or is a name in the path."""
+    """Return whether each value is at the same place of the request or the state before, or is a name in the path."""
     names = {str(each) for each in part.call.path.values()}
 
     def is_known(seen: Any, *sources: Any) -> bool:
@@ -136,7 +136,7 @@ def _is_explained(part: Part, read_back: ReadBack, now: State, asked: Any, befor
 
 
 def is_part_of(asked: Any, seen: Any) -> bool:
-    """Whether all that `asked` says is in a value: objects may have more names, lists are as long and in order."""
+    """Return whether a value has all that `asked` says: objects may have more names, lists are as long and in order."""
     if isinstance(asked, Mapping) and isinstance(seen, Mapping):
         return all(key in seen and is_part_of(inner, seen[key]) for key, inner in asked.items())
     if isinstance(asked, list) and isinstance(seen, list):

@@ -26,7 +26,7 @@ _WHOLE = re.compile(r"\$([a-z]+)(\.[A-Za-z0-9_-]+)*(#(/[^{}]*)?)?")
 _WITHIN = re.compile(r"\{(\$[^{}]+)\}")
 _MISSING = object()
 Context = Mapping[str, Any]
-"""What expressions speak of, by their first word."""
+"""The sources of values in expressions, by their first word."""
 
 
 def value_of(expression: str, context: Context, otherwise: Any = _MISSING) -> Any:

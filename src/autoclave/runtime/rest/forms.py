@@ -28,7 +28,7 @@ from autoclave.runtime.rest.expressions import without
 from autoclave.runtime.vault.traces import found_in
 
 Form = Literal["json", "icalendar", "bytes"]
-"""How a state is compared: as JSON; as calendar data, in which order does not count; byte by byte."""
+"""Ways to compare a state: as JSON; as calendar data, in which order does not count; byte by byte."""
 Json = Mapping[str, Any]
 _MARK = "autoclave-hides-"
 KEY = f"{_MARK}key"
@@ -108,7 +108,7 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_flat(value: Any, depth: int = DEPTH_LIMIT) -> bool:
-    """Whether lists and objects are nested no deeper than that."""
+    """Return whether lists and objects are nested no deeper than that."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return depth >= 0 and all(_is_flat(each, depth - 1) for each in inside)
 
@@ -124,7 +124,7 @@ def _as_text(body: bytes) -> Any:
 
 
 def canonical(body: Any, form: Form, volatile: Sequence[str]) -> Any:
-    """What is compared of a body, as JSON data. `volatile`: JSON pointers, or names of properties of a calendar."""
+    """Return the compared part of a body, as JSON data. `volatile`: JSON pointers, or names of calendar properties."""
     if form == "json":
         return without(body, volatile)
     if form == "icalendar" and isinstance(body, str):
@@ -162,7 +162,7 @@ def mark_for(text: str) -> str:
 
 
 def has_mark(value: Any) -> bool:
-    """Whether there is a mark anywhere in JSON data, however it is spelled there."""
+    """Return whether there is a mark anywhere in JSON data, however it is spelled there."""
     return bool(found_in(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"), {"mark": _MARK}))
 
 

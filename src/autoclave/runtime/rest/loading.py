@@ -94,7 +94,7 @@ def _catalogue(document: Json, service: str) -> dict[str, Any]:
 
 
 class _References:
-    """What references in a document name."""
+    """The targets of the references in a document."""
 
     def __init__(self, document: Json) -> None:
         from referencing import Registry
@@ -230,7 +230,7 @@ def _operation(own: _Described, here: Mapping[str, _Described], item: Mapping[st
 
 
 def _is_ours(parameter: Json) -> bool:
-    """Whether it is an argument; headers of HTTP itself, and those that have a place of their own, are left out."""
+    """Return whether it is an argument; headers of HTTP itself, and those with a place of their own, are left out."""
     return parameter["in"] in ("path", "query") or (parameter["in"] == "header" and is_header(str(parameter["name"])))
 
 

@@ -137,7 +137,7 @@ class RestManager(Manager):
         )
 
     def _words(self, service: Service, part: Part, compensation: Compensation | None, why_not: str) -> str:
-        """What a part would do. What a model would have to propose is not counted on."""
+        """Return what a part would do. What a model would have to propose is not counted on."""
         if compensation is not None:
             could = f"cannot be taken back: {compensation.undo.operation} could, but {why_not}"
             undo = could if why_not else f"undo: {compensation.told}"

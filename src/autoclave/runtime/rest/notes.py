@@ -1,4 +1,4 @@
-"""What is known of the requests of an action outside of the journal: that one is being sent, and what it was answered.
+"""Notes beside the journal on the requests of an action: that one is being sent, and its answer.
 
 A mark is durable before the first byte of its request, and an answer before anything is made of it. So after a death it
 is known which requests cannot have reached the service, and which were answered. What is large is kept here as well, so
@@ -43,7 +43,7 @@ class Notes:
         self._write(action, f"sent-{request}", json.dumps(time.time()))
 
     def sent_at(self, action: str, request: str) -> float | None:
-        """When a request was sent, in seconds since 1970; None: it was not, for sure."""
+        """Return when a request was sent, in seconds since 1970; None: it was not, for sure."""
         return self._read(action, f"sent-{request}")
 
     def note_answer(self, action: str, request: str, answer: Answer) -> None:
@@ -117,6 +117,6 @@ class Notes:
 
 
 def age_s(at: float) -> float:
-    """How long ago a point in time is, in seconds; endless where it is to come, since a clock was set back."""
+    """Return how long ago a point in time is, in seconds; endless where it is to come, since a clock was set back."""
     age = time.time() - at
     return age if age >= 0 else math.inf

@@ -1,4 +1,4 @@
-"""What an action consists of: what is requested, calls, states before and after, answers. Data, to and from JSON.
+"""Parts of an action: the request, calls, states before and after, answers. Data, to and from JSON.
 
 A call is made of an operation and its arguments; what the catalogue does not permit of them is an InputError. Pure.
 """
@@ -75,13 +75,13 @@ class Call:
 
     @property
     def request(self) -> Json:
-        """What expressions call `$request`."""
+        """Return what expressions call `$request`."""
         return {"path": self.path, "query": self.query, "header": self.headers, "body": self.body}
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a service said; names of headers in small letters."""
+    """The answer of a service; names of headers in small letters."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -89,13 +89,13 @@ class Answer:
 
     @property
     def response(self) -> Json:
-        """What expressions call `$response`."""
+        """Return what expressions call `$response`."""
         return {"status": self.status, "header": self.headers, "body": self.body}
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What there was of a subject. `digest` is of what counts in it; `etag` names the version, if there is one."""
+    """The state of a subject. `digest` is of what counts in it; `etag` names the version, if there is one."""
 
     digest: str = ABSENT
     etag: str = ""
@@ -106,7 +106,7 @@ class State:
         return self.digest != ABSENT
 
     def is_same(self, other: State) -> bool:
-        """Whether both are the same for whoever uses them."""
+        """Return whether both are the same for whoever uses them."""
         return self.digest == other.digest
 
 
@@ -153,7 +153,7 @@ class Part:
 
     @property
     def context(self) -> dict[str, Any]:
-        """What expressions can speak of."""
+        """Return what expressions can speak of."""
         context: dict[str, Any] = {"request": self.call.request}
         context |= {"response": self.answer.response} if self.answer else {}
         if self.before and self.before.is_there:
@@ -162,12 +162,12 @@ class Part:
 
     @property
     def existed(self) -> bool:
-        """Whether its subject was there before, as far as it was read."""
+        """True if its subject was there before, as far as it was read."""
         return self.before is not None and self.before.is_there
 
     @property
     def has_aim(self) -> bool:
-        """Whether it is an undo or redo, of which is known what it has to bring about."""
+        """True if it is an undo or redo, of which is known what it has to bring about."""
         return self.wanted is not None or bool(self.leaves)
 
     @property
@@ -180,7 +180,7 @@ class Part:
         return {"If-Match": self.before.etag} if _STRONG.fullmatch(self.before.etag) else {}
 
     def satisfies(self, now: State | None) -> bool:
-        """Whether what is seen now is what this had to bring about; of what nobody can see, it is taken to be."""
+        """Return whether the state is the one that this had to bring about; one that cannot be read is taken to be."""
         if now is None:
             return True
         if self.leaves:

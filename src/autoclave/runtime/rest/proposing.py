@@ -44,7 +44,7 @@ _FREE = _function(
 
 
 def compensation_by(chat: Callable[[], Chat]) -> ProposeCompensation:
-    """What asks a model for compensating requests; `chat` opens the way to it, when it is asked first.
+    """Return what asks a model for compensating requests; `chat` opens the way to it, when it is asked first.
 
     Asking raises:
         InputError: it proposes none, or nothing that is one, or it cannot be asked.

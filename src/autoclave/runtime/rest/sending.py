@@ -179,7 +179,7 @@ class Sender:
     # --- What is seen -----------------------------------------------------------------------------------------------
 
     def seen_when(self, service: Service, part: Part, has_come: Callable[[State], bool]) -> State:
-        """What is seen of the subject of a part when something has come, or when it has been waited for long enough."""
+        """Return the state of the subject of a part once something has come, or after the longest wait."""
         assert part.subject is not None
         now = State()
         for _ in attempts(service.connection.patience_s):
@@ -189,7 +189,7 @@ class Sender:
         return now
 
     def current(self, service: Service, part: Part, after: State) -> State:
-        """What there is of the subject of a part that left `after`. As before, it may be late, and is waited for."""
+        """Return the state of the subject of a part that left `after`. It may be late, and is waited for."""
         before = part.before or State()
 
         def is_late(now: State) -> bool:
@@ -279,19 +279,19 @@ class Sender:
 
 
 def _is_done(service: Service, part: Part, answer: Answer) -> bool:
-    """Whether an answer says that a part was done, or taken on to be done."""
+    """Return whether an answer says that a part was done, or taken on to be done."""
     is_good = 200 <= answer.status < 300 and answer.status in (service.spec_of(part).success or (answer.status,))
     return is_good and not service.is_refusal(answer)
 
 
 def _says_nothing(answer: Answer) -> bool:
-    """Whether an answer says neither that a request was done nor that it was not, as when a gateway gave up."""
+    """Return whether an answer says neither that a request was done nor that it was not, as when a gateway gave up."""
     is_refused = answer.status in (307, 308) or (400 <= answer.status < 500 and answer.status not in _UNDECIDED)
     return not (200 <= answer.status < 300 or is_refused)
 
 
 def _seen(service: Service, part: Part) -> tuple[State, Evidence]:
-    """What there is of the subject of a part, and what that proves."""
+    """Return what there is of the subject of a part, and what that proves."""
     assert part.subject is not None
     with _in_doubt():
         now = service.read_back(part.read_back, part.subject)
@@ -299,7 +299,7 @@ def _seen(service: Service, part: Part) -> tuple[State, Evidence]:
 
 
 def _candidates(service: Service, part: Part) -> dict[str, Answer]:
-    """What is new in the listing of a part, and as it would make it, by names, each as if it were the answer."""
+    """Return what is new in the listing of a part, and as it would make it, by names, each as if it were the answer."""
     assert service.catalogue is not None
     assert part.listed is not None
     name, body, before = service.spec_of(part).listing, part.call.body, set(part.listed)
@@ -324,10 +324,10 @@ def _can_show(part: Part) -> bool:
 
 
 def _is_told_by_key(service: Service, part: Part) -> bool:
-    """Whether a part has a key by which another answer to it tells more than any read-back."""
+    """Return whether a part has a key by which another answer to it tells more than any read-back."""
     return part.is_keyed and not has_own_name(part, service.spec_of(part))
 
 
 def _seen_answer(now: State) -> Answer:
-    """What is seen, as if it were the answer; its status 0 says that nobody saw that."""
+    """Return what is seen, as if it were the answer; its status 0 says that nobody saw that."""
     return Answer(0, {"etag": now.etag} if now.etag else {}, now.body)

@@ -39,7 +39,7 @@ class Service:
         self.name, self.connection, self.catalogue, self.wire = name, connection, catalogue, wire
 
     def spec(self, operation: str, method: str = "POST") -> OperationSpec:
-        """What is known of an operation; of a free request, without a name, that is the method alone."""
+        """Return what is known of an operation; of a free request, without a name, that is the method alone."""
         if not operation:
             return OperationSpec(method=method, path="/")
         if self.catalogue is None:
@@ -78,7 +78,7 @@ class Service:
         return "/".join([self.key(subject.target), *names])
 
     def footprint(self, part: Part) -> Footprint:
-        """What a part reads and writes: its subject, if the catalogue does not say otherwise."""
+        """Return what a part reads and writes: its subject, if the catalogue does not say otherwise."""
         spec = self.spec_of(part)
         if spec.touches:
             return Footprint(writes=frozenset(self.key(filled(each, part.call.path)) for each in spec.touches))
@@ -88,7 +88,7 @@ class Service:
         return Footprint(reads=key) if spec.is_reading else Footprint(writes=key)
 
     def request(self, part: Part, guarantee: Guarantee = Guarantee.EXACT) -> Request:
-        """What a part requests of the policy, with how much that is."""
+        """Return what a part requests of the policy, with how much that is."""
         spec = self.spec_of(part)
         spend = evaluated(spec.spend, {"request": part.call.request})
         if isinstance(spend, bool) or not isinstance(spend, (int, float)) or not 0 <= spend < float("inf"):
@@ -122,7 +122,7 @@ class Service:
         return replace(part, num_inside=self.num_inside(part)) if part.existed else part
 
     def num_inside(self, part: Part) -> int | None:
-        """How many things are in the subject of a part that go with it; None if the catalogue knows of none."""
+        """Return how many things are in the subject of a part that go with it; None if the catalogue knows of none."""
         spec = self.spec_of(part)
         return len(self.listed(spec.contents, part)) if spec.contents else None
 
@@ -149,7 +149,7 @@ class Service:
         return Call(read_back.method, target, self.catalogue.headers, body, form=read_back.form)
 
     def read_back(self, name: str, subject: Call) -> State:
-        """What there is of a subject, by the read-back of this name."""
+        """Return what there is of a subject, by the read-back of this name."""
         assert self.catalogue is not None
         read_back, answer = self.catalogue.read_backs[name], self.seen(subject)
         if read_back.is_absence(answer.status, answer.body):
@@ -178,12 +178,12 @@ class Service:
         raise HostError(f"{problem}. Fix: try again when the service is well")
 
     def is_refusal(self, answer: Answer) -> bool:
-        """Whether the body says that nothing was done, though the status does not."""
+        """Return whether the body says that nothing was done, though the status does not."""
         told = self.catalogue.refusals if self.catalogue else {}
         return any(at(answer.body, pointer, told) == value for pointer, value in told.items())
 
     def listed(self, name: str, part: Part) -> dict[str, Any]:
-        """What is in the listing of this name for a part, by identifiers, from all pages."""
+        """Return what is in the listing of this name for a part, by identifiers, from all pages."""
         assert self.catalogue is not None
         listing = self.catalogue.listings[name]
         values = {**part.call.path, **part.call.query}

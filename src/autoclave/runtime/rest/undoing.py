@@ -89,7 +89,7 @@ class Compensator:
             yield from ((operation, self._known(service, operation, undo)) for undo in spec.undo)
 
     def _known(self, service: Service, operation: str, undo: Undo) -> Compensation:
-        """What is known of a compensating request for an operation."""
+        """Return what is known of a compensating request for an operation."""
         name = self._compensations.name(service.name, operation, service.spec(operation), undo)
         valid_s = service.connection.proof_days * 86_400
         return Compensation(undo, name, self._compensations.learnt(name, undo.status), valid_s)
@@ -98,7 +98,7 @@ class Compensator:
 
     @property
     def can_propose(self) -> bool:
-        """Whether there is a model to ask for a compensating request that nobody knows."""
+        """True if there is a model to ask for a compensating request that nobody knows."""
         return self._propose is not None
 
     def _proposed(self, service: Service, part: Part) -> Compensation:
@@ -278,14 +278,14 @@ class Compensator:
 
 
 def _fits(service: Service, part: Part, undo: Undo) -> bool:
-    """Whether a compensating request of the operation of a part is for what was there before."""
+    """Return whether a compensating request of the operation of a part is for what was there before."""
     if service.spec_of(part).contents and part.num_inside != 0:
         return False
     return undo.when == "any" or (undo.when == "existed") == part.existed
 
 
 def _missing(undo: Undo, part: Part) -> str:
-    """What a compensating request needs of the request or of the state before, and neither has; empty if nothing."""
+    """Return what a compensating request needs and neither the request nor the state before has; empty if nothing."""
     known = ("$request", "$before") if part.before is not None else ("$request",)
     needed = [each for each in expressions_in(undo.arguments) if each.startswith(known)]
     return next((each for each in needed if value_of(each, part.context, _NOTHING) is _NOTHING), "")
@@ -295,7 +295,7 @@ _NOTHING = object()
 
 
 def _is_of_somebody_else(service: Service, part: Part) -> bool:
-    """Whether what is seen after a compensating request is a version that it did not make."""
+    """Return whether what is seen after a compensating request is a version that it did not make."""
     if part.after is None or part.before is None or not part.after.etag:
         return False
     if not service.spec_of(part).leaves_it:

@@ -95,7 +95,7 @@ class Wire:
             time.sleep(wait_s)
 
     def is_reachable(self) -> bool:
-        """Whether the service accepts a connection within seconds."""
+        """Return whether the service accepts a connection within seconds."""
         host, port = self._connection.place
         with contextlib.suppress(InputError, HostError, OSError):
             for address in self._addresses(host, port):
@@ -147,7 +147,7 @@ class Wire:
         )
 
     def _answer(self, call: Call, received: Received, replacer: Replacer, told: str) -> Answer:
-        """What was received, without the key; raise Lost if it may not be whole."""
+        """Return what was received, without the key; raise Lost if it may not be whole."""
         kept: dict[str, str] = {}
         for name, value in received.headers:
             if name in self._kept_headers:  # what is given several times is one list (RFC 9110, 5.3)
@@ -202,13 +202,13 @@ class Wire:
 
 
 def _is_too_early(call: Call, answer: Answer) -> bool:
-    """Whether a call was refused for haste. By 503 something else may say so, behind which a change was done."""
+    """Return whether a call was refused for haste. By 503 something else may say so, behind which a change was done."""
     is_busy = answer.status == 503 and "retry-after" in answer.headers
     return answer.status == 429 or (is_busy and call.method in ("GET", "HEAD"))
 
 
 def pause_s(headers: Mapping[str, str]) -> float:
-    """How long, in seconds, a service asks to be left alone: a number or a date (RFC 9110, 10.2.3).
+    """Return how long, in seconds, a service asks to be left alone: a number or a date (RFC 9110, 10.2.3).
 
     Never less than it takes not to press it; a second where it says nothing, or nothing that can be read.
     """
@@ -222,7 +222,7 @@ def pause_s(headers: Mapping[str, str]) -> float:
 
 
 def complaint(answer: Answer) -> str:
-    """What a service answered, in words, with the fix for what is usual."""
+    """Return what a service answered, in words, with the fix for what is usual."""
     fixes = {
         401: ". Fix: its key is not valid (any more); put a new one into the vault and try again",
         403: ". Fix: its key is not for this; get one that is",

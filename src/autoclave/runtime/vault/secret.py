@@ -47,7 +47,7 @@ class Provider(Config):
     client_authentication: Literal["none", "basic", "post"] = "none"
     """Authentication of the client: none (public), in a header, or in the form."""
     names_itself: bool = False
-    """Whether its responses name the issuer (RFC 9207). A response that does not is then refused."""
+    """True if its responses name the issuer (RFC 9207). A response that does not is then refused."""
     redirect_port: int = Field(default=0, ge=0, le=65_535)
     """Port of the redirect URL on this machine; 0 for any free one, as in RFC 8252."""
 
@@ -69,7 +69,7 @@ class Authorization(Config):
     scopes: tuple[str, ...] = Field(default=(), strict=False)
     """The granted scopes."""
     expires_at: float = 0.0
-    """When the access token expires, in seconds since 1970; 0 if unknown."""
+    """The expiry of the access token, in seconds since 1970; 0 if unknown."""
     ended: str = ""
     """The reason why it cannot be renewed; a person must authorise again."""
 
@@ -98,9 +98,9 @@ class Secret(Config):
     name: str = Field(default="Authorization", pattern=_TOKEN)
     """Of the header or of the parameter."""
     is_file: bool = False
-    """Whether the dummy is in a file, with its path in the variable, and not in the variable itself."""
+    """True if the dummy is in a file, with its path in the variable, and not in the variable itself."""
     allows_private: bool = False
-    """Whether the hosts may be on a private network or on this machine."""
+    """True if the hosts may be on a private network or on this machine."""
     authorization: Authorization | None = None
     """The renewal of the value by OAuth 2; None for a key that was entered by hand."""
 

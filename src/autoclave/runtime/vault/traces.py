@@ -16,7 +16,7 @@ from functools import cache, cached_property, lru_cache
 from html.entities import html5
 
 _HEAD = 48
-"""How many characters of a value are searched for first: compiling a pattern for a long token takes a second."""
+"""Characters of a value that are searched for first: compiling a pattern for a long token takes a second."""
 _LEAST_IN_BASE64 = 8
 _NEIGHBOUR = rb"(?:[A-Za-z0-9+/_-](?:\r?\n|(?:\\r)?\\n)?)?"
 """The character of base64 that has bits of the value and of what is beside it."""

@@ -17,7 +17,7 @@ from autoclave.runtime.databases.tables import BaseCatalogue, BaseTable, Column,
 
 @dataclass(frozen=True, kw_only=True)
 class TableFacts(BaseTable):
-    """What is known of one table or view."""
+    """One table or view."""
 
     engine: str
     columns: tuple[ColumnFacts, ...]
@@ -38,7 +38,7 @@ class TableFacts(BaseTable):
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """Where the value of a column stands in an image."""
+        """Return where the value of a column stands in an image."""
         return {each.name: number for number, each in enumerate(self.stored)}
 
     @cached_property
@@ -64,7 +64,7 @@ class TableFacts(BaseTable):
 
     @property
     def fills_by_clock(self) -> bool:
-        """Whether some column gets a value by itself that is another each time."""
+        """True if some column gets a value by itself that is another each time."""
         return any(
             "(" in each.default or "on update" in each.extra.lower() for each in self.columns if not each.generation
         )
@@ -80,7 +80,7 @@ Catalogue = BaseCatalogue[TableFacts]
 
 
 def catalogue_of(connection: Any, schemas: Collection[str]) -> Catalogue:
-    """What is in some schemas, as far as the user may see it."""
+    """Return what is in some schemas, as far as the user may see it."""
     wanted = f"({', '.join(map(literal_of, schemas))})"
 
     def found(query: str) -> dict[str, list[tuple[Any, ...]]]:

@@ -34,7 +34,7 @@ _SETTINGS = {
     "sql_select_limit": "DEFAULT",
     "group_concat_max_len": 16_777_216,
 }
-"""What we rest on, whatever the server's usual settings are."""
+"""Session settings that the code relies on, whatever those of the server are."""
 _WORDS = {
     1451: "a foreign key refers to it",
     1452: "a foreign key must refer to something that is there",

@@ -43,7 +43,7 @@ class Planned(Reading):
 
 
 def planned(catalogue: Catalogue, server: Server, operation: Sql) -> Planned:
-    """What statements are about.
+    """Return what statements are about.
 
     Raises:
         InputError: one is refused, or there is no such table, or what changes could not be seen and taken back.
@@ -79,7 +79,7 @@ def planned(catalogue: Catalogue, server: Server, operation: Sql) -> Planned:
 
 
 def _wrong(table: TableFacts | None, catalogue: Catalogue, place: str) -> str:
-    """Why it could not be seen what changes with a table, or not be taken back; empty if it can."""
+    """Return why it could not be seen what changes with a table, or not be taken back; empty if it can."""
     if table is None:
         return "would change too, and is in another schema"
     elsewhere = [key.child for key in catalogue.children.get(place, ()) if key.child not in catalogue.tables]
@@ -115,7 +115,7 @@ class MariaDatabase(Server):
         return planned(self._catalogue, self, operation)
 
     def _locked(self, connection: Any, places: Callable[[Catalogue], Collection[str]]) -> Catalogue:
-        """What is there, after some tables cannot be altered any more until the transaction ends.
+        """Return what is there, after some tables cannot be altered any more until the transaction ends.
 
         Raises:
             HostError: they are altered all the time.

@@ -1,4 +1,4 @@
-"""What a statement of MariaDB is: which tables it writes and reads, and whether its rows can be told beforehand. Pure.
+"""Parses a MariaDB statement: the tables it writes and reads, and whether its rows are known beforehand. Pure.
 
 The grammar is sqlglot's, which is not MariaDB's own: so what both could take in different ways (comments, variables,
 signs that cannot be seen) is refused, and the rows that a statement was thought to change are compared with what it
@@ -78,7 +78,7 @@ WORDS = words(
 
 
 _MOST_CHARACTERS, _MOST_WORDS = 1_000_000, 100_000
-"""What can be read in some seconds."""
+"""The longest statement that is parsed within seconds."""
 _UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _POLICY = {"insert": "create", "replace": "create", "update": "modify", "delete": "delete"}
 _NO_NAMES = words(
@@ -125,7 +125,7 @@ class Statement:
 
 
 def parsed(text: str, values: Sequence[Parameter], number: int) -> Statement:
-    """What a statement is.
+    """Return what a statement is.
 
     Raises:
         InputError: it is none, is several, or is none that can be taken back here.
@@ -211,7 +211,7 @@ def _functions(tokens: Sequence[Any], where: str) -> set[str]:
 
 
 def _names_table(tokens: Sequence[Any], number: int) -> bool:
-    """Whether a name before a bracket is that of the table of an INSERT, `[INTO] [schema .] table (`."""
+    """Return whether a name before a bracket is that of the table of an INSERT, `[INTO] [schema .] table (`."""
     start = number - 2 if number >= 2 and tokens[number - 1].text == "." else number
     before = tokens[start - 1].text.lower() if start else ""
     return (
@@ -261,7 +261,7 @@ def _statement(verb: str, text: str, tokens: Sequence[Any], tree: Any, where: st
 
 
 def _clauses(tokens: Sequence[Any]) -> dict[str, int]:
-    """Where clauses of the statement itself, and not of what is in brackets, start."""
+    """Return where clauses of the statement itself, and not of what is in brackets, start."""
     depth, found = 0, dict[str, int]()
     for token in tokens:
         kind, word = token.token_type.name, (token.text.lower().split() or [""])[0]

@@ -203,7 +203,7 @@ def _is_read(column: ColumnFacts, value: str | None) -> str:
 
 
 def counted(images: Iterable[Image]) -> Counter[tuple[Any, ...]]:
-    """How often each row is there."""
+    """Return how often each row is there."""
     return Counter((key, *values) for key, values in images)
 
 
@@ -218,7 +218,7 @@ def _parts(things: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 class Recorder:
-    """What statements did to rows, told by reading these rows before and after each, under locks.
+    """Records what statements did to rows, by reading these rows before and after each, under locks.
 
     A trigger cannot be made for one transaction, since MariaDB commits when something is defined. So, of a statement on
     one table, we lock and read the rows that its own condition finds, and those that its foreign keys carry it to; run
@@ -248,7 +248,7 @@ class Recorder:
             self._compare(statement, target)
 
     def table_effects(self) -> Iterator[TableEffect]:
-        """What became of each table."""
+        """Return what became of each table."""
         for place, counts in sorted(self._counts.items()):
             removed, added = (tuple(map(image_of, sorted(some.elements(), key=repr))) for some in (-counts, +counts))
             if removed or added:
@@ -289,7 +289,7 @@ class Recorder:
     # --- Rows that are asked for ------------------------------------------------------------------------------------
 
     def _can_be_asked(self, statement: Statement, table: TableFacts) -> bool:
-        """Whether the rows that a statement will change, directly and by foreign keys, can be found beforehand."""
+        """Return whether the rows that a statement will change, also by foreign keys, can be found beforehand."""
         tables = [self._catalogue.tables[place] for place in self._catalogue.with_cascades([table.place])]
         if not all(each.key for each in tables):
             return False

@@ -1,4 +1,4 @@
-"""How values of MariaDB are read so that nothing is lost, and written as literals that mean them. Pure.
+"""Reads values of MariaDB without loss, and writes them as literals. Pure.
 
 A value in an image is a text, or None. Numbers, times and texts of Unicode stand as they are; what may hold any bytes
 stands in hexadecimal digits, and labels of ENUM and SET as the numbers that stand for them.
@@ -60,7 +60,7 @@ class ColumnFacts:
 
     @property
     def is_virtual(self) -> bool:
-        """Whether it is computed when it is read."""
+        """True if it is computed when it is read."""
         return bool(self.generation) and "VIRTUAL" in self.extra
 
     @property
@@ -69,7 +69,7 @@ class ColumnFacts:
 
     @property
     def is_known(self) -> bool:
-        """Whether values of its type can be read and written exactly."""
+        """True if values of its type can be read and written exactly."""
         return self.kind in _KNOWN
 
     @property

@@ -36,7 +36,7 @@ def quoted(*names: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class TableFacts(BaseTable):
-    """What is known of one table. `columns`: name, type, not null, generated, identity, default.
+    """One table. `columns`: name, type, not null, generated, identity, default.
     `triggers`: their names and when they fire.
     """
 
@@ -44,7 +44,7 @@ class TableFacts(BaseTable):
     columns: tuple[tuple[str, str, bool, str, str, str], ...]
     triggers: tuple[tuple[str, str], ...]
     refusal: str
-    """Why its rows are not changed; empty if they are."""
+    """The reason why its rows are not changed; empty if they are."""
 
     @property
     def is_view(self) -> bool:
@@ -71,12 +71,12 @@ class TableFacts(BaseTable):
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether it is known of all its types that values come back from their text."""
+        """True if it is known of all its types that values come back from their text."""
         return all(_PLAIN.fullmatch(column[1]) for column in self.columns)
 
     @cached_property
     def is_nondeterministic(self) -> bool:
-        """Whether some column's default may be another value the next time."""
+        """True if some column's default may be another value the next time."""
         return any(identity or _UNSETTLED.search(default or "") for *_, identity, default in self.columns)
 
     def key_of(self, row: str) -> str:
@@ -148,7 +148,7 @@ FROM pg_catalog.pg_constraint k WHERE k.conrelid = ANY (%s) AND k.contype IN ('p
 
 
 def catalogue_of(connection: Any, schemas: Sequence[str]) -> Catalogue:
-    """What the schemas hold now, as far as this transaction sees it."""
+    """Return what the schemas hold now, as far as this transaction sees it."""
     from psycopg.rows import dict_row
 
     with connection.cursor(row_factory=dict_row) as cursor:

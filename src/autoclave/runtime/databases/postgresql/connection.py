@@ -17,7 +17,7 @@ from autoclave.runtime.databases.servers import AWAY, BUSY, LACKS, ServerEngine,
 from autoclave.runtime.interface import InDoubt
 
 TOO_MANY = "AC001"
-"""What the recorder raises when an action changes too many rows."""
+"""The error of the recorder when an action changes too many rows."""
 _WORDS = {
     "57014": "a statement ran longer than statement_timeout_s",
     "42501": "the role may not do that",
@@ -168,8 +168,8 @@ class Server(ServerEngine):
         return {"transaction": number, "started": started}
 
     def status(self, mark: Json) -> tuple[str | None, bool]:
-        """How a transaction ended (`committed`, `aborted`, `in progress`; None: it is forgotten), and whether the
-        server has run since: a number that was lost in a crash may be given again.
+        """Return the end of a transaction (`committed`, `aborted`, `in progress`; None: it is forgotten), and whether
+        the server has run since: a number that was lost in a crash may be given again.
         """
         with self.translated():
             row = self.connection.execute(

@@ -285,7 +285,7 @@ class PostgresDatabase(Server):
     def _is_written(
         self, connection: Any, catalogue: Catalogue, effect: Effect, rows: Rows, order: str, *, is_late: bool
     ) -> bool:
-        """Whether writing did exactly what an effect says, to the tables of it and to all others."""
+        """Return whether writing did exactly what an effect says, to the tables of it and to all others."""
         places = catalogue.with_cascades(each.table for each in effect.tables) & catalogue.tables.keys()
         tables = [catalogue.tables[place] for place in sorted(places)]
         keys = [each for table in catalogue.tables.values() for each in table.foreign_keys if not each.is_deferrable]

@@ -1,4 +1,4 @@
-"""What statements of PostgreSQL are about, and which are refused, by PostgreSQL's own grammar.
+"""The subjects of PostgreSQL statements, and which are refused, by PostgreSQL's own grammar.
 
 This routes, counts and explains. What keeps statements within bounds is the role that runs them.
 """
@@ -65,7 +65,7 @@ class Statement:
 
 
 def parsed(text: str, number: int) -> Statement:
-    """What a statement is about.
+    """Return what a statement is about.
 
     Raises:
         InputError: it is none, there are several, or it is refused; the message says why.
@@ -97,7 +97,7 @@ def parsed(text: str, number: int) -> Statement:
 
 
 def _trees(text: str, where: str) -> Any:
-    """What a text is made of."""
+    """Return what a text is made of."""
     import pglast
     from pglast.parser import ParseError
 
@@ -159,7 +159,7 @@ def _look_into(tree: Any, found: Statement) -> None:
 
 
 def _is_nondeterministic(node: Any) -> bool:
-    """Whether a part of a statement may give another value each time. Functions are looked up in the server."""
+    """Return whether a part of a statement may give another value each time. Functions are looked up in the server."""
     match type(node).__name__:
         case "SQLValueFunction" | "SetToDefault":
             return True
@@ -175,7 +175,7 @@ def _is_nondeterministic(node: Any) -> bool:
 
 
 def _definition(tree: Any, name: str, where: str) -> Statement:
-    """What a definition is about.
+    """Return what a definition is about.
 
     Raises:
         InputError: it is about more than it names, or is of another kind.
@@ -202,7 +202,7 @@ def _kinds(tree: Any) -> set[str]:
 
 
 def _defined(tree: Any, kind: str) -> Iterator[Name]:
-    """What a definition names. Its parts, such as columns, count as the table."""
+    """Return what a definition names. Its parts, such as columns, count as the table."""
     found: list[Any] = [tree.into.rel] if kind == "CreateTableAsStmt" else []
     found += [getattr(tree, each, None) for each in ("relation", "view", "sequence", "typeName", "object")]
     found += getattr(tree, "objects", None) or ()
@@ -254,12 +254,12 @@ class Planned(Reading):
 
     @property
     def are_rows(self) -> bool:
-        """Whether they change rows alone."""
+        """True if they change rows alone."""
         return all(each.kind == "rows" for each in self.statements)
 
 
 def planned(connection: Any, server: Server, operation: Sql, mode: Mode) -> Planned:
-    """What statements are about.
+    """Return what statements are about.
 
     Raises:
         InputError: one is refused, or cannot be taken back in this mode, or there is no such table.

@@ -73,7 +73,7 @@ class Rows:
             yield (table.place, key), None if now is None else (key, now)
 
     def _is_short(self, number: int, table: TableFacts) -> bool:
-        """Whether a table without a key has fewer of some rows than are to be taken away."""
+        """Return whether a table without a key has fewer of some rows than are to be taken away."""
         query = (
             f"SELECT w.image FROM (SELECT image, count(*) AS wanted FROM {_WRITING} WHERE place = {number} AND "
             f"sign = -1 GROUP BY image) w LEFT JOIN (SELECT t.*::text AS image, count(*) AS there FROM {table.quoted} "
@@ -141,7 +141,7 @@ class Rows:
 
 
 def difference(found: Iterable[TableEffect], wanted: Iterable[TableEffect]) -> tuple[TableEffect, ...]:
-    """What is still to be done to tables to which `found` was done, for `wanted` to be what was done to them."""
+    """Return what is still to be done to tables to which `found` was done, for `wanted` to be what was done to them."""
     counts: dict[tuple[str, str], Counter[Image]] = {}
     for effects, came, went in ((wanted, Counter.update, Counter.subtract), (found, Counter.subtract, Counter.update)):
         for each in effects:
@@ -180,7 +180,7 @@ FROM pg_catalog.pg_sequences WHERE schemaname NOT LIKE 'pg\\_temp%'
 
 
 class Evidence:
-    """What has happened since it was made, as far as a transaction sees it: told by `look`.
+    """The changes since it was made, as far as a transaction sees them: read by `look`.
 
     Counters of rows, files of tables and sequences see the whole database, and whatever ran there: a table that is
     emptied gets a new file, as does a sequence that is started again. What others do at the same time is told apart by
@@ -319,7 +319,7 @@ class Recorder:
                 raise InputError(f"table {table.place}: has values that do not come back from their text")
 
     def table_effects(self) -> Iterator[TableEffect]:
-        """What became of each table."""
+        """Return what became of each table."""
         counts = [Counter[Image]() for _ in self._tables]
         for place, sign, *image in self._connection.execute(f"SELECT place, sign, key, image FROM {_IMAGES}"):
             counts[place][tuple(image)] += sign  # equal rows cancel out

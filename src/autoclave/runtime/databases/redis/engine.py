@@ -38,7 +38,7 @@ ZADD ZREM ZINCRBY ZREMRANGEBYSCORE ZREMRANGEBYRANK ZREMRANGEBYLEX ZPOPMIN ZPOPMA
 ZRANGESTORE
 """
 _ALLOWED = frozenset(_COMMANDS.split())
-"""What changes only the keys that it names, waits for nobody, and does the same whenever it is done. So no scripts, no
+"""Commands that change only the keys that they name, never wait, and always do the same. So no scripts, no
 commands of the server, none on all keys, none that draw at random; and times are given as points in time."""
 REMOVING = {"DEL": 100_000, "UNLINK": 100_000, "GETDEL": 1, "RENAME": 1, "RENAMENX": 1}
 """Commands that remove keys, and how many of the first that they name."""
@@ -88,7 +88,7 @@ _CONNECT_S = 10.0
 
 
 class KeyImage(NamedTuple):
-    """What a key holds: a digest, what DUMP returns in Base85, and when it ends in ms since 1970 (-1: never)."""
+    """The content of a key: a digest, the answer of DUMP in Base85, and its expiry in ms since 1970 (-1: never)."""
 
     digest: str
     dump: str
@@ -96,7 +96,7 @@ class KeyImage(NamedTuple):
 
 
 Images = Mapping[str, KeyImage]
-"""What keys hold; those that do not exist are left out."""
+"""The contents of keys; those that do not exist are left out."""
 
 
 class RedisDatabase(Engine):
@@ -261,7 +261,7 @@ class RedisDatabase(Engine):
 
 
 def _sides(effect: Effect) -> tuple[Images, Images]:
-    """What keys are to hold before an effect, and after it."""
+    """Return what keys are to hold before an effect, and after it."""
     removed = {key: KeyImage(*image) for each in effect.tables for key, image in each.removed}
     return removed, {key: KeyImage(*image) for each in effect.tables for key, image in each.added}
 
@@ -302,7 +302,7 @@ def _reads(keys: Iterable[str]) -> list[Words]:
 
 
 def _images(keys: Iterable[str], answers: Sequence[Any]) -> Images:
-    """What keys hold, from the answers to `_reads`."""
+    """Return what keys hold, from the answers to `_reads`."""
     found: dict[str, KeyImage] = {}
     for number, key in enumerate(keys):
         own = answers[number * len(_READS) : (number + 1) * len(_READS)]

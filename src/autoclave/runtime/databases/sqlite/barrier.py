@@ -1,4 +1,4 @@
-"""What statements may do while they are compiled and run: SQLite itself asks, so no spelling gets past it.
+"""The authorizer: SQLite asks it while statements are compiled and run, so no spelling gets past it.
 
 The authoriser is told of each table, column and function that a statement compiles to, also inside of triggers and
 views. What it sees is at the same time what the statement reads and writes, and so what it depends on: tables, or rows
@@ -39,13 +39,13 @@ _LET_THROUGH = (
 )
 _OK, _DENY = 0, 1
 _NOTHING = re.compile(r"(?:[ \t\n\v\f\r;]|--[^\n]*+|/\*(?>.*?(?:\*/|\Z)))*+", re.DOTALL)
-"""What may follow a statement and is none."""
+"""Text that may follow a statement and is none."""
 _SCHEMA = frozenset({"sqlite_master", "sqlite_schema"})
 
 
 @dataclass(slots=True)
 class Seen:
-    """What a statement is about: verbs by table, tables read, objects by kind and name."""
+    """The subjects of a statement: verbs by table, tables read, objects by kind and name."""
 
     writes: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     reads: set[str] = field(default_factory=set[str])
@@ -160,7 +160,7 @@ def guarded(connection: apsw.Connection, text: str, number: int, *, runs: bool =
 
 @contextlib.contextmanager
 def without_foreign_keys(connection: apsw.Connection) -> Iterator[None]:
-    """What is compiled in the block leaves foreign keys out. The pragma would not do so in a transaction."""
+    """Leave foreign keys out of what is compiled in the block. The pragma would not do so in a transaction."""
     import apsw
 
     was_on = connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, -1)
@@ -175,7 +175,7 @@ _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def reads_of(operation: Sql, number: int, seen: Seen, tables: Mapping[str, TableMaker]) -> set[str]:
-    """What a statement depends on: rows that it names by their keys, else tables."""
+    """Return what a statement depends on: rows that it names by their keys, else tables."""
     within = _known(seen.reads_within, tables) | seen.reads_own
     found = within | _known(seen.reads, tables) - {name for _, name in seen.created}
     named: set[str] = set()

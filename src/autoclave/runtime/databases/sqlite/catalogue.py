@@ -84,7 +84,7 @@ def folded(name: str) -> str:
 
 @dataclass(frozen=True)
 class TableMaker:
-    """What is known of one table. `columns`: name, type, whether not null, place in the key, kind, of each."""
+    """One table. `columns`: name, type, whether not null, place in the key, kind, of each."""
 
     name: str
     columns: tuple[tuple[str, str, bool, int, int], ...]
@@ -94,9 +94,9 @@ class TableMaker:
     is_view: bool = False
     is_shadow: bool = False
     has_key_index: bool = False
-    """Whether its primary key is an index beside the rows: so of each table with rowids, unless it is the rowid."""
+    """True if its primary key is an index beside the rows: so of each table with rowids, unless it is the rowid."""
     has_unique_index: bool = False
-    """Whether there is a unique index, also on some of its rows or on expressions."""
+    """True if there is a unique index, also on some of its rows or on expressions."""
 
     @cached_property
     def key(self) -> tuple[int, ...]:
@@ -116,7 +116,7 @@ class TableMaker:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether a row can stand in the way of none but the row with its rowid, so that REPLACE takes no other one."""
+        """True if a row can stand in the way of none but the row with its rowid, so that REPLACE takes no other one."""
         return self.alias is not None and not self.has_unique_index
 
     @cached_property
@@ -192,7 +192,7 @@ def _columns(connection: apsw.Connection, name: str) -> tuple[tuple[str, str, bo
 
 
 def _has_indexes(connection: apsw.Connection, name: str) -> tuple[bool, bool]:
-    """Whether it has an index of its primary key, and a unique one."""
+    """Return whether it has an index of its primary key, and a unique one."""
     query = """SELECT total(origin = 'pk') > 0, total("unique") > 0 FROM pragma_index_list(?)"""
     ((of_key, is_unique),) = connection.execute(query, (name,))
     return bool(of_key), bool(is_unique)
@@ -234,7 +234,7 @@ def definitions_of(connection: apsw.Connection) -> str:
 
 
 def counters_of(connection: apsw.Connection) -> dict[str, int]:
-    """Where AUTOINCREMENT stands, by table."""
+    """Return where AUTOINCREMENT stands, by table."""
     import apsw
 
     try:

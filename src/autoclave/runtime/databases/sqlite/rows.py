@@ -82,7 +82,7 @@ def _is_named_as(table: TableMaker) -> str:
 
 
 def _names(table: TableMaker) -> tuple[str, str]:
-    """What a row `t` of the file is named by, and what a kept row is."""
+    """Return what a row `t` of the file is named by, and what a kept row is."""
     if table.has_rowid:
         return f"t.{table.rowid}", "rowid"
     return f"({', '.join(f't.{each}' for each in table.key_columns)})", _numbered(table.key)
@@ -152,7 +152,7 @@ def net(before: apsw.Connection, after: apsw.Connection, tables: Sequence[TableM
 def _counts(
     before: apsw.Connection, after: apsw.Connection, number: int, table: TableMaker
 ) -> tuple[int, int, int, int]:
-    """How many rows did not change, which are taken out, and how many are left that went, that came, and that did both.
+    """Return the numbers of unchanged rows, which are taken out, and of rows left that went, came, and did both.
 
     `after` has the rows that went, too, as a copy.
     """
@@ -312,11 +312,11 @@ class Recorder:
 
     @property
     def is_too_much(self) -> bool:
-        """Whether far more has changed than one action may change, so that nobody need wait for the end."""
+        """True if far more has changed than one action may change, so that nobody need wait for the end."""
         return sum(map(len, self._rows.values())) > self._most_rows
 
     def effect(self, tables: Mapping[str, TableMaker], before: apsw.Connection) -> StoredEffect:
-        """What became of the rows; `tables` as they are now, `before` sees the rows as they were.
+        """Return what became of the rows; `tables` as they are now, `before` sees the rows as they were.
 
         Rows of tables that were defined meanwhile are counted alone: no row tells whether a definition was committed.
 

@@ -26,11 +26,11 @@ _HEX = "CASE typeof({0}) WHEN 'text' THEN 't' || hex({0}) WHEN 'blob' THEN 'b' |
 
 
 class Naming(NamedTuple):
-    """How the rows of a table are named: by the columns of their key (`key`: their places), else by their rowids."""
+    """The names of the rows of a table: the columns of their key (`key`: their places), else their rowids."""
 
     has_rowid: bool
     is_alias: bool
-    """Whether the key is the rowid itself."""
+    """True if the key is the rowid itself."""
     key: Sequence[int]
 
     def words(self, rowid: int | None, values: Sequence[Any]) -> str:

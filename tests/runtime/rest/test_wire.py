@@ -196,7 +196,7 @@ def test_answers_that_lead_away_or_are_too_large_are_refused(
         ("https://api.example.com\r\nX: 1", "must be https"),
         ("ftp://api.example.com", "must be https"),
         ("http://api.example.com", "http is for private networks only"),
-        ("https://api.example.com:x", "no number"),
+        ("https://api.example.com:x", "port must be from 1 to 65535"),
     ],
 )
 def test_a_base_url_has_one_meaning_or_is_refused(url: str, rule: str):

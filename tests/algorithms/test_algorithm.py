@@ -11,7 +11,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoclave.algorithms import Algorithm, Column, ColumnFunction, Equation, build_algorithm, step_metrics
+from autoclave.algorithms import (
+    Algorithm,
+    Column,
+    ColumnFunction,
+    Equation,
+    LossTerm,
+    TokenLoss,
+    build_algorithm,
+    step_metrics,
+)
 from autoclave.algorithms.choices import CHOICES
 from autoclave.config import (
     AdaptiveKlConfig,
@@ -362,6 +371,30 @@ def test_a_column_of_another_shape_is_refused_with_the_function_that_gives_it():
     }
     with pytest.raises(ValueError, match=r"_per_rollout: advantages has shape \(2,\); must be \(N,\) = \(3,\)"):
         wrong.prepare(columns)
+    wrong = replace(GRPO, weighting=ColumnFunction(_per_rollout))
+    with pytest.raises(ValueError, match=r"_per_rollout: weights has shape \(2,\); must be \(N,\) = \(3,\)"):
+        wrong.prepare(columns)
+
+
+def _tensor(log_probs):
+    return -log_probs
+
+
+def _mean(log_probs):
+    return TokenLoss(-log_probs.mean())
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (_tensor, r"_tensor: loss term mine gives a Tensor\. Fix: return TokenLoss\(loss\), with loss \(N,\)"),
+        (_mean, r"_mean: loss term mine: loss has shape \(\); must be \(N,\) = \(2,\)"),
+    ],
+)
+def test_a_loss_term_that_gives_something_else_is_refused_with_its_name(function, message):
+    wrong = replace(GRPO, terms=(LossTerm("mine", ColumnFunction(function)),))
+    with pytest.raises(ValueError, match=message):
+        wrong.loss({"weights": torch.tensor([0.5, 0.5, 0.0]), "log_probs": torch.zeros(3)})
 
 
 def test_an_algorithm_cannot_be_changed():

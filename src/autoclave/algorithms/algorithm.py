@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -181,9 +181,7 @@ class Equation:
         """
         result = self.compute(columns)
         size, letter = (len(columns[Column.IN_LOSS]), "B") if self.gives.is_per_row else (len(columns[Column.ROW]), "N")
-        if tuple(result.shape) != (size,):
-            shape = tuple(result.shape)
-            raise ValueError(f"{self.compute.name}: {self.gives} has shape {shape}; must be ({letter},) = ({size},)")
+        _require_shape(self.compute.name, {self.gives: result}, size, letter)
         return result
 
 
@@ -196,6 +194,20 @@ class LossTerm:
     compute: ColumnFunction[TokenLoss]
     skip_if_zero: Column | None = None
     """A row in which this column is 0 at all tokens has no loss here; if so in all terms, it needs no forward pass."""
+
+    def computed(self, columns: Columns) -> TokenLoss:
+        """Return the loss of each token.
+
+        Raises:
+            ValueError: a column that it reads is missing, or the result is not a `TokenLoss` of columns (N,).
+        """
+        part = cast("object", self.compute(columns))  # of another package, perhaps
+        place = f"{self.compute.name}: loss term {self.name}"
+        if not isinstance(part, TokenLoss):
+            raise ValueError(f"{place} gives a {type(part).__name__}. Fix: return TokenLoss(loss), with loss (N,)")
+        tensors = {"loss": part.loss, **part.means, **part.maxima}
+        _require_shape(place, tensors, len(columns[Column.WEIGHTS]), "N")
+        return part
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,7 +462,9 @@ class Algorithm:
         minibatch = columns.get(Column.MINIBATCH, torch.zeros_like(in_loss, dtype=torch.int64))
         weights = torch.zeros(len(columns[Column.ROW]), device=in_loss.device)
         for number in range(int(minibatch.amax()) + 1 if len(minibatch) else 0):
-            weights += self.weighting({**columns, Column.IN_LOSS: in_loss & (minibatch == number)})
+            shares = self.weighting({**columns, Column.IN_LOSS: in_loss & (minibatch == number)})
+            _require_shape(self.weighting.name, {Column.WEIGHTS: shares}, len(weights), "N")
+            weights += shares
         factors = columns.get(Column.TERM_WEIGHTS)
         return weights if factors is None else weights * factors[columns[Column.ROW]].float()
 
@@ -459,7 +473,7 @@ def _step_loss(terms: Sequence[LossTerm], columns: Columns, observed: Columns) -
     names = {Column.WEIGHTS}.union(*(term.compute.reads for term in terms))
     selected = _trained_tokens(_read(columns, names), columns[Column.WEIGHTS])
     means = _trained_tokens(observed, columns[Column.WEIGHTS])
-    parts = {term.name: term.compute(selected) for term in terms}
+    parts = {term.name: term.computed(selected) for term in terms}
     totals = {f"loss_{name}": (selected[Column.WEIGHTS] * part.loss).sum() for name, part in parts.items()}
     total = torch.stack(list(totals.values())).sum()
     means |= {name: values for part in parts.values() for name, values in part.means.items()}
@@ -483,6 +497,13 @@ def _read(columns: Columns, names: Collection[Column]) -> dict[str, Tensor]:
     if missing:
         raise ValueError(f"the batch lacks {', '.join(missing)}; it has {', '.join(sorted(columns))}")
     return {name.value: columns[name] for name in names}
+
+
+def _require_shape(place: str, tensors: Mapping[str, Tensor], size: int, letter: str) -> None:
+    """Raise ValueError if one of `tensors`, by name, is not (size,)."""
+    for name, tensor in tensors.items():
+        if (shape := tuple(tensor.shape)) != (size,):
+            raise ValueError(f"{place}: {name} has shape {shape}; must be ({letter},) = ({size},)")
 
 
 def _trained_tokens(columns: Columns, weights: Tensor) -> dict[str, Tensor]:

@@ -27,7 +27,7 @@ HOSTILE = {
     "a hunger": "x = []\nwhile True: x.append(bytearray(1 << 30))",  # ends at once, however slow the machine is
     "a fork": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
 }
-LIMIT_S = 2.0
+LIMIT_S = 1.0
 Case = tuple[str, Problem, str]
 
 

@@ -315,7 +315,7 @@ def test_a_batch_that_does_not_fit_is_refused(make_batch, learn):
     without = {name: values for name, values in batch.items() if name not in ("entropy", "old_log_probs")}
     with pytest.raises(ValueError, match="lacks entropy, old_log_probs; it has advantages, "):
         GRPO.loss(without)
-    with pytest.raises(ValueError, match=r"entropy \(1,\) must be \(N,\)"):
+    with pytest.raises(ValueError, match=r"entropy has shape \(1,\); must be \(N,\)"):
         GRPO.loss(batch | {"entropy": torch.zeros(1)})
     with pytest.raises(ValueError, match="lacks rewards"):
         GRPO.prepare({name: batch[name] for name in ("group", "in_loss", "row")})

@@ -25,13 +25,12 @@ from autoclave.algorithms.aggregation import budget_mean, sequence_mean, sequenc
 from autoclave.algorithms.algorithm import (
     Algorithm,
     AlgorithmState,
-    Column,
-    ColumnFunction,
     Equation,
     LossTerm,
     StepLoss,
 )
 from autoclave.algorithms.choices import build_algorithm, supervised
+from autoclave.algorithms.columns import Column, ColumnFunction
 from autoclave.algorithms.control import Controller, adapted_kl_coefficient, entropy_until_saturation, fixed
 from autoclave.algorithms.diagnostics import Diagnostics, batch_metrics, step_metrics
 from autoclave.algorithms.entropy import entropy, token_log_probs

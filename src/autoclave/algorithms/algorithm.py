@@ -16,153 +16,25 @@ reads. `reads`, all columns that an algorithm reads, decides what is computed, a
 
 from __future__ import annotations
 
-import difflib
-import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from functools import partial
-from typing import Generic, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from autoclave.algorithms.advantages import rows_with_signal
+from autoclave.algorithms.columns import Column, ColumnFunction, Columns, read_columns, require_shape
 from autoclave.algorithms.control import Controller, Metrics, State
 from autoclave.algorithms.diagnostics import Diagnostics, observe
 from autoclave.algorithms.losses import TokenLoss
 from autoclave.core.rollout import MaskReason, Rollout
 
-Result = TypeVar("Result")
 RolloutFilter = Callable[[Sequence[Rollout]], tuple[Rollout, ...]]
-Columns = Mapping[str, Tensor]
 AlgorithmState = Mapping[str, State]
 
 
-class Column(StrEnum):
-    """The columns of a packed batch that algorithms read. Functions that read a column have a parameter of its name."""
-
-    # Written when a batch is made of its rollouts.
-    REWARDS = "rewards"
-    """(B,) float: reward of the rollout; arbitrary, NaN included, without a verdict."""
-    GROUP = "group"
-    """(B,) int64: number of the row's group; rewards within a group are compared."""
-    MINIBATCH = "minibatch"
-    """(B,) int64: number of the row's optimizer step; groups are not split."""
-    LENGTH_LIMITS = "length_limits"
-    """(B,) int64: limit of response tokens of the row's request."""
-    IN_LOSS = "in_loss"
-    """(B,) bool: the row is not masked."""
-    ROW = "row"
-    """(N,) int64: the rollout of each token, as an index into (B,) columns. The tokens of a row are in order."""
-    SAMPLER_LOG_PROBS = "sampler_log_probs"
-    """(N,) float: log-probs of the sampled tokens, as the sampler computed them."""
-
-    TERM = "term"
-    """(B,) int64: number of the row's task; each task is a term of the objective with its own mean. Optional."""
-    TERM_WEIGHTS = "term_weights"
-    """(B,) float: factor of the row's term. Optional."""
-
-    # Written by controllers: one number for all tokens of a step.
-    KL_COEFFICIENT = "kl_coefficient"
-    """(N,) float: reward subtracted per nat of KL to the reference."""
-    ENTROPY_COEFFICIENT = "entropy_coefficient"
-    """(N,) float: loss subtracted per nat of entropy."""
-
-    # Written by forward passes before the update.
-    OLD_LOG_PROBS = "old_log_probs"
-    """(N,) float: log-probs of the policy before the update, at the sampling temperature."""
-    REFERENCE_LOG_PROBS = "reference_log_probs"
-    """(N,) float: log-probs of the reference policy, at the sampling temperature."""
-    OLD_VALUES = "old_values"
-    """(N,) float: value of the state before each token, by the critic before the update."""
-
-    # Written by the algorithm.
-    IN_BASELINE = "in_baseline"
-    """(B,) bool: the row counts in the baseline of its group."""
-    KL = "kl"
-    """(N,) float, nats: KL(policy || reference) at each token, estimated."""
-    TOKEN_REWARDS = "token_rewards"
-    """(N,) float: reward at each token."""
-    ADVANTAGES = "advantages"
-    """(N,) float: how much better than the baseline the token's rollout did."""
-    RETURNS = "returns"
-    """(N,) float: target of the critic's values."""
-    WEIGHTS = "weights"
-    """(N,) float32: share of each token in the loss; 0 where a token does not train."""
-    IMPORTANCE = "importance"
-    """(N,) float: importance ratio trainer / sampler, a factor of the advantages."""
-
-    # Written by forward passes during the update.
-    STEP_LOG_PROBS = "step_log_probs"
-    """(N,) float: log-probs of the policy at the start of the optimizer step."""
-    LOG_PROBS = "log_probs"
-    """(N,) float: log-probs of the policy; carries the gradient."""
-    ENTROPY = "entropy"
-    """(N,) float, nats: entropy of the policy; carries the gradient."""
-    VALUES = "values"
-    """(N,) float: values of the critic; carries the gradient."""
-
-    @property
-    def is_per_row(self) -> bool:
-        """True if the column has shape (B,), False if (N,)."""
-        return self in _PER_ROW
-
-
-_PER_ROW = frozenset(
-    {
-        Column.REWARDS,
-        Column.GROUP,
-        Column.MINIBATCH,
-        Column.TERM,
-        Column.TERM_WEIGHTS,
-        Column.LENGTH_LIMITS,
-        Column.IN_LOSS,
-        Column.IN_BASELINE,
-    }
-)
 _SCORES = frozenset({Column.OLD_LOG_PROBS, Column.REFERENCE_LOG_PROBS, Column.OLD_VALUES})
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnFunction(Generic[Result]):
-    """A pure function with its options bound (`functools.partial`); its other parameters name the columns it reads.
-
-    Raises:
-        ValueError: a parameter that is not bound names no column.
-    """
-
-    function: Callable[..., Result]
-    reads: tuple[Column, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        parameters = inspect.signature(self.function).parameters
-        names = [name for name, each in parameters.items() if each.default is inspect.Parameter.empty]
-        for name in sorted(set(names) - set(Column)):
-            similar = difflib.get_close_matches(name, Column, 1)
-            hint = f"did you mean {similar[0]}?" if similar else f"columns are {', '.join(Column)}."
-            raise ValueError(
-                f"{self.name}: parameter {name}: no such column; {hint} Options: bind with functools.partial"
-            )
-        if optional := sorted(set(parameters) & set(Column) - set(names)):
-            raise ValueError(f"{self.name}: parameter {optional[0]}: a column has no default. Fix: remove the default")
-        object.__setattr__(self, "reads", tuple(Column(name) for name in names))
-
-    @property
-    def name(self) -> str:
-        """Name of the function, for messages."""
-        function = self.function
-        while isinstance(function, partial):
-            function = function.func
-        return getattr(function, "__name__", str(function))
-
-    def __call__(self, columns: Columns) -> Result:
-        """Call the function.
-
-        Raises:
-            ValueError: a column that it reads is missing.
-        """
-        return self.function(**_read(columns, self.reads))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +53,7 @@ class Equation:
         """
         result = self.compute(columns)
         size, letter = (len(columns[Column.IN_LOSS]), "B") if self.gives.is_per_row else (len(columns[Column.ROW]), "N")
-        _require_shape(self.compute.name, {self.gives: result}, size, letter)
+        require_shape(self.compute.name, {self.gives: result}, size, letter)
         return result
 
 
@@ -206,7 +78,7 @@ class LossTerm:
         if not isinstance(part, TokenLoss):
             raise ValueError(f"{place} gives a {type(part).__name__}. Fix: return TokenLoss(loss), with loss (N,)")
         tensors = {"loss": part.loss, **part.means, **part.maxima}
-        _require_shape(place, tensors, len(columns[Column.WEIGHTS]), "N")
+        require_shape(place, tensors, len(columns[Column.WEIGHTS]), "N")
         return part
 
 
@@ -363,7 +235,7 @@ class Algorithm:
 
     def in_baseline(self, columns: Columns) -> Tensor:
         """(B,) bool: rows that count in the baseline of their group, from REWARDS and IN_LOSS."""
-        found = _read(columns, (Column.REWARDS, Column.IN_LOSS))
+        found = read_columns(columns, (Column.REWARDS, Column.IN_LOSS))
         return found["in_loss"] | found["rewards"].isfinite() if self.include_masked_in_baseline else found["in_loss"]
 
     def rows_to_compute(self, columns: Columns) -> Tensor:
@@ -375,12 +247,12 @@ class Algorithm:
         in_loss = columns[Column.IN_LOSS]
         if Column.ADVANTAGES not in columns:
             return in_loss | self.in_baseline(columns)
-        row = _read(columns, (Column.ROW,))["row"]
+        row = read_columns(columns, (Column.ROW,))["row"]
         moved = torch.zeros_like(in_loss)
         for term in self.terms:
             if term.skip_if_zero is None:
                 return in_loss
-            moved |= rows_with_signal(_read(columns, (term.skip_if_zero,))[term.skip_if_zero], row, in_loss)
+            moved |= rows_with_signal(read_columns(columns, (term.skip_if_zero,))[term.skip_if_zero], row, in_loss)
         return moved
 
     @torch.no_grad()
@@ -463,7 +335,7 @@ class Algorithm:
         weights = torch.zeros(len(columns[Column.ROW]), device=in_loss.device)
         for number in range(int(minibatch.amax()) + 1 if len(minibatch) else 0):
             shares = self.weighting({**columns, Column.IN_LOSS: in_loss & (minibatch == number)})
-            _require_shape(self.weighting.name, {Column.WEIGHTS: shares}, len(weights), "N")
+            require_shape(self.weighting.name, {Column.WEIGHTS: shares}, len(weights), "N")
             weights += shares
         factors = columns.get(Column.TERM_WEIGHTS)
         return weights if factors is None else weights * factors[columns[Column.ROW]].float()
@@ -471,7 +343,7 @@ class Algorithm:
 
 def _step_loss(terms: Sequence[LossTerm], columns: Columns, observed: Columns) -> StepLoss:
     names = {Column.WEIGHTS}.union(*(term.compute.reads for term in terms))
-    selected = _trained_tokens(_read(columns, names), columns[Column.WEIGHTS])
+    selected = _trained_tokens(read_columns(columns, names), columns[Column.WEIGHTS])
     means = _trained_tokens(observed, columns[Column.WEIGHTS])
     parts = {term.name: term.computed(selected) for term in terms}
     totals = {f"loss_{name}": (selected[Column.WEIGHTS] * part.loss).sum() for name, part in parts.items()}
@@ -491,25 +363,8 @@ def _only(columns: Columns, own: Tensor) -> dict[str, Tensor]:
     }
 
 
-def _read(columns: Columns, names: Collection[Column]) -> dict[str, Tensor]:
-    """The columns of these names; ValueError if one is missing."""
-    missing = sorted({name.value for name in names if name not in columns})
-    if missing:
-        raise ValueError(f"the batch lacks {', '.join(missing)}; it has {', '.join(sorted(columns))}")
-    return {name.value: columns[name] for name in names}
-
-
-def _require_shape(place: str, tensors: Mapping[str, Tensor], size: int, letter: str) -> None:
-    """Raise ValueError if one of `tensors`, by name, is not (size,)."""
-    for name, tensor in tensors.items():
-        if (shape := tuple(tensor.shape)) != (size,):
-            raise ValueError(f"{place}: {name} has shape {shape}; must be ({letter},) = ({size},)")
-
-
 def _trained_tokens(columns: Columns, weights: Tensor) -> dict[str, Tensor]:
     """Of each column the tokens that train; ValueError if one is not (N,)."""
-    for name, values in columns.items():
-        if values.shape != weights.shape:
-            raise ValueError(f"{name} {tuple(values.shape)} must be (N,), as weights {tuple(weights.shape)}")
+    require_shape("the batch", columns, len(weights), "N")
     trained = weights > 0
     return {name: values[trained] for name, values in columns.items()}

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from autoclave.algorithms.advantages import group_token_advantages, reward_to_go, whitened
 from autoclave.algorithms.aggregation import budget_mean, sequence_mean, sequence_sum, token_mean
-from autoclave.algorithms.algorithm import Algorithm, Column, ColumnFunction, Equation, LossTerm
+from autoclave.algorithms.algorithm import Algorithm, Equation, LossTerm
+from autoclave.algorithms.columns import Column, ColumnFunction
 from autoclave.algorithms.control import Controller, adapted_kl_coefficient, entropy_until_saturation
 from autoclave.algorithms.estimators import gae, with_estimator
 from autoclave.algorithms.losses import (

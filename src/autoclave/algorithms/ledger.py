@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from autoclave.algorithms.advantages import group_statistics
-from autoclave.algorithms.algorithm import Column, Columns
+from autoclave.algorithms.columns import Column, Columns
 from autoclave.algorithms.packed import row_lengths, row_sums
 
 

@@ -7,7 +7,8 @@ from functools import partial
 
 from torch import Tensor
 
-from autoclave.algorithms.algorithm import Column, ColumnFunction, Equation, LossTerm, RolloutFilter
+from autoclave.algorithms.algorithm import Equation, LossTerm, RolloutFilter
+from autoclave.algorithms.columns import Column, ColumnFunction
 from autoclave.algorithms.control import Controller, fixed
 from autoclave.algorithms.importance import masked_importance, truncated_importance
 from autoclave.algorithms.kl import k1, k2, k3

@@ -1,0 +1,156 @@
+"""Columns of a packed batch, and functions whose parameters name the columns that they read."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from typing import Generic, TypeVar
+
+from torch import Tensor
+
+Result = TypeVar("Result")
+Columns = Mapping[str, Tensor]
+
+
+class Column(StrEnum):
+    """The columns of a packed batch that algorithms read. Functions that read a column have a parameter of its name."""
+
+    # Written when a batch is made of its rollouts.
+    REWARDS = "rewards"
+    """(B,) float: reward of the rollout; arbitrary, NaN included, without a verdict."""
+    GROUP = "group"
+    """(B,) int64: number of the row's group; rewards within a group are compared."""
+    MINIBATCH = "minibatch"
+    """(B,) int64: number of the row's optimizer step; groups are not split."""
+    LENGTH_LIMITS = "length_limits"
+    """(B,) int64: limit of response tokens of the row's request."""
+    IN_LOSS = "in_loss"
+    """(B,) bool: the row is not masked."""
+    ROW = "row"
+    """(N,) int64: the rollout of each token, as an index into (B,) columns. The tokens of a row are in order."""
+    SAMPLER_LOG_PROBS = "sampler_log_probs"
+    """(N,) float: log-probs of the sampled tokens, as the sampler computed them."""
+
+    TERM = "term"
+    """(B,) int64: number of the row's task; each task is a term of the objective with its own mean. Optional."""
+    TERM_WEIGHTS = "term_weights"
+    """(B,) float: factor of the row's term. Optional."""
+
+    # Written by controllers: one number for all tokens of a step.
+    KL_COEFFICIENT = "kl_coefficient"
+    """(N,) float: reward subtracted per nat of KL to the reference."""
+    ENTROPY_COEFFICIENT = "entropy_coefficient"
+    """(N,) float: loss subtracted per nat of entropy."""
+
+    # Written by forward passes before the update.
+    OLD_LOG_PROBS = "old_log_probs"
+    """(N,) float: log-probs of the policy before the update, at the sampling temperature."""
+    REFERENCE_LOG_PROBS = "reference_log_probs"
+    """(N,) float: log-probs of the reference policy, at the sampling temperature."""
+    OLD_VALUES = "old_values"
+    """(N,) float: value of the state before each token, by the critic before the update."""
+
+    # Written by the algorithm.
+    IN_BASELINE = "in_baseline"
+    """(B,) bool: the row counts in the baseline of its group."""
+    KL = "kl"
+    """(N,) float, nats: KL(policy || reference) at each token, estimated."""
+    TOKEN_REWARDS = "token_rewards"
+    """(N,) float: reward at each token."""
+    ADVANTAGES = "advantages"
+    """(N,) float: how much better than the baseline the token's rollout did."""
+    RETURNS = "returns"
+    """(N,) float: target of the critic's values."""
+    WEIGHTS = "weights"
+    """(N,) float32: share of each token in the loss; 0 where a token does not train."""
+    IMPORTANCE = "importance"
+    """(N,) float: importance ratio trainer / sampler, a factor of the advantages."""
+
+    # Written by forward passes during the update.
+    STEP_LOG_PROBS = "step_log_probs"
+    """(N,) float: log-probs of the policy at the start of the optimizer step."""
+    LOG_PROBS = "log_probs"
+    """(N,) float: log-probs of the policy; carries the gradient."""
+    ENTROPY = "entropy"
+    """(N,) float, nats: entropy of the policy; carries the gradient."""
+    VALUES = "values"
+    """(N,) float: values of the critic; carries the gradient."""
+
+    @property
+    def is_per_row(self) -> bool:
+        """True if the column has shape (B,), False if (N,)."""
+        return self in _PER_ROW
+
+
+_PER_ROW = frozenset(
+    {
+        Column.REWARDS,
+        Column.GROUP,
+        Column.MINIBATCH,
+        Column.TERM,
+        Column.TERM_WEIGHTS,
+        Column.LENGTH_LIMITS,
+        Column.IN_LOSS,
+        Column.IN_BASELINE,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFunction(Generic[Result]):
+    """A pure function with its options bound (`functools.partial`); its other parameters name the columns it reads.
+
+    Raises:
+        ValueError: a parameter that is not bound names no column.
+    """
+
+    function: Callable[..., Result]
+    reads: tuple[Column, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        parameters = inspect.signature(self.function).parameters
+        names = [name for name, each in parameters.items() if each.default is inspect.Parameter.empty]
+        for name in sorted(set(names) - set(Column)):
+            similar = difflib.get_close_matches(name, Column, 1)
+            hint = f"did you mean {similar[0]}?" if similar else f"columns are {', '.join(Column)}."
+            raise ValueError(
+                f"{self.name}: parameter {name}: no such column; {hint} Options: bind with functools.partial"
+            )
+        if optional := sorted(set(parameters) & set(Column) - set(names)):
+            raise ValueError(f"{self.name}: parameter {optional[0]}: a column has no default. Fix: remove the default")
+        object.__setattr__(self, "reads", tuple(Column(name) for name in names))
+
+    @property
+    def name(self) -> str:
+        """Name of the function, for messages."""
+        function = self.function
+        while isinstance(function, partial):
+            function = function.func
+        return getattr(function, "__name__", str(function))
+
+    def __call__(self, columns: Columns) -> Result:
+        """Call the function.
+
+        Raises:
+            ValueError: a column that it reads is missing.
+        """
+        return self.function(**read_columns(columns, self.reads))
+
+
+def read_columns(columns: Columns, names: Collection[Column]) -> dict[str, Tensor]:
+    """The columns of these names; ValueError if one is missing."""
+    missing = sorted({name.value for name in names if name not in columns})
+    if missing:
+        raise ValueError(f"the batch lacks {', '.join(missing)}; it has {', '.join(sorted(columns))}")
+    return {name.value: columns[name] for name in names}
+
+
+def require_shape(place: str, tensors: Mapping[str, Tensor], size: int, letter: str) -> None:
+    """Raise ValueError if one of `tensors`, by name, is not (size,)."""
+    for name, tensor in tensors.items():
+        if (shape := tuple(tensor.shape)) != (size,):
+            raise ValueError(f"{place}: {name} has shape {shape}; must be ({letter},) = ({size},)")

@@ -376,7 +376,7 @@ def is_held(shop: Shop) -> bool:
 def test_what_was_held_cannot_be_taken_back_after_its_commit_nor_done_again_after_its_undo(shop: Shop, opened: Session):
     action = done(opened, "UPDATE item SET price = 1 WHERE id = 1", mode="transaction")
     opened.undo(action)
-    with pytest.raises(InputError, match="propose it anew"):
+    with pytest.raises(InputError, match="propose it again"):
         opened.redo(action)
 
 

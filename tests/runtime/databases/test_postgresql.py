@@ -219,7 +219,7 @@ def test_what_a_trigger_defines_is_not_done(postgres_shop: Shop, defines: str, m
     assert postgres_shop.content() == before
 
 
-# --- Counted where tables are defined anew ---------------------------------------------------------------------------
+# --- Counted where tables are redefined ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -409,7 +409,7 @@ def test_a_key_by_which_something_is_done_once_is_never_given_from_outside(servi
     catalogue["operations"]["send"]["idempotency"] = "Idempotency-Key"
     catalogue["operations"]["put"] |= {"path": "/items/{id}/{txn}", "idempotency": "txn"}
     with opened_on(service, tmp_path, catalogue=catalogue) as session:
-        with pytest.raises(InputError, match=r"Idempotency-Key is a key by which .* chosen anew for each"):
+        with pytest.raises(InputError, match=r"Idempotency-Key is a key by which .* chosen again for each"):
             session.propose(asked("send", "odd", body={}, **{"Idempotency-Key": "used"}))
         with pytest.raises(InputError, match="txn is a key by which"):
             session.propose(asked("put", "odd", id="x", txn="used", body={"cost": 0}))

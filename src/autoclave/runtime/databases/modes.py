@@ -313,7 +313,7 @@ class TransactionMode(ImagesMode):
             raise NotUndone("its transaction is committed, and an open one leaves nothing to undo it by")
 
     def plan_redo(self, action: str, undone: Json) -> Json:
-        raise InputError(f"action {action}: a transaction that was rolled back is not done again; propose it anew")
+        raise InputError(f"action {action}: a transaction that was rolled back is not done again; propose it again")
 
 
 def chosen(

@@ -2,7 +2,7 @@
 
 Three things bind the answer of a browser to the question. `state` says that the browser which comes back is the one
 that was sent; see `loopback`. The verifier, of which only the digest is sent ahead (PKCE, S256), makes a code worthless
-to whoever else gets hold of it. And the name of the issuer (RFC 9207) says that the code is of the provider that was
+to another who gets hold of it. And the name of the issuer (RFC 9207) says that the code is of the provider that was
 asked. For another device (RFC 8628) a person types in a code there, and the provider is asked until that was done.
 """
 

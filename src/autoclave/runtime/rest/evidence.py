@@ -82,7 +82,7 @@ def _is_version(now: State, before: State) -> bool:
 
 
 def is_as_asked(part: Part, spec: OperationSpec, read_back: ReadBack, now: State) -> bool:
-    """Return whether all that a part asks for is so now, whoever brought it about."""
+    """Return whether all that a part asks for is so now, by whatever request."""
     if part.has_aim:
         return part.satisfies(now)
     if not (now.is_there and spec.leaves_it):

@@ -106,7 +106,7 @@ class State:
         return self.digest != ABSENT
 
     def is_same(self, other: State) -> bool:
-        """Return whether both are the same for whoever uses them."""
+        """Return whether both are the same to a client."""
         return self.digest == other.digest
 
 

@@ -269,7 +269,7 @@ def _with_key(spec: OperationSpec, arguments: Mapping[str, Any]) -> tuple[Mappin
             return arguments, False
         return {**arguments, "body": with_value(arguments.get("body"), name, key)}, True
     if name in arguments:
-        why = f"{name} is a key by which the service does a request once, and chosen anew for each"
+        why = f"{name} is a key by which the service does a request once, and chosen again for each"
         raise InputError(f"{why}. Fix: leave it out")
     return {**arguments, name: key}, True
 

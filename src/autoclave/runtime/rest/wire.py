@@ -157,7 +157,7 @@ class Wire:
         is_whole = received.is_ended or (call.form == "json" and isinstance(body, (dict, list)))
         if (call.form and not is_whole) or (received.status == 206 and (call.form or call.method == "GET")):
             why = "is a part (206)" if received.status == 206 else "does not say where it ends"
-            raise Lost(f"{told}: the answer {why}, so nobody can tell whether it is whole")
+            raise Lost(f"{told}: the answer {why}, so it is unknown whether it is whole")
         return Answer(received.status, kept, body)
 
     def _addresses(self, host: str, port: int) -> list[str]:

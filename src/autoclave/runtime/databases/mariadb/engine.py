@@ -61,7 +61,7 @@ def planned(catalogue: Catalogue, server: Server, operation: Sql) -> Planned:
         for place in (known(name, number) for name in each.reads):
             if catalogue.tables[place].is_view:
                 raise InputError(
-                    f"statement {number}: {place} is no table, and may call functions that write unseen; name the "
+                    f"statement {number}: {place} is not a table, and may call functions that write unseen; name the "
                     "tables that it is made of"
                 )
             reads.add(place)

@@ -236,7 +236,7 @@ class PostgresDatabase(Server):
         catalogue = self.catalogue_of(connection)
         tables = tuple(each.inverse() for each in effect.tables)
         facts = [(catalogue.tables[each.table], each.counts.get("modify", 0) > 1) for each in tables]
-        for table, _ in facts:  # with row security that holds for the user, and with keys that nobody can compare
+        for table, _ in facts:  # with row security that holds for the user, and with keys that cannot be compared
             same = table.is_same_key("t", "o")
             try:
                 connection.execute(f"SELECT FROM {table.quoted} t JOIN {table.quoted} o ON {same} LIMIT 0")

@@ -191,7 +191,7 @@ def reads_of(operation: Sql, number: int, seen: Seen, tables: Mapping[str, Table
 
 
 def _known(names: set[str], tables: Mapping[str, TableMaker]) -> set[str]:
-    """Names of tables as they were defined; of what is no table, such as `json_each`, as they are."""
+    """Names of tables as they were defined; others, such as `json_each`, as they are."""
     defined = {folded(name): name for name in tables}
     return {defined.get(folded(name), name) for name in names}
 

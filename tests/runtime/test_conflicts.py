@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -244,6 +245,15 @@ def test_one_session_works_on_a_folder_and_what_is_above_and_below_it(root: Path
     with open_session(root / "docs/deep"), open_session(root / "empty"):
         pass
     with open_on(root):
+        pass
+
+
+def test_a_session_can_wait_for_another_one_to_end(root: Path):
+    other = open_on(root)
+    with pytest.raises(InputError, match="another session works on"):
+        open_on(root, wait_s=0.05)
+    threading.Timer(0.05, other.close).start()
+    with open_on(root, wait_s=60.0):
         pass
 
 

@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 import shutil
+import time
 import zlib
 from collections.abc import Generator, Iterator
 from functools import cache
@@ -26,6 +27,7 @@ from autoclave.core.json import parse_object
 
 _PARTIAL = re.compile(r"\..*\.[0-9a-f]{8}\.partial")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_PAUSE_S = 0.005
 
 
 @contextlib.contextmanager
@@ -119,11 +121,11 @@ def atomic_folder(path: Path) -> Generator[Path]:
 
 
 @contextlib.contextmanager
-def alone_with(place: Path, complaint: str) -> Generator[None]:
-    """No other process of this machine has `place` meanwhile; the lock is `<place>.lock` and ends with the process.
+def alone_with(place: Path, complaint: str, wait_s: float = 0.0) -> Generator[None]:
+    """Lock `place` against other processes of this machine; the lock is `<place>.lock` and ends with the process.
 
     Raises:
-        InputError: another has it; the message is `complaint`. Or no file can be made beside it.
+        InputError: another keeps it for `wait_s` seconds; the message is `complaint`. Or no file can be made there.
     """
     lock = place.with_name(f"{place.name}.lock")
     try:
@@ -132,11 +134,20 @@ def alone_with(place: Path, complaint: str) -> Generator[None]:
     except OSError as error:
         raise InputError(f"{place}: cannot be used ({error}); give another place") from None
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(complaint) from None
+        lock_file(file.fileno(), fcntl.LOCK_EX, complaint, wait_s)
         yield
+
+
+def lock_file(descriptor: int, kind: int, complaint: str, wait_s: float = 0.0) -> None:
+    """Lock an open file (`kind`: `LOCK_EX` or `LOCK_SH`). Raises InputError if it stays taken for `wait_s`."""
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            return fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise InputError(complaint) from None
+        time.sleep(_PAUSE_S)
 
 
 def drop_folder(path: Path) -> None:

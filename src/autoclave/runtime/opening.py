@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autoclave.core import HostError, InputError
-from autoclave.core.files import alone_with
+from autoclave.core.files import alone_with, lock_file
 from autoclave.core.plugins import find_plugin
 from autoclave.runtime.actions import Actions
 from autoclave.runtime.connections import FILE, Connections, load_connections
@@ -42,16 +42,16 @@ def default_state(root: Path) -> Path:
 
 
 @contextlib.contextmanager
-def alone_on(root: Path, state: Path | None = None) -> Generator[Path]:
+def alone_on(root: Path, state: Path | None = None, *, wait_s: float = 0.0) -> Generator[Path]:
     """Yield the state folder, locked against sessions for the duration of the block. Raises as `open_session`."""
     with Scope(root) as scope:
         place = _folder_outside(state or default_state(root), scope)
-        with _lock_on(place):
+        with _lock_on(place, wait_s):
             yield place
 
 
 @contextlib.contextmanager
-def _lease_of_folder(root: Path) -> Generator[None]:
+def _lease_of_folder(root: Path, wait_s: float) -> Generator[None]:
     """Lock a folder, given by its real path; raise InputError if another session has one above or below it.
 
     The lock is exclusive on the folder itself and shared on each folder above it. It ends with the process.
@@ -63,16 +63,16 @@ def _lease_of_folder(root: Path) -> Generator[None]:
             except PermissionError:  # a parent that may only be traversed: no session can be on it
                 continue
             locked.callback(os.close, descriptor)
-            try:
-                fcntl.flock(descriptor, (fcntl.LOCK_EX if folder == root else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-            except BlockingIOError:
-                where = "it, or on a folder in it" if folder == root else f"{folder}, which it is in"
-                raise InputError(f"root {root}: another session works on {where}; wait for it, or end it") from None
+            kind = fcntl.LOCK_EX if folder == root else fcntl.LOCK_SH
+            where = "it, or on a folder in it" if folder == root else f"{folder}, which it is in"
+            complaint = f"root {root}: another session works on {where}; wait for it, or end it"
+            lock_file(descriptor, kind, complaint, wait_s)
         yield
 
 
-def _lock_on(state: Path) -> AbstractContextManager[None]:
-    return alone_with(state / "session", f"state {state}: another process works with it; wait for it, or end it")
+def _lock_on(state: Path, wait_s: float) -> AbstractContextManager[None]:
+    complaint = f"state {state}: another process works with it; wait for it, or end it"
+    return alone_with(state / "session", complaint, wait_s)
 
 
 def open_session(
@@ -85,6 +85,7 @@ def open_session(
     open_vault: OpenVault = open_vault,
     budget: float = 1000.0,
     lives_on: bool = True,
+    wait_s: float = 0.0,
 ) -> Session:
     """Open a session on the folder `root`. The folder `state` has its journal and what actions removed from the tree.
 
@@ -92,6 +93,7 @@ def open_session(
     Files with keys, certificates and catalogues, and those of `kept_outside`, may not be in the folder, where commands
     could read and change them. `budget` limits the risk that may stand uncommitted; see `policy.Request.weight`.
     `lives_on`: whether this process continues after an action; if not, databases refuse to leave a transaction open.
+    `wait_s`: seconds to wait for each lock that another session has.
 
     Raises:
         InputError: a folder cannot be used, is in use by another process, or contains a file that it may not.
@@ -100,11 +102,11 @@ def open_session(
     with contextlib.ExitStack() as opening:
         scope = opening.enter_context(Scope(root))
         place = _folder_outside(state or default_state(root), scope)
+        opening.enter_context(_lease_of_folder(scope.root, wait_s))
+        opening.enter_context(_lock_on(place, wait_s))
         connections = load_connections(place)
         for path in (*kept_outside, *files_of(connections), *([packages.path] if packages else ())):
             _require_outside(path, scope)
-        opening.enter_context(_lease_of_folder(scope.root))
-        opening.enter_context(_lock_on(place))
         journal = opening.enter_context(Journal(place / "journal.sqlite", place / "checkpoints" / "signed"))
         permissions, stash = Permissions(journal, name, budget), place / "stash"
         keys = Keys(connections, journal.append, _only_outside(scope, open_vault))
@@ -114,7 +116,7 @@ def open_session(
         files.sweep(journal.kept_actions())
         managers: list[Manager] = [files]
         if (place / FILE).exists():
-            for manager in _connected(place, connections, keys, journal, opening, lives_on=lives_on):
+            for manager in _connected(place, connections, keys, journal, opening, lives_on=lives_on, wait_s=wait_s):
                 opening.callback(manager.close)
                 managers.append(manager)
         return Session(journal, managers, permissions, opening.pop_all(), name=name)
@@ -143,12 +145,14 @@ def _connected(
     opening: contextlib.ExitStack,
     *,
     lives_on: bool,
+    wait_s: float,
 ) -> Iterator[Manager]:
     from autoclave.runtime.databases.manager import DatabaseManager
     from autoclave.runtime.rest.connection import lease_of_services
     from autoclave.runtime.rest.manager import RestManager
 
-    opening.enter_context(lease_of_services([each.base_url for each in connections.services.values()]))
+    urls = [each.base_url for each in connections.services.values()]
+    opening.enter_context(lease_of_services(urls, wait_s))
 
     def password(name: str) -> str:
         return keys.secret(name, "connection").value

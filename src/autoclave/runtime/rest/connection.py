@@ -93,18 +93,18 @@ def is_file_name(catalogue: str) -> bool:
 
 
 @contextlib.contextmanager
-def lease_of_services(base_urls: Iterable[str]) -> Generator[None]:
+def lease_of_services(base_urls: Iterable[str], wait_s: float = 0.0) -> Generator[None]:
     """Have services, by their base URLs, for the length of the block; no other session of this user acts on them then.
 
     A lock file for each, in a folder that all sessions of a user share. It ends with the process.
 
     Raises:
-        InputError: another session has one of them.
+        InputError: another session has had one of them for `wait_s` seconds.
     """
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
     (folder := state / "autoclave" / "services").mkdir(parents=True, exist_ok=True, mode=0o700)
     with contextlib.ExitStack() as held:
         for url in sorted(set(base_urls)):  # in one order: two sessions never wait for each other's
             complaint = f"service {url}: another session works on it; wait for it, or end it"
-            held.enter_context(alone_with(folder / hashlib.sha256(url.encode()).hexdigest()[:32], complaint))
+            held.enter_context(alone_with(folder / hashlib.sha256(url.encode()).hexdigest()[:32], complaint, wait_s))
         yield

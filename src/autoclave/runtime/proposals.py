@@ -80,10 +80,11 @@ class Refused:
     reason: str
 
 
-def result_of(plan: Plan) -> str:
-    """Return the reply to an operation that was done: its guarantee, changes and output, as JSON."""
-    queued = {"queued_s": plan.delay_s} if plan.delay_s else {}
-    return _as_result({"guarantee": plan.guarantee, **queued, "changes": plan.changes, **plan.output})
+def result_of(plan: Plan, action: str = "") -> str:
+    """Return the reply to an operation that was done: its id if given, guarantee, changes and output, as JSON."""
+    told: dict[str, Any] = {"action": action} if action else {}
+    told |= {"guarantee": plan.guarantee, **({"queued_s": plan.delay_s} if plan.delay_s else {})}
+    return _as_result({**told, "changes": plan.changes, **plan.output})
 
 
 def refusal_of(error: InputError) -> Refused:

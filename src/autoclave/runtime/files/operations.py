@@ -32,6 +32,17 @@ class Append(Config):
     content: str
 
 
+class Edit(Config):
+    """Replace text in a file. The text must occur exactly once, unless `replace_all`."""
+
+    do: Literal["edit"]
+    path: str
+    old_string: str = Field(min_length=1)
+    """The text to replace, with enough around it to be unique; taken literally, line ends and indentation included."""
+    new_string: str
+    replace_all: bool = False
+
+
 class MakeFolder(Config):
     """Make a folder, and those above it that are not there."""
 
@@ -136,11 +147,11 @@ class Search(Config):
     """A pattern for the names of the files, such as `*.py`."""
 
 
-DataOperation = Write | Append | MakeFolder | MakeLink | Delete | Move | SetMode
+DataOperation = Write | Append | Edit | MakeFolder | MakeLink | Delete | Move | SetMode
 Command = Run | Python
 ReadOperation = Read | List | Search
 _ALL: tuple[type[Config], ...] = (
-    *(Write, Append, MakeFolder, MakeLink, Delete, Move, SetMode),
+    *(Write, Append, Edit, MakeFolder, MakeLink, Delete, Move, SetMode),
     *(Run, Python, Read, List, Search),
 )
 OPERATIONS: dict[str, type[Config]] = {get_args(each.model_fields["do"].annotation)[0]: each for each in _ALL}

@@ -16,7 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from autoclave.core import InputError
-from autoclave.runtime.files.operations import Append, DataOperation, Delete, MakeFolder, MakeLink, Move, SetMode, Write
+from autoclave.runtime.files.operations import (
+    Append,
+    DataOperation,
+    Delete,
+    Edit,
+    MakeFolder,
+    MakeLink,
+    Move,
+    SetMode,
+    Write,
+)
+from autoclave.runtime.files.reading import PRIVATE_KEY
 from autoclave.runtime.files.scope import Entry, Kind, Scope, parts_of
 from autoclave.runtime.files.steps import Step, inode_at, sync_file_system
 from autoclave.runtime.footprints import meet
@@ -53,7 +64,10 @@ def steps_of(operation: DataOperation, scope: Scope) -> _Planned:
         case Write():
             return _write(operation.path, _bytes_of(operation), operation.mode, scope)
         case Append():
-            return _append(operation, scope)
+            added = operation.content.encode("utf-8", "surrogateescape")
+            return _write(operation.path, _content(operation.path, scope) + added, None, scope)
+        case Edit():
+            return _write(operation.path, _edited(operation, scope), None, scope)
         case MakeFolder():
             return _make_folder(operation, scope)
         case MakeLink():
@@ -93,12 +107,24 @@ def _write(path: str, content: bytes, mode: int | None, scope: Scope) -> _Planne
     return [Step("exchange", path, "0")], [New("0", entry, content)]
 
 
-def _append(operation: Append, scope: Scope) -> _Planned:
-    found = _existing(operation.path, scope)
-    if found.size > _MOST_CONTENT:
-        raise InputError(f"path {operation.path!r}: has {found.size} bytes; at most {_MOST_CONTENT} can be added to")
-    added = operation.content.encode("utf-8", "surrogateescape")
-    return _write(operation.path, scope.content(operation.path) + added, None, scope)
+def _content(path: str, scope: Scope) -> bytes:
+    if (size := _existing(path, scope).size) > _MOST_CONTENT:
+        raise InputError(f"path {path!r}: has {size} bytes; at most {_MOST_CONTENT} can be added to or edited")
+    return scope.content(path)
+
+
+def _edited(operation: Edit, scope: Scope) -> bytes:
+    path, content = operation.path, _content(operation.path, scope)
+    old, new = (text.encode("utf-8", "surrogateescape") for text in (operation.old_string, operation.new_string))
+    if PRIVATE_KEY.search(content):
+        raise InputError(f"path {path!r}: has a private key, which edits could reveal; write the whole file instead")
+    if (first := content.find(old)) < 0:
+        raise InputError(f"path {path!r}: old_string does not occur in it; read the file, and give its exact text")
+    if first != content.rfind(old) and not operation.replace_all:
+        raise InputError(
+            f"path {path!r}: old_string occurs several times in it; give more of the text around it, or replace_all"
+        )
+    return content.replace(old, new)
 
 
 def _make_folder(operation: MakeFolder, scope: Scope) -> _Planned:

@@ -17,7 +17,17 @@ from autoclave.config import Config
 from autoclave.core import InputError
 from autoclave.core.json import canonical_json
 from autoclave.runtime.files.commands import CommandRunner
-from autoclave.runtime.files.operations import Command, DataOperation, List, Python, Read, ReadOperation, Search, key_of
+from autoclave.runtime.files.operations import (
+    Command,
+    DataOperation,
+    Edit,
+    List,
+    Python,
+    Read,
+    ReadOperation,
+    Search,
+    key_of,
+)
 from autoclave.runtime.files.planning import New, require_no_new_way_out, steps_of
 from autoclave.runtime.files.reading import read
 from autoclave.runtime.files.scope import Scope
@@ -169,7 +179,7 @@ def paths_of(steps: Sequence[Step]) -> list[str]:
 
 def asked_by(operation: Config) -> Request:
     """Return the accesses that planning makes: a command is run to see what it would do."""
-    if isinstance(operation, Read):
+    if isinstance(operation, Read | Edit):  # an edit shows whether a text is in the file
         return Request((Access("read", key_of(operation.path)),))
     if isinstance(operation, List | Search):
         return Request((Access("read", f"{key_of(operation.path)}/**"),))

@@ -20,7 +20,7 @@ _MOST_SEARCHED = 4 << 20
 """Bytes of a file; larger ones are not searched."""
 _MOST_MATCHES = 200
 _LONGEST_LINE = 300
-_PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY|AGE-SECRET-KEY-1|PuTTY-User-Key-File")
+PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY|AGE-SECRET-KEY-1|PuTTY-User-Key-File")
 
 
 def read(operation: ReadOperation, scope: Scope) -> tuple[dict[str, Any], bool]:
@@ -28,7 +28,7 @@ def read(operation: ReadOperation, scope: Scope) -> tuple[dict[str, Any], bool]:
     match operation:
         case Read():
             content = scope.content(operation.path)
-            return _part_of(operation, content), bool(_PRIVATE_KEY.search(content))
+            return _part_of(operation, content), bool(PRIVATE_KEY.search(content))
         case List():
             with scope.folder(operation.path):
                 return {"entries": tree_text(scope, operation.path, operation.depth, names_per_folder=500)}, False
@@ -56,7 +56,7 @@ def _matches(operation: Search, scope: Scope) -> Iterator[str]:
             content = scope.content(path)
         except InputError:
             continue
-        if b"\0" in content[:8192] or wanted not in content or _PRIVATE_KEY.search(content):
+        if b"\0" in content[:8192] or wanted not in content or PRIVATE_KEY.search(content):
             continue
         for number, line in enumerate(content.splitlines(), start=1):
             if wanted in line:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from autoclave.runtime.vault import Vault
 
 FOLDER = FILE = click.Path(path_type=Path)
+_WAIT_S = 5.0
+"""Seconds to wait for a session that works on the folder."""
 
 
 def on_folder(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,9 +76,8 @@ def opened(root: Path, state: Path | None, name: str = "main", **others: Any) ->
     usual = default_vault()
     outside = [path for path in (usual, usual.with_name(f"{usual.name}.key")) if path.exists()]
     outside += [Path(os.environ[PASSPHRASE_FILE])] if os.environ.get(PASSPHRASE_FILE) else []
-    session = open_session(
-        root, state, name=name, open_vault=open_vault, kept_outside=outside, lives_on=False, **others
-    )
+    settings: dict[str, Any] = {"open_vault": open_vault, "kept_outside": outside, **others}
+    session = open_session(root, state, name=name, lives_on=False, wait_s=_WAIT_S, **settings)
     for action in session.recovered:
         standing = session.journal.standing(action)
         click.echo(f"action {action} was unfinished or in doubt; it is {standing.state} now", err=True)
@@ -138,21 +139,9 @@ def say_undo(given: Mapping[str, Any]) -> None:
 
 def words(given: Mapping[str, Any]) -> str:
     """An operation in a line: what it does, to what."""
-    if given["do"] == "sql":
-        return f"sql on {given['database']}: {'; '.join(given['statements'])[:100]}"
-    if given["do"] == "commands":
-        return f"commands on {given['database']}: {'; '.join(map(' '.join, given['commands']))[:100]}"
-    if given["do"] == "request":
-        what = given.get("operation") or f"{given.get('method')} {given.get('path')}"
-        return f"request to {given['service']}: {what}"
-    if given["do"] == "run":
-        return f"run {' '.join(given['command'])[:100]!r}"
-    if given["do"] == "python":
-        return f"python {given['source'].strip().splitlines()[0][:80] if given['source'].strip() else ''!r}"
-    if given["do"] == "search":
-        return f"search {given['text'][:80]!r} in {given.get('path', '')!r}"
-    other = given.get("to") or given.get("target")
-    return f"{given['do']} {given.get('path', '')!r}" + (f" -> {other!r}" if other else "")
+    from autoclave.act.results import words
+
+    return words(given)
 
 
 def tell_of_hold(standing: Standing) -> None:

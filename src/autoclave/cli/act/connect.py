@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -236,22 +236,9 @@ def _require_secret(told: dict[str, Any], name: object) -> None:
         )
 
 
-@contextlib.contextmanager
 def _changing(
     root: Path, state: Path | None, vault: Vault | None = None, *, is_removal: bool = False
-) -> Generator[dict[str, Any]]:
-    """Yield the connections as plain data, and keep what the block makes of them: none whose files are within `root`.
+) -> AbstractContextManager[dict[str, Any]]:
+    from autoclave.act.connecting import changing_connections
 
-    `vault`: the one that is connected.
-    """
-    from autoclave.core.json import validated
-    from autoclave.runtime.connections import Connections, load_connections, save_connections
-    from autoclave.runtime.opening import alone_on, require_files_outside
-
-    with alone_on(root, state) as place:
-        told = load_connections(place).model_dump(mode="json", exclude_defaults=True)
-        yield told
-        connections = validated(Connections, told, "act connect")
-        if not is_removal:
-            require_files_outside(root, connections, vault)
-        save_connections(place, connections)
+    return changing_connections(root, state, vault, where="act connect", is_removal=is_removal)

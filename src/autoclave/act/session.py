@@ -1,0 +1,340 @@
+"""Sessions of programs and agents on a folder, its databases and its services.
+
+Theory of operation. A `Session` opens a session of the runtime for each call and closes it after the call, so that
+other sessions and the command line work on the same state between two calls; each waits for the locks of the others. An
+exclusive session stays open, which transactions that are left open need. Calls of several threads are done one after
+another.
+
+Each action is recorded with the name of its session, and a session undoes its own actions only. Permissions come from
+grants alone: those of the user, and those that the program which opens the session passes (`allow`), which end with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import threading
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from autoclave.act.connecting import changing_connections
+from autoclave.act.functions import name_of
+from autoclave.act.results import Change, Result
+from autoclave.act.tools import (
+    OWN,
+    Diff,
+    ExplainBlastRadius,
+    ListChanges,
+    Savepoint,
+    Tool,
+    Undo,
+    UndoTo,
+    operation_of,
+    shown_tools,
+    tools_of,
+)
+from autoclave.config import Config
+from autoclave.core import AutoclaveError, InputError, UsageError
+from autoclave.core.closing import Closing
+from autoclave.core.json import foreign_json, validated
+from autoclave.runtime.actions import Actions
+from autoclave.runtime.connections import load_connections
+from autoclave.runtime.interface import Choice, Json, Plan
+from autoclave.runtime.opening import default_state, open_records, open_session
+from autoclave.runtime.policy.grants import Grant, grant_from
+from autoclave.runtime.proposals import refusal_of, result_of
+from autoclave.runtime.session import Session as RuntimeSession
+from autoclave.runtime.states import ActionState
+
+Allowance = Grant | Mapping[str, Any] | str
+"""A grant, its settings, or a pattern of resources on which it permits all verbs."""
+Settings = Mapping[str, Mapping[str, Any]]
+_S = ActionState
+_MOST_SHOWN = 20_000
+"""Characters of a difference that a model is sent."""
+
+
+def session(
+    root: Path | str,
+    state: Path | str | None = None,
+    *,
+    name: str = "",
+    allow: Iterable[Allowance] = (),
+    databases: Settings | None = None,
+    services: Settings | None = None,
+    functions: Sequence[Callable[..., Any]] = (),
+    by: str = "caller",
+    exclusive: bool = False,
+    wait_s: float = 60.0,
+    **others: Any,
+) -> Session:
+    """Open a session on the folder `root`.
+
+    Args:
+        state: the folder of the journal and of what actions replace; `.autoclave-NAME` beside `root` by default.
+        name: recorded with each action; grants can be limited to it. Random by default. A session with the name of an
+            earlier one can undo the actions of that.
+        allow: grants for this session, which are revoked when it is closed. Pass only what the user permits.
+        databases: settings of databases by name, as of `autoclave act connect database`. They stay connected.
+        services: settings of services, likewise.
+        functions: functions with the decorator `reversible` that are tools of this session.
+        by: recorded as the one who proposes.
+        exclusive: whether to keep the state locked until the session is closed, as `mode: transaction` of databases
+            needs.
+        wait_s: seconds to wait for a lock that another session has.
+        others: `packages`, `open_vault`, `kept_outside` and `budget` of `autoclave.runtime.opening.open_session`.
+
+    Raises:
+        InputError: a folder cannot be used, a grant or a connection is not valid, or a lock stays taken.
+        HostError: the folders are not on the same file system.
+    """
+    root, place = Path(root), Path(state) if state else default_state(Path(root))
+    name = name or f"python-{secrets.token_hex(4)}"
+    if databases or services or functions:
+        with changing_connections(root, place, where="act.session", wait_s=wait_s) as told:
+            told.setdefault("databases", {}).update(_with_whole_paths(databases or {}))
+            told.setdefault("services", {}).update(services or {})
+            if functions:
+                told.setdefault("managers", {}).setdefault("call", {})
+    opened = partial(open_session, root, place, name=name, lives_on=exclusive, wait_s=wait_s, **others)
+    return Session(opened, root, place, name, allow=allow, functions=functions, by=by, exclusive=exclusive)
+
+
+class Session(Closing):
+    """A session on a folder; see `session`. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        opened: Callable[[], RuntimeSession],
+        root: Path,
+        state: Path,
+        name: str,
+        *,
+        allow: Iterable[Allowance] = (),
+        functions: Sequence[Callable[..., Any]] = (),
+        by: str = "caller",
+        exclusive: bool = False,
+    ) -> None:
+        self.root, self.state, self.name = root, state, name
+        self.recovered = list[str]()
+        """Ids of actions of any session that were unfinished or in doubt, and that a call settled."""
+        self._opened, self._by, self._functions = opened, by, tuple(map(name_of, functions))
+        self._lock, self._kept = threading.RLock(), None
+        grants = [_grant(each, name) for each in allow]
+        with self.opened() as first:  # the folders are usable, and what a process left unfinished is settled
+            for grant in grants:
+                first.permissions.grant(grant)
+        self._granted = [grant.id for grant in grants]
+        self._kept = opened() if exclusive else None
+
+    def close(self) -> None:
+        """Revoke the grants of this session; undo what an exclusive session left open."""
+        with self._lock:
+            kept, self._kept, granted, self._granted = self._kept, None, self._granted, []
+            if kept is not None:
+                kept.close()
+            if granted:
+                with open_records(self.root, self.state, name=self.name) as (_, permissions):
+                    known = {each.id for each in permissions.grants()}
+                    for grant in granted:
+                        if grant in known:
+                            permissions.revoke(grant)
+
+    @contextlib.contextmanager
+    def opened(self) -> Generator[RuntimeSession]:
+        """Yield the session of the runtime, locked against other threads and, unless it is exclusive, other processes.
+
+        Raises as `session`.
+        """
+        with self._lock:
+            if self._kept is not None:
+                yield self._kept
+                return
+            with self._opened() as found:
+                self.recovered += found.recovered
+                yield found
+
+    # --- For a model ------------------------------------------------------------------------------------------------
+
+    def tools(self, form: Literal["openai", "anthropic"] = "openai") -> list[dict[str, Any]]:
+        """Return the tools as definitions for the API of a model."""
+        return shown_tools(self.tool_list(), form)
+
+    def tool_list(self) -> list[Tool]:
+        """Return the tools with their annotations: operations on what is connected, functions, and looking and undo."""
+        with self.opened() as found:
+            return tools_of(found, load_connections(self.state), self._functions)
+
+    def call(self, name: str, arguments: Mapping[str, Any] | str = "{}") -> Result:
+        """Call a tool with arguments as the model gave them: JSON text, or the parsed object.
+
+        What goes wrong is a result too (`is_error`); its text is for the model.
+        """
+        try:
+            given = foreign_json(arguments or "{}", is_exact=True) if isinstance(arguments, str) else dict(arguments)
+        except ValueError as error:
+            return self._refused(UsageError(f"tool {name}: the arguments are not usable JSON ({error})"))
+        if not isinstance(given, dict) or "do" in given:
+            return self._refused(UsageError(f"tool {name}: the arguments must be an object with its parameters"))
+        try:
+            if name in OWN:
+                told = self._looked(validated(OWN[name], given, f"tool {name}"))
+                return Result(json.dumps(told, ensure_ascii=False), output=told)
+            return self.perform(operation_of(name, given, self._functions))
+        except AutoclaveError as error:
+            return self._refused(error)
+
+    def _looked(self, given: Config) -> dict[str, Any]:
+        """Return what a tool that is not an operation returns, as JSON data."""
+        match given:
+            case ListChanges():
+                found = self.changes()
+                shown = [each.told() for each in found[-given.last :]]
+                return {"changes": shown, "left_out": len(found) - len(shown)}
+            case Diff():
+                return {"diff": self.diff(given.action)[:_MOST_SHOWN]}
+            case Undo():
+                last = None if given.actions else given.last or 1
+                return {"undone": self.undo(*given.actions, last=last, dependents=given.dependents)}
+            case UndoTo():
+                return {"undone": self.undo_to(given.savepoint)}
+            case Savepoint():
+                return {"savepoint": self.savepoint(given.name)}
+            case ExplainBlastRadius():
+                plan = self.plan(operation_of(given.tool, given.arguments, self._functions))
+                accesses = [asdict(each) for each in plan.request.accesses]
+                told = {"guarantee": plan.guarantee, "weight": plan.request.weight, "changes": list(plan.changes)}
+                return {**told, "accesses": [{key: each[key] for key in each if each[key]} for each in accesses]}
+        raise AssertionError(given)
+
+    def perform(self, given: Json) -> Result:
+        """Propose and run an operation. Raises as `propose` and `run` of a session of the runtime."""
+        with self.opened() as found:
+            proposal = found.propose(given, by=self._by)
+            action, plan = proposal.action, proposal.plan
+            try:
+                found.run(action, plan.digest, approved_by=self._by)
+            except AutoclaveError:
+                if found.journal.standing(action).state is _S.PROPOSED:
+                    found.discard(action)
+                raise
+        guarantee = None if plan.is_read else plan.guarantee
+        return Result(result_of(plan, "" if plan.is_read else action), action, guarantee, plan.changes, plan.output)
+
+    def _refused(self, error: AutoclaveError) -> Result:
+        refusal = refusal_of(error).reason if isinstance(error, InputError) else str(error)
+        return Result(f"refused: {refusal}", output=dict(getattr(error, "output", {})), error=error)
+
+    # --- Looking ----------------------------------------------------------------------------------------------------
+
+    def plan(self, given: Json) -> Plan:
+        """Plan an operation without doing it; only a denial is recorded."""
+        with self.opened() as found:
+            return found.plan(given)
+
+    def changes(self, *, of_all_sessions: bool = False) -> list[Change]:
+        """Return the actions of this session in the order of their proposals, without reads. Waits for no lock."""
+        with open_records(self.root, self.state, name=self.name) as (actions, _):
+            standings = actions.journal.standings(tuple(each for each in _S if each is not _S.READ))
+        found = map(Change.of, standings)
+        return [each for each in found if of_all_sessions or each.session == self.name]
+
+    def diff(self, action: str) -> str:
+        """Return the changes of an action as text."""
+        with self.opened() as found:
+            return "\n".join(found.difference(action))
+
+    # --- Undo -------------------------------------------------------------------------------------------------------
+
+    def undo(
+        self,
+        *actions: str,
+        last: int | None = None,
+        all: bool = False,
+        dependents: bool = False,
+        choices: Mapping[str, Choice] | None = None,
+        on_conflict: Choice = Choice.REFUSE,
+    ) -> list[str]:
+        """Undo actions of this session: those given, the `last` N that stand, or `all`; return the ids in order.
+
+        All of them are undone or none. `dependents`, `choices` and `on_conflict` are as for `undo` of a session of the
+        runtime. Raises InputError where an action is of another session, or actions of others came later and depend on
+        it.
+        """
+        if (bool(actions), last is not None, all).count(True) != 1:
+            raise UsageError("undo: give ids of actions, or one of last=N and all=True")
+        with self.opened() as found:
+            own = self._own(found.actions)
+            chosen = actions or tuple(own if all else own[-(last or 1) :])
+            self._require_own(found, chosen)
+            return found.undo(*chosen, dependents=dependents, choices=choices, on_conflict=on_conflict)
+
+    def undo_to(self, savepoint: str, *, on_conflict: Choice = Choice.REFUSE) -> list[str]:
+        """Undo the actions of this session since a savepoint of it that stand, all or none; return the ids in order."""
+        with self.opened() as found:
+            records = [each for each in found.journal.records(savepoint) if each.kind == "savepoint"]
+            if not (own := [each.number for each in records if each.body["session"] == self.name]):
+                raise UsageError(f"savepoint {savepoint!r}: session {self.name!r} has none of that name")
+            chosen = self._own(found.actions, since=own[-1])
+            self._require_own(found, chosen)
+            return found.undo(*chosen, on_conflict=on_conflict) if chosen else []
+
+    def _own(self, actions: Actions, since: int = 0) -> list[str]:
+        """Return the actions of this session that stand, in the order of their execution."""
+        order = actions.standing_order()
+        return [each.action for each in order if each.proposed["session"] == self.name and each.number > since]
+
+    def _require_own(self, found: RuntimeSession, chosen: Sequence[str]) -> None:
+        def session_of(action: str) -> str:
+            return str(found.journal.standing(action).proposed["session"])
+
+        for action in chosen:
+            if (other := session_of(action)) != self.name:
+                raise InputError(f"action {action}: is of session {other!r}, which can undo it, as can a user")
+            later = [f"{each} of session {session_of(each)!r}" for each in found.dependents_of(action)]
+            if others := [each for each in later if not each.endswith(f" {self.name!r}")]:
+                raise InputError(
+                    f"action {action}: {', '.join(others)} came later and depend on it; nothing was undone"
+                )
+
+    def redo(self, action: str) -> Change:
+        """Redo an action that was undone."""
+        with self.opened() as found:
+            return Change.of(found.redo(action))
+
+    def savepoint(self, name: str = "") -> str:
+        """Record a savepoint for `undo_to`; return its name, a random one by default."""
+        name = name or f"savepoint-{secrets.token_hex(4)}"
+        with self.opened() as found:
+            found.savepoint(name)
+        return name
+
+    def commit(self, *actions: str) -> None:
+        """Make actions permanent, by default all of this session, and free what was kept for their undo."""
+        with self.opened() as found:
+            for action in actions or self._own(found.actions):
+                found.commit(action)
+
+    def run_queued(self) -> list[Change]:
+        """Execute the queued actions of all sessions whose delay has passed."""
+        with self.opened() as found:
+            return [Change.of(each) for each in found.run_queued()]
+
+
+def _grant(given: Allowance, session: str) -> Grant:
+    if isinstance(given, Grant):
+        return given.model_copy(update={"session": session})
+    settings = {"resources": [given], "verbs": ["*"]} if isinstance(given, str) else {"verbs": ["*"], **given}
+    return grant_from({**settings, "session": session}, "allow")
+
+
+def _with_whole_paths(databases: Settings) -> dict[str, dict[str, Any]]:
+    """Return settings whose paths do not depend on the working folder."""
+    return {
+        name: {**given, **({"path": str(Path(given["path"]).resolve())} if given.get("path") else {})}
+        for name, given in databases.items()
+    }

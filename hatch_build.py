@@ -1,7 +1,7 @@
-"""Compile the optional C parts of the sandbox when the package is built, and put the recipes into the wheel.
+"""Compile the optional C parts when the package is built, and put the recipes into the wheel.
 
-Without a compiler, or with AUTOCLAVE_PURE=1, the wheel is a pure one and complete: `sandbox/guest/loops.py` and
-`sandbox/streams.py` do the same in Python. `autoclave doctor` reports which is in use.
+Without a compiler, or with AUTOCLAVE_PURE=1, the wheel is a pure one and complete: `sandbox/guest/loops.py`,
+`sandbox/streams.py` and `act/scan.py` do the same in Python. `autoclave doctor` reports which is in use.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCES = (Path("src/autoclave/sandbox/guest/_cell.c"), Path("src/autoclave/sandbox/_streams.c"))
+SOURCES = (
+    Path("src/autoclave/sandbox/guest/_cell.c"),
+    Path("src/autoclave/sandbox/_streams.c"),
+    Path("src/autoclave/act/_scan.c"),
+)
 
 
 class BuildWheel(BuildHookInterface):  # pyright: ignore[reportMissingTypeArgument]

@@ -322,7 +322,7 @@ class Session(Closing):
     @property
     def operations(self) -> Mapping[str, type[Config]]:
         """The operations that can be proposed, by name (`do`)."""
-        return self.actions.operations
+        return {do: model for do, model in self.actions.operations.items() if do != "observed"}
 
     def audit(self, known: tuple[int, bytes] | None = None) -> list[Finding]:
         """See `Journal.audit`."""

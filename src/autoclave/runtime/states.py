@@ -43,7 +43,7 @@ class ActionState(StrEnum):
 
 _S = ActionState
 FOLLOWING: Mapping[ActionState, frozenset[ActionState]] = {
-    _S.PROPOSED: frozenset({_S.APPROVED, _S.READ, _S.FAILED}),
+    _S.PROPOSED: frozenset({_S.APPROVED, _S.READ, _S.FAILED, _S.EXECUTED}),  # executed: others did it; it was observed
     _S.READ: frozenset(),
     _S.APPROVED: frozenset({_S.EXECUTING, _S.FAILED}),
     _S.EXECUTING: frozenset({_S.EXECUTED, _S.FAILED, _S.IN_DOUBT}),

@@ -61,19 +61,19 @@ def captured(written: Scope, tree: Scope, within: str, top: Entry, *, is_whole: 
                     found.steps.append(_take(path, found))
             elif old is not None and old.kind == new.kind == "folder" and _OPAQUE not in entry.attributes:
                 folders.append(place)
-                facts += _changed_facts(path, old, new)
+                facts += changed_facts(path, old, new)
             elif (
                 old is None
                 or _is_other_thing(old, new)
                 or entry.shared in linked
                 or (not is_whole and _is_new_file(entry))
-                or (old.shared and any(_changed_facts(path, old, new)))
+                or (old.shared and any(changed_facts(path, old, new)))
             ):
                 stash = f"{len(found.brought)}"
                 found.brought[stash] = place
                 found.steps.append(Step("put" if old is None else "exchange", path, stash))
             else:
-                facts += _changed_facts(path, old, new)
+                facts += changed_facts(path, old, new)
     found.steps += reversed(facts)  # folders last, parents after children
     return found
 
@@ -140,7 +140,8 @@ def _is_other_thing(old: Entry, new: Entry) -> bool:
     return (old.size, old.digest, old.target, old.device) != (new.size, new.digest, new.target, new.device)
 
 
-def _changed_facts(path: str, old: Entry, new: Entry) -> Iterator[Step]:
+def changed_facts(path: str, old: Entry, new: Entry) -> Iterator[Step]:
+    """Yield the step that sets mode, owner, time and attributes where they differ."""
     names = ["mode", "uid", "gid"] if new.kind != "link" else ["uid", "gid"]
     if new.kind != "folder":  # of a folder it changes with what is in it
         names.append("mtime_ns")
@@ -160,7 +161,7 @@ def _changed_facts(path: str, old: Entry, new: Entry) -> Iterator[Step]:
 
 def _changed_top(within: str, old: Entry, written: Scope, tree: Scope, found: Capture) -> Iterator[Step]:
     """Yield the changes to the top folder itself; those of the root of the scope are only reported."""
-    for step in _changed_facts(within, old, own_entry(written)):
+    for step in changed_facts(within, old, own_entry(written)):
         if within:
             yield replace(step, old_facts=facts_at(within, step.facts, tree))
         else:

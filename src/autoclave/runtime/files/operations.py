@@ -147,12 +147,26 @@ class Search(Config):
     """A pattern for the names of the files, such as `*.py`."""
 
 
+class Observed(Config):
+    """What the tool of another program did. It is recorded by an observer, and cannot be proposed."""
+
+    do: Literal["observed"]
+    tool: str
+    """Its name; several if they ran at the same time."""
+    about: str = ""
+    """Its input in a line: a command, or the path of a file."""
+    session: str = ""
+    """Session of the program that ran it."""
+    is_finished: bool = True
+    """False: its end was not seen, so changes of others may be included."""
+
+
 DataOperation = Write | Append | Edit | MakeFolder | MakeLink | Delete | Move | SetMode
 Command = Run | Python
 ReadOperation = Read | List | Search
 _ALL: tuple[type[Config], ...] = (
     *(Write, Append, Edit, MakeFolder, MakeLink, Delete, Move, SetMode),
-    *(Run, Python, Read, List, Search),
+    *(Run, Python, Read, List, Search, Observed),
 )
 OPERATIONS: dict[str, type[Config]] = {get_args(each.model_fields["do"].annotation)[0]: each for each in _ALL}
 

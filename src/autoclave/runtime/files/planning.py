@@ -78,6 +78,8 @@ def steps_of(operation: DataOperation, scope: Scope) -> _Planned:
             return _move(operation, scope)
         case SetMode():
             return _set_mode(operation, scope)
+        case _:
+            raise InputError(f"{operation.do}: is recorded by an observer, and cannot be proposed")
 
 
 def _bytes_of(operation: Write) -> bytes:

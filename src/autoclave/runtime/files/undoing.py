@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from autoclave.core import InputError
@@ -111,9 +111,9 @@ def _free_name(path: str, ending: str, scope: Scope) -> str:
 # --- Times of folders ----------------------------------------------------------------------------------------------
 
 
-def times_around(steps: Sequence[Step], scope: Scope) -> dict[str, int]:
-    """Return the mtimes in ns of the folders in which steps change names, without missing ones."""
-    parents = {path.rpartition("/")[0] for step in steps for path in step.paths}
+def times_around(steps: Sequence[Step], scope: Scope, others: Iterable[str] = ()) -> dict[str, int]:
+    """Return the mtimes in ns of the folders in which steps change names, and of `others`, without missing ones."""
+    parents = {path.rpartition("/")[0] for step in steps for path in step.paths} | set(others)
     times: dict[str, int] = {}
     for parent in sorted(parents):
         with contextlib.suppress(NothingThere), _folder(parent, scope) as folder:  # else the action makes it
@@ -132,7 +132,7 @@ def times_before(steps: Sequence[Step], receipt: Json, undone_with: UndoneWith, 
     Those are from before it, or from before an earlier action that set them and has been undone meanwhile. Where others
     have changed something since, the time stays.
     """
-    times = times_around(steps, scope)
+    times = times_around(steps, scope, receipt.get("around", ()))
     for path, now in times.items():
         if now == receipt["parents_after"].get(path) and path in receipt["parents"]:
             times[path] = _time_before(path, receipt["parents"][path], undone_with)

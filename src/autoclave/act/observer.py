@@ -1,0 +1,262 @@
+"""Observation of a folder in which the tools of another program work: each tool use becomes an action with exact undo.
+
+Theory of operation. Before a tool use the pre-images of the folder are brought up to date (`shadow.py`); after it,
+whatever differs is what the tool did, and is journalled as one action that was executed (`recording.py`). Observing
+permits nothing and forbids nothing. Undo, redo and commit are those of any file action.
+
+Attribution. A difference found while tool uses are open is theirs; while none is open, it is the user's, and only
+refreshes the pre-images. What journalled actions did meanwhile is not recorded again: it is recognised by the digests
+that they left. A use ends with its hook, with its session, or when another session begins one.
+
+Crashes. Open uses are noted before a tool begins. When this process dies, what the tool did differs from the
+pre-images all the same, and the next look records it. An action is noted with what it moves before it is journalled; if
+it is not in the journal as executed afterwards, its pre-images are moved back, and it is recorded again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from autoclave.act.recording import Recording, build, receipt_of, recording_of
+from autoclave.act.shadow import Change, Look, Shadow
+from autoclave.core import HostError, InputError, UsageError
+from autoclave.core.closing import Closing
+from autoclave.core.files import alone_with
+from autoclave.runtime.files.capture import remove_tree
+from autoclave.runtime.files.scope import Scope
+from autoclave.runtime.files.tree_digest import tree_digest
+from autoclave.runtime.footprints import with_those_above
+from autoclave.runtime.journal import Journal
+from autoclave.runtime.opening import alone_on, default_state
+from autoclave.runtime.states import ActionState
+
+_S = ActionState
+_WAIT_S = 10.0
+_MOST_ABOUT = 500
+_LEAVING = (_S.EXECUTED, _S.UNDONE, _S.REDONE)
+"""Records of actions that tell in what state they left the tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """One use of a tool. `about` tells its input in a line; `session` is that of the program that uses it."""
+
+    id: str
+    tool: str
+    about: str = ""
+    session: str = ""
+
+
+class Observer(Closing):
+    """Observes the folder `root`. One at a time on a state folder; sessions may work beside it.
+
+    Raises:
+        InputError: the folder cannot be used, or another process observes it.
+        HostError: the folders are not on the same file system.
+    """
+
+    def __init__(self, root: Path, state: Path | None = None, *, name: str = "main") -> None:
+        self._root, self._state, self._name = root, state or default_state(root), name
+        with contextlib.ExitStack() as opening:
+            self._scope = opening.enter_context(Scope(root))
+            with self._alone() as place:
+                self._stash, folder = place / "stash", observer_folder(place)
+                folder.mkdir(exist_ok=True, mode=0o700)
+                self._stash.mkdir(exist_ok=True)
+                complaint = f"state {place}: another process observes this folder"
+                opening.enter_context(alone_with(folder / "observer", complaint))
+                self._journal = opening.enter_context(
+                    Journal(place / "journal.sqlite", place / "checkpoints" / "signed")
+                )
+                self._shadow = opening.enter_context(Shadow(self._scope, folder))
+                self._due: tuple[Look, list[Change]] | None = None
+                self._told: list[str] = []
+                self._recover()
+            self._opened = opening.pop_all()
+
+    def close(self) -> None:
+        with contextlib.suppress(HostError):
+            self.catch_up()
+        self._opened.close()
+
+    # --- Hooks ------------------------------------------------------------------------------------------------------
+
+    def before(self, use: ToolUse) -> list[str]:
+        """Note that a tool is about to be used, when the pre-images are up to date; return warnings for the user.
+
+        Raises HostError where they cannot be kept: then the use is not covered.
+        """
+        uses = self._settled()
+        kept = {each: other for each, other in uses.items() if other["session"] == use.session}
+        self._shadow.keep_note("uses", {**kept, use.id: asdict(use)})
+        return self._warnings()
+
+    def after(self, use: ToolUse) -> tuple[str, list[str]]:
+        """Journal what a tool did; return the action ("" if nothing changed), and warnings for the user.
+
+        The pre-images are brought up to date by `catch_up`, which the next call makes if nobody else does. Raises
+        InputError or HostError where it could not be journalled: the next look tries again.
+        """
+        self.catch_up()
+        if self._shadow.top is None:
+            self._refresh(*self._look())
+            raise HostError(f"{self._root}: the first copy of the folder was not complete, so this is not covered")
+        open_uses = self._uses()
+        uses = {**open_uses, use.id: asdict(use)}
+        with self._alone():
+            look, changes = self._look()
+            action = self._record(look, changes, uses, ends=[use.id], is_finished=use.id in open_uses)
+        return action, self._warnings()
+
+    def end(self, session: str) -> list[str]:
+        """End the tool uses of a session of which no end was seen; return warnings."""
+        if ended := [each for each, use in self._uses().items() if use["session"] == session]:
+            uses = self._settled()
+            self._shadow.keep_note("uses", {each: use for each, use in uses.items() if each not in ended})
+        return self._warnings()
+
+    def catch_up(self) -> None:
+        """Bring the pre-images up to date after an action was journalled."""
+        if self._due:
+            due, self._due = self._due, None
+            self._refresh(*due)
+            self._close_recording()
+
+    # --- Differences ------------------------------------------------------------------------------------------------
+
+    def _settled(self) -> dict[str, Any]:
+        """Record or refresh what has changed since the last look; return the open uses."""
+        self.catch_up()
+        last = self._last_record()  # what is journalled from now on may not be in the look
+        uses, is_first = self._uses(), self._shadow.top is None
+        look, changes = self._look()
+        if uses and changes and not is_first:
+            with self._alone():
+                look, changes = self._look()
+                self._record(look, changes, uses, ends=[], is_finished=False)
+            self.catch_up()
+        elif changes or is_first or self._shadow.top != look.top:
+            self._refresh(look, changes)
+        self._shadow.keep_note("seen", last)
+        return uses
+
+    def _look(self) -> tuple[Look, list[Change]]:
+        look = self._shadow.look()
+        return look, self._shadow.changes(look)
+
+    def _refresh(self, look: Look, changes: Sequence[Change]) -> None:
+        self._told += self._shadow.refresh(look, changes)
+
+    def _uses(self) -> dict[str, Any]:
+        return self._shadow.note("uses") or {}
+
+    def _warnings(self) -> list[str]:
+        told, self._told = self._told, []
+        return told
+
+    def _unexplained(self, changes: Sequence[Change]) -> list[Change]:
+        """Return the changes that no action in the journal accounts for since the last look."""
+        left: dict[str, str] = {}
+        for record in self._journal.records_of_kinds(*_LEAVING, after=self._shadow.note("seen") or 0):
+            if "steps" in record.body:  # of files
+                left |= record.body["undone" if record.kind == _S.UNDONE else "after"]
+        known = {path for path, digest in left.items() if tree_digest(path, self._scope, digest) == digest}
+        return [each for each in changes if not any(above in known for above in with_those_above(each.path))]
+
+    def _last_record(self) -> int:
+        found = self._journal.records_of_kinds(*_LEAVING, after=self._shadow.note("seen") or 0)
+        return found[-1].number if found else self._shadow.note("seen") or 0
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[Path]:
+        """Yield the state folder, and keep sessions from changing the tree. Raises InputError if one does not end."""
+        with alone_on(self._root, self._state, wait_s=_WAIT_S) as place:
+            yield place
+
+    # --- Recording --------------------------------------------------------------------------------------------------
+
+    def _record(
+        self, look: Look, changes: list[Change], uses: Mapping[str, Any], *, ends: list[str], is_finished: bool
+    ) -> str:
+        """Journal changes as one action of these tool uses, and leave the refresh to `catch_up`; return the action."""
+        recording = recording_of(self._unexplained(changes), look.top, self._shadow)
+        self._told += recording.left_out
+        if not recording.steps:
+            self._shadow.keep_note("pending", {"action": "", "ends": ends})
+            self._due = look, changes
+            return ""
+        action = secrets.token_hex(4)
+        self._shadow.keep_note("pending", {"action": action, "moves": recording.moves, "ends": ends})
+        try:
+            self._journal_as(action, recording, _operation(uses, is_finished=is_finished))
+        except (InputError, OSError) as error:
+            self._recover()
+            if isinstance(error, InputError | HostError):
+                raise
+            raise HostError(f"{error.filename or self._stash}: {error.strerror}; it was not journalled") from None
+        self._due = look, changes
+        return action
+
+    def _journal_as(self, action: str, recording: Recording, operation: Mapping[str, Any]) -> None:
+        folder = self._stash / action
+        told = {"session": self._name, "by": "observer", "operation": operation, "plan": "", "weight": 0}
+        self._journal.advance(action, _S.PROPOSED, {**told, "guarantee": recording.guarantee}, kept_bytes=0)
+        build(recording, self._shadow, folder)
+        receipt = receipt_of(recording, self._scope, folder)
+        self._journal.advance(action, _S.EXECUTED, receipt, kept_bytes=receipt["kept_bytes"])
+        self._journal.seal()
+
+    def _close_recording(self) -> None:
+        pending = self._shadow.note("pending")
+        if pending:
+            uses = {each: use for each, use in self._uses().items() if each not in pending["ends"]}
+            self._shadow.keep_note("uses", uses)
+            self._shadow.keep_note("pending", None)
+
+    def _recover(self) -> None:
+        """Settle an action that was being journalled when this or an earlier process failed."""
+        pending = self._shadow.note("pending")
+        if not pending:
+            return
+        action = pending["action"]
+        try:
+            state = self._journal.standing(action).state if action else _S.EXECUTED
+        except UsageError:  # not in the journal yet
+            state = None
+        if state not in (None, _S.PROPOSED):
+            self._close_recording()
+            return
+        for copy, place in pending["moves"].items():
+            with contextlib.suppress(FileNotFoundError):
+                kept = self._stash / action / place
+                kept.chmod(0o600)
+                os.rename(kept, self._shadow.copies / copy)
+        if state is not None:
+            reason = "the observer was interrupted; what it saw is recorded again"
+            self._journal.advance(action, _S.FAILED, {"reason": reason}, seal=True)
+            self._journal.forget(action)
+        remove_tree(self._stash / action)
+        self._shadow.keep_note("pending", None)
+
+
+def observer_folder(state: Path) -> Path:
+    """Return the folder of the observer in a state folder."""
+    return state / "observer"
+
+
+def _operation(uses: Mapping[str, Any], *, is_finished: bool) -> dict[str, Any]:
+    """Return the operation of what these tool uses did together."""
+    told = list(uses.values())
+    return {
+        "do": "observed",
+        "tool": ", ".join(dict.fromkeys(each["tool"] for each in told)),
+        "about": "; ".join(dict.fromkeys(each["about"] for each in told if each["about"]))[:_MOST_ABOUT],
+        "session": ", ".join(dict.fromkeys(each["session"] for each in told if each["session"])),
+        "is_finished": is_finished and len(told) == 1,
+    }

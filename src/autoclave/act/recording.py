@@ -1,0 +1,282 @@
+"""Changes that others made to a tree, as an action with steps and a stash like those of an executed one.
+
+What was replaced or deleted goes from the copies of the shadow to the stash of the action, by renames; folders that
+were deleted are built again there. Nothing in the tree is touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from autoclave.act.scan import Facts
+from autoclave.act.shadow import Attributes, Change, Row, Shadow, attributes_of
+from autoclave.core import InputError
+from autoclave.core.files import sync_directory
+from autoclave.core.json import canonical_json
+from autoclave.runtime.files.capture import changed_facts
+from autoclave.runtime.files.operations import key_of
+from autoclave.runtime.files.plans import keys_of, paths_of
+from autoclave.runtime.files.scope import Entry, Scope, open_file
+from autoclave.runtime.files.steps import Step, as_it_is, sync_file_system
+from autoclave.runtime.files.tree_digest import NOT_COMPARED, Survey, survey, survey_by_inode, without_marks
+from autoclave.runtime.files.undoing import left_with, times_around
+from autoclave.runtime.footprints import with_those_above
+from autoclave.runtime.guarantee import Guarantee
+
+_MOST_SYNCED_ALONE = 32
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(slots=True)
+class Recording:
+    """What is known of an action before anything is moved.
+
+    Attributes:
+        steps: what changed the tree, in an order in which it can be undone backwards; without inodes.
+        objects: what goes to the stash: place there, and what was there; folders before what is in them.
+        moves: the place in the stash of each copy that goes there.
+        around: folders with another mtime than before, with that one.
+        left_out: what cannot be undone, in words.
+        limits: what an undo does not restore exactly, in words.
+    """
+
+    steps: list[Step] = field(default_factory=list[Step])
+    objects: list[tuple[str, Row]] = field(default_factory=list[tuple[str, Row]])
+    moves: dict[str, str] = field(default_factory=dict[str, str])
+    around: dict[str, int] = field(default_factory=dict[str, int])
+    left_out: list[str] = field(default_factory=list[str])
+    limits: list[str] = field(default_factory=list[str])
+
+    @property
+    def guarantee(self) -> Guarantee:
+        if self.left_out:
+            return Guarantee.NONE
+        return Guarantee.EQUIVALENT if self.limits else Guarantee.EXACT
+
+
+def recording_of(changes: Sequence[Change], top: Facts, shadow: Shadow) -> Recording:
+    """Return the steps that made these changes; none where content and facts are as before. Changes nothing.
+
+    `top`: the folder of the tree itself, as it is now.
+    """
+    found, content, facts = Recording(), dict[str, Step](), dict[str, Step]()
+    tops: set[str] = set()
+    for change in changes:
+        path, old, new = change
+        if any(above in tops for above in with_those_above(path.rpartition("/")[0])):
+            continue
+        if old and new and old.facts.kind == new.kind and not _is_replaced(path, old, new, shadow):
+            for step in _facts_steps(path, old, new, shadow.scope):
+                facts[path] = step
+            if new.is_folder and old.facts.mtime_ns != new.mtime_ns:
+                found.around[path] = old.facts.mtime_ns
+        elif (old and _is_lost(old, shadow)) or not (old or new):
+            found.left_out.append(f"not covered: {path!r} has no pre-image")
+        else:
+            if (old and old.facts.is_folder) or (new and new.is_folder):
+                tops.add(path)
+            content[path] = Step("put" if old is None else "take" if new is None else "exchange", path)
+    _keep_links(changes, tops, content, facts, found)
+    for number, (path, step) in enumerate(content.items()):
+        content[path] = step = replace(step, stash=f"{step.do[0]}{number}")
+        if step.do != "put":
+            row = shadow.row(path)
+            assert row is not None
+            for place, each in _objects(step.stash, path, row, shadow):
+                if _is_lost(each, shadow):
+                    found.left_out.append(f"not covered: {path!r} had a file without a pre-image")
+                    continue
+                found.objects.append((place, each))
+                if not _can_restore(each):
+                    found.limits.append(f"owner or attributes of {path!r}, which only root may set")
+                if each.copy:
+                    found.moves.setdefault(each.copy, place)
+    opened = [step for step in facts.values() if _gives_access(step)]  # undone last
+    found.steps = [*opened, *content.values(), *reversed([step for step in facts.values() if step not in opened])]
+    if (before := shadow.top) and before.mtime_ns != top.mtime_ns:
+        found.around[""] = before.mtime_ns
+    if before and (before.mode, before.uid, before.gid) != (top.mode, top.uid, top.gid):
+        found.left_out.append("not covered: mode or owner of the folder itself, which is not its content")
+    return found
+
+
+def _is_lost(row: Row, shadow: Shadow) -> bool:
+    return row.facts.is_file and not (row.copy and shadow.copy_of(row).exists())
+
+
+def _can_restore(row: Row) -> bool:
+    """Return whether this user may give a file the owner and attributes that it had."""
+    is_own = row.facts.uid == os.geteuid() and row.facts.gid in (os.getegid(), *os.getgroups())
+    is_plain = all(name.startswith(("user.", "system.posix_acl", *NOT_COMPARED)) for name, _ in row.attributes)
+    return os.geteuid() == 0 or (is_own and is_plain)
+
+
+def _is_replaced(path: str, old: Row, new: Facts, shadow: Shadow) -> bool:
+    """Return whether the content, target or device differs, so that setting facts is not enough."""
+    if stat.S_ISREG(new.mode):
+        if old.facts.size != new.size:
+            return True
+        if not old.copy:  # unreadable: as far as its time tells
+            return old.facts.mtime_ns != new.mtime_ns
+        return not shadow.holds_content_of(path, old)
+    if stat.S_ISLNK(new.mode):
+        with contextlib.suppress(OSError, InputError), shadow.scope.parent_of(path) as (parent, name):
+            return os.readlink(name, dir_fd=parent) != old.target
+        return True
+    return old.facts.device != new.device
+
+
+def _facts_steps(path: str, old: Row, new: Facts, scope: Scope) -> Iterator[Step]:
+    attributes = old.attributes
+    if not stat.S_ISLNK(new.mode) and (new.is_file or new.is_folder):
+        with (
+            contextlib.suppress(OSError, InputError),
+            scope.parent_of(path) as (parent, name),
+            open_file(parent, name, _READ) as descriptor,
+        ):
+            attributes = attributes_of(descriptor)
+    yield from changed_facts(path, _entry(old.facts, old.attributes), _entry(new, attributes))
+
+
+def _entry(facts: Facts, attributes: Attributes) -> Entry:
+    kind = "folder" if facts.is_folder else "link" if stat.S_ISLNK(facts.mode) else "file"
+    entry = Entry(kind, stat.S_IMODE(facts.mode), facts.uid, facts.gid, facts.mtime_ns, attributes=attributes)
+    return without_marks(entry)
+
+
+def _gives_access(step: Step) -> bool:
+    """Return whether names in a folder can be changed only after this step."""
+    before, after = step.old_facts.get("mode", 0o300), step.facts.get("mode", 0o300)
+    return before & 0o300 != 0o300 and after & 0o300 == 0o300
+
+
+def _keep_links(
+    changes: Sequence[Change], tops: set[str], content: dict[str, Step], facts: dict[str, Step], found: Recording
+) -> None:
+    """Have all names of a file brought back, if one is, so that they are one file again."""
+    groups: dict[str, list[Change]] = {}
+    for change in changes:
+        if change.old and change.old.copy and change.old.facts.num_links > 1:
+            groups.setdefault(change.old.copy, []).append(change)
+    for group in groups.values():
+        inside = {each.path for each in group if any(above in tops for above in with_those_above(each.path))}
+        if not inside and not any(each.path in content for each in group):
+            continue
+        if any(each.old and each.old.facts.num_links > len(group) for each in group):
+            found.limits.append(f"{group[0].path!r} has other names outside of the folder, from which it is separated")
+        for each in group:
+            if each.path not in inside and each.path not in content:
+                content[each.path] = Step("exchange", each.path)
+                facts.pop(each.path, None)
+
+
+def _objects(place: str, path: str, row: Row, shadow: Shadow) -> Iterator[tuple[str, Row]]:
+    """Yield what was at and below a path, with places in the stash."""
+    yield place, row
+    if row.facts.is_folder:
+        for name, each in shadow.rows.get(path, {}).items():
+            yield from _objects(f"{place}/{name}", f"{path}/{name}", each, shadow)
+
+
+# --- Building --------------------------------------------------------------------------------------------------------
+
+
+def build(recording: Recording, shadow: Shadow, folder: Path) -> None:
+    """Bring to the folder of an action what it replaced, durably. Raises OSError where that fails."""
+    folder.mkdir(exist_ok=True)
+    moved: set[str] = set()
+    is_small = len(recording.moves) <= _MOST_SYNCED_ALONE
+    for place, row in recording.objects:
+        target = folder / place
+        if row.facts.is_folder:
+            target.mkdir(mode=0o700)
+        elif row.facts.is_file:
+            if row.copy in moved:
+                os.link(folder / recording.moves[row.copy], target)
+            else:
+                if is_small:
+                    with open_file(None, shadow.copy_of(row), os.O_RDONLY) as descriptor:
+                        os.fsync(descriptor)
+                os.rename(shadow.copy_of(row), target)
+                moved.add(row.copy)
+        elif stat.S_ISLNK(row.facts.mode):
+            os.symlink(row.target, target)
+        else:
+            os.mknod(target, row.facts.mode, row.facts.device)
+    for place, row in reversed(recording.objects):  # folders after what is in them
+        if problem := _set_facts(folder / place, row):
+            recording.limits.append(problem)
+    if is_small and not any(row.facts.is_folder for _, row in recording.objects):
+        sync_directory(folder)
+    else:
+        sync_file_system(folder)
+
+
+def _set_facts(target: Path, row: Row) -> str:
+    """Give what was replaced the facts that it had; return what this user may not set."""
+    facts = row.facts
+    try:
+        about = target.lstat()
+        if (about.st_uid, about.st_gid) != (facts.uid, facts.gid):
+            os.chown(target, facts.uid, facts.gid, follow_symlinks=False)
+        for name, value in row.attributes:
+            if not name.startswith(NOT_COMPARED):
+                os.setxattr(target, name, bytes.fromhex(value))
+        if not stat.S_ISLNK(facts.mode):
+            target.chmod(stat.S_IMODE(facts.mode))
+        os.utime(target, ns=(facts.mtime_ns, facts.mtime_ns), follow_symlinks=False)
+    except PermissionError:
+        return f"owner, mode or attributes ({stat.S_IMODE(facts.mode):o}, {facts.uid}:{facts.gid})"
+    return ""
+
+
+def receipt_of(recording: Recording, scope: Scope, folder: Path) -> dict[str, Any]:
+    """Return the receipt of an action that was built in `folder`, as `FileManager.execute` returns it."""
+    steps = [as_it_is(step, scope, folder) for step in recording.steps]
+    before, shared = dict[str, str](), set[int]()
+    with Scope(folder) as stash:
+        for step in steps:
+            found = _before(step, scope, stash)
+            if found is not None:
+                before[step.path], shared = found.digest, shared | found.shared
+    after = {path: survey(path, scope) for path in paths_of(steps)}
+    shared = shared.union(*(each.shared for each in after.values()))
+    return {
+        "is_observed": True,
+        "steps": [step.to_json() for step in steps],
+        "before": before,
+        "after": {path: each.digest for path, each in after.items()},
+        "kept_bytes": sum(row.facts.size for _, row in recording.objects if row.facts.is_file),
+        "asked": [],
+        "guarantee": recording.guarantee,
+        "left_out": [*recording.left_out, *recording.limits],
+        "parents": recording.around,
+        "around": sorted(recording.around),
+        **left_with(times_around(steps, scope, recording.around)),
+        "reads": [],
+        "writes": sorted({*map(key_of, after), *keys_of(shared)}),
+    }
+
+
+def _before(step: Step, scope: Scope, stash: Scope) -> Survey | None:
+    """Survey what was at a path before a step; None for a folder of which only facts were set."""
+    if step.do == "put":
+        return Survey()
+    if step.do != "set_facts":
+        return survey_by_inode(step.stash, stash)
+    now = scope.entry(step.path)
+    if now is None or now.kind == "folder":
+        return None
+    told = dict(now.attributes) | dict(step.old_facts.get("attributes", {}))
+    kept = tuple(sorted((name, value) for name, value in told.items() if value is not None))
+    facts: Mapping[str, Any] = {name: value for name, value in step.old_facts.items() if name != "attributes"}
+    then = replace(without_marks(replace(now, attributes=kept, **facts)), shared=0)
+    digest = hashlib.sha256(canonical_json(["", then]) + b"\n").hexdigest()
+    return Survey(digest, 1, now.size, (), frozenset({now.shared} - {0}))

@@ -1,0 +1,302 @@
+"""What tools of other programs do becomes an action that an ordinary undo takes back, whatever dies meanwhile."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoclave.act import observer as observing
+from autoclave.act import recording, scan, shadow
+from autoclave.act.observer import Observer, ToolUse, observer_folder
+from autoclave.core import HostError, InputError
+from autoclave.runtime.interface import Choice
+from autoclave.runtime.journal import Journal
+from autoclave.runtime.opening import open_session
+from tests.act.tool_uses import use_tool
+from tests.runtime.deaths import dies_within
+from tests.runtime.trees import build_tree, done, granted, manifest
+
+BASH = ToolUse("1", "Bash", "make", "s")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return build_tree(tmp_path / "tree")
+
+
+def known(root: Path) -> dict[str, Any]:
+    """A manifest in which names of one file are known by each other: its inode is another one after an undo."""
+    found = manifest(root)
+    names: dict[int, list[str]] = {}
+    for path, facts in found.items():
+        names.setdefault(facts[4], []).append(path)
+    return {path: (*facts[:4], tuple(names[facts[4]]), *facts[6:]) for path, facts in found.items()}
+
+
+def without_time(found: dict[str, Any], paths: set[str]) -> dict[str, Any]:
+    return {path: (*facts[:3], 0, *facts[4:]) if path in paths else facts for path, facts in found.items()}
+
+
+def used(observer: Observer, tool: Callable[[], object], use: ToolUse = BASH) -> str:
+    observer.before(use)
+    tool()
+    action, told = observer.after(use)
+    assert told == []
+    return action
+
+
+def states(root: Path) -> list[str]:
+    with open_session(root) as session:
+        return [each.state for each in session.journal.standings()]
+
+
+@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 43))])
+def test_undo_restores_the_tree_after_any_tool_use_and_none_is_missed(root: Path, seed: int):
+    draw, history = random.Random(seed), list[tuple[str, dict[str, Any], set[str]]]()
+    with Observer(root) as observer:
+        for _ in range(25):
+            was = known(root)
+            action = used(observer, lambda: use_tool(draw, root))
+            now = known(root)
+            differing = {path for path in was.keys() | now.keys() if was.get(path) != now.get(path)}
+            if not action:  # names that came and went again leave their folder with another time
+                assert all(os.path.isdir(root / path) for path in differing)
+                assert without_time(was, differing) == without_time(now, differing)
+            history.append((action, was, differing))
+    newer = set[str]()
+    with open_session(root) as session:
+        for action, was, differing in reversed(history):
+            if action:
+                assert session.undo(action) == [action]
+                assert without_time(known(root), newer) == without_time(was, newer)
+            else:
+                newer |= differing
+
+
+def test_redo_needs_no_grant_and_restores_what_the_tool_left(root: Path):
+    with Observer(root) as observer:
+        first = known(root)
+        action = used(observer, lambda: subprocess.run(["sh", "-c", "echo x >> a.txt; rm -r docs; mkdir n"], cwd=root))
+        then = without_time(known(root), {"."})
+    with open_session(root) as session:
+        session.undo(action)
+        assert known(root) == first
+        session.redo(action)
+        assert without_time(known(root), {"."}) == then
+        session.undo(action)
+        assert known(root) == first
+
+
+def test_an_action_is_exact_and_names_the_tool(root: Path):
+    with Observer(root) as observer:
+        action = used(observer, lambda: (root / "new").write_text("x"))
+        assert used(observer, lambda: (root / "new").read_text()) == ""
+    with open_session(root) as session:
+        proposed = session.journal.standing(action).proposed
+        assert (proposed["guarantee"], proposed["by"], proposed["weight"]) == ("exact", "observer", 0)
+        assert proposed["operation"] == {
+            "do": "observed", "tool": "Bash", "about": "make", "session": "s", "is_finished": True,
+        }  # fmt: skip
+        assert session.difference(action)[3] == "+x"
+        session.commit(action)
+    assert not (root.parent / ".autoclave-tree" / "stash" / action).exists()
+
+
+def test_it_can_neither_be_proposed_nor_is_offered_to_models(root: Path):
+    with open_session(root) as session:
+        assert "observed" not in session.operations
+        with pytest.raises(InputError, match="is recorded by an observer, and cannot be proposed"):
+            session.propose({"do": "observed", "tool": "Bash"})
+
+
+def test_edits_of_the_user_between_tool_uses_are_not_undone(root: Path):
+    with Observer(root) as observer:
+        first = used(observer, lambda: (root / "a.txt").write_text("tool"))
+        (root / "b.txt").write_text("user")
+        second = used(observer, lambda: (root / "run.sh").write_text("tool"))
+    with open_session(root) as session:
+        session.undo(first, second)
+    assert [(root / name).read_text() for name in ("a.txt", "b.txt", "run.sh")] == ["first\n", "user", "#!/bin/sh\n"]
+
+
+def test_an_edit_of_the_user_to_what_the_tool_left_is_a_conflict(root: Path):
+    with Observer(root) as observer:
+        action = used(observer, lambda: (root / "a.txt").write_text("tool"))
+        (root / "a.txt").write_text("user")
+    with open_session(root) as session:
+        with pytest.raises(InputError, match=r"somebody else has changed a\.txt"):
+            session.undo(action)
+        session.undo(action, on_conflict=Choice.SAVE_ASIDE)
+    assert {path.read_text() for path in root.glob("a.txt*")} == {"first\n", "user"}
+
+
+def test_a_later_tool_use_on_the_same_file_depends_on_the_earlier(root: Path):
+    with Observer(root) as observer:
+        first, second = (used(observer, lambda text=text: (root / "a.txt").write_text(text)) for text in ("1", "2"))
+    with open_session(root) as session:
+        assert session.dependents_of(first) == [second]
+        session.undo(first, dependents=True)
+    assert (root / "a.txt").read_text() == "first\n"
+
+
+def test_what_a_session_does_during_a_tool_use_is_not_recorded_again(root: Path):
+    with Observer(root) as observer:
+        earlier = used(observer, lambda: (root / "b.txt").write_text("tool"))
+
+        def tool() -> None:
+            with granted(open_session(root)) as session:
+                done(session, do="write", path="a.txt", content="by a session")
+                done(session, do="delete", path="docs", recursive=True)
+                session.undo(earlier)
+            (root / "run.sh").write_text("tool")
+
+        action = used(observer, tool)
+    with open_session(root) as session:
+        assert [step["path"] for step in session.actions.receipt(action)["steps"]] == ["run.sh"]
+        assert len(session.journal.standings()) == 4
+
+
+def test_a_use_without_an_end_is_recorded_by_the_next_hook(root: Path):
+    with Observer(root) as observer:
+        observer.before(BASH)
+        (root / "a.txt").write_text("tool")
+    with Observer(root) as observer:
+        observer.before(ToolUse("2", "Edit", "", "another session"))
+        (root / "b.txt").write_text("tool")
+        observer.after(ToolUse("2", "Edit", "", "another session"))
+    with open_session(root) as session:
+        found = [each.proposed["operation"] for each in session.journal.standings()]
+        assert [(each["tool"], each["is_finished"]) for each in found] == [("Bash", False), ("Edit", True)]
+        session.undo(*(each.action for each in session.journal.standings()))
+    assert ((root / "a.txt").read_text(), (root / "b.txt").read_text()) == ("first\n", "")
+
+
+def test_uses_at_the_same_time_share_what_was_done_while_both_were_open(root: Path):
+    other = ToolUse("2", "Edit", "b", "s")
+    with Observer(root) as observer:
+        observer.before(BASH)
+        (root / "1").write_text("")
+        observer.before(other)
+        (root / "2").write_text("")
+        observer.after(BASH)
+        (root / "3").write_text("")
+        observer.after(other)
+    with open_session(root) as session:
+        told = [each.proposed["operation"]["tool"] for each in session.journal.standings()]
+        assert told == ["Bash", "Bash, Edit", "Edit"]
+
+
+def test_a_session_that_ends_ends_its_uses(root: Path):
+    with Observer(root) as observer:
+        observer.before(BASH)
+        (root / "new").write_text("")
+        observer.end("s")
+        (root / "by the user").write_text("")
+        observer.end("s")
+    assert states(root) == ["executed"]
+
+
+def test_names_of_one_file_are_one_file_again(root: Path):
+    (root / "other").mkdir()
+    os.link(root / "a.txt", root / "other/c")
+    with Observer(root) as observer:
+        was = known(root)
+        action = used(observer, lambda: (root / "other").rename(root / "moved"))
+    with open_session(root) as session:
+        session.undo(action)
+    assert known(root) == was
+
+
+def test_a_file_with_a_name_outside_is_restored_without_that_link(root: Path):
+    os.link(root / "b.txt", root.parent / "outside")
+    with Observer(root) as observer:
+        action = used(observer, lambda: (root / "b.txt").write_text("tool"))
+    with open_session(root) as session:
+        assert session.journal.standing(action).proposed["guarantee"] == "equivalent"
+        session.undo(action)
+    assert ((root / "b.txt").read_text(), (root.parent / "outside").read_text()) == ("", "tool")
+
+
+def test_a_lost_pre_image_is_reported_and_has_no_guarantee(root: Path):
+    with Observer(root) as observer:
+        observer.before(BASH)
+        for copy in (observer_folder(root.parent / ".autoclave-tree") / "copies").iterdir():
+            copy.unlink()
+        (root / "run.sh").write_text("tool")
+        (root / "new").write_text("tool")
+        action, told = observer.after(BASH)
+    assert told == ["not covered: 'run.sh' has no pre-image"]
+    with open_session(root) as session:
+        assert session.journal.standing(action).proposed["guarantee"] == "none"
+        session.undo(action)
+    assert not (root / "new").exists()
+
+
+def test_a_tool_use_during_the_first_copy_is_reported_as_not_covered(root: Path):
+    with Observer(root) as observer, pytest.raises(HostError, match="the first copy of the folder was not complete"):
+        observer.after(BASH)
+
+
+def test_a_second_observer_of_a_folder_is_refused(root: Path):
+    with Observer(root), pytest.raises(InputError, match="another process observes this folder"):
+        Observer(root)
+
+
+def test_a_look_in_python_finds_what_the_compiled_one_finds(root: Path):
+    with Observer(root) as observer:
+        descriptor = observer._scope.descriptor
+        assert scan.scan_in_python(descriptor) == scan.scan(descriptor)
+
+
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.soak)])
+def test_an_observer_that_is_killed_at_any_moment_loses_nothing(tmp_path: Path, every: int):
+    deadly, is_alive_yet = 1, True
+    while is_alive_yet:
+        root = build_tree(tmp_path / f"{deadly}" / "tree")
+        with Observer(root) as observer:
+            observer.before(BASH)
+            was = known(root)
+        subprocess.run(["sh", "-c", "echo x >> a.txt; rm -r docs; mkdir n; chmod 700 empty"], cwd=root, check=True)
+
+        def work(dying: Callable[..., Any], root: Path = root) -> None:
+            for owner, name in (
+                (Journal, "_add"),
+                (Journal, "seal"),
+                (shadow.Shadow, "_write"),
+                (shadow.Shadow, "keep_note"),
+            ):
+                setattr(owner, name, dying(getattr(owner, name)))
+            for owner, name in ((recording, "_set_facts"), (observing, "build"), (observing, "receipt_of")):
+                setattr(owner, name, dying(getattr(owner, name)))
+            with Observer(root) as observer:
+                observer.after(BASH)
+
+        is_alive_yet = dies_within(deadly, work)
+        with Observer(root) as observer:
+            observer.before(ToolUse("2", "Edit", "", "next"))
+            observer.after(ToolUse("2", "Edit", "", "next"))
+        with open_session(root) as session:
+            standing = [each.action for each in session.journal.standings() if each.state == "executed"]
+            assert len(standing) == 1
+            session.undo(*standing)
+            assert session.audit() == []
+        assert known(root) == was
+        deadly += every
+
+
+def test_a_full_disk_is_reported_and_the_next_hook_records_it(root: Path, monkeypatch: pytest.MonkeyPatch):
+    with Observer(root) as observer:
+        observer.before(BASH)
+        (root / "a.txt").write_text("tool")
+        with monkeypatch.context() as full:
+            full.setattr(observing, "build", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+            with pytest.raises(HostError, match="No space left on device; it was not journalled"):
+                observer.after(BASH)
+        observer.after(BASH)
+    assert states(root) == ["failed", "executed"]

@@ -28,7 +28,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py src/autoclave/
 	@echo "Installing into $(VENV) (once) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
-	@$(UV) -e '.[train,smollm2,math,serve-ray,curate,databases,trl,inspect,dev]'
+	@$(UV) -e '.[train,smollm2,math,serve-ray,curate,databases,mcp,trl,inspect,dev]'
 	@touch $@
 
 $(SERVICES)/.installed: tests/runtime/rest/services.txt | $(VENV)/.installed

@@ -155,6 +155,7 @@ SMOKE = {
     "serve-ray": "import autoclave.service.store.postgres; from ray import serve",
     "curate": "import datasets, pyarrow, datasketch, ijson, jinja2; import autoclave.compose.curation",
     "runtime": "import autoclave.runtime.opening, autoclave.runtime.vault, autoclave.runtime.oauth, httpx, h11",
+    "mcp": "import autoclave.integrations.mcp.server, mcp",
     "databases": "import autoclave.runtime.databases.sqlite.engine, apsw, psycopg, pglast, pymysql, redis, sqlglot",
     "wandb": "import wandb",
     "mlflow": "import mlflow",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from autoclave.cli.act.agents import mcp
 from autoclave.cli.act.audit import audit, export_history
 from autoclave.cli.act.compensations import compensations
 from autoclave.cli.act.connect import connect
@@ -42,7 +43,7 @@ for commands in (
     (plan, propose, run, flush, discard),
     (list_actions, show, diff),
     (undo, redo, commit, savepoint, resolve),
-    (grant, revoke, stop, audit, export_history, vault, connect, compensations, doctor),
+    (grant, revoke, stop, audit, export_history, vault, connect, compensations, doctor, mcp),
 ):
     for command in commands:
         act.add_command(command)

@@ -70,18 +70,23 @@ def opened(root: Path, state: Path | None, name: str = "main", **others: Any) ->
     """A session; what a process that died had left unfinished is told."""
     from autoclave.runtime.opening import open_session
 
+    session = open_session(root, state, name=name, lives_on=False, wait_s=_WAIT_S, **vault_settings(), **others)
+    for action in session.recovered:
+        standing = session.journal.standing(action)
+        click.echo(f"action {action} was unfinished or in doubt; it is {standing.state} now", err=True)
+    return session
+
+
+def vault_settings() -> dict[str, Any]:
+    """Return arguments of `open_session`: how to open the connected vault, and what must be outside of the folder."""
+
     def open_vault(place: VaultPlace, record: Any) -> Vault:
         return opened_vault(Path(place.path), place.key, record)
 
     usual = default_vault()
     outside = [path for path in (usual, usual.with_name(f"{usual.name}.key")) if path.exists()]
     outside += [Path(os.environ[PASSPHRASE_FILE])] if os.environ.get(PASSPHRASE_FILE) else []
-    settings: dict[str, Any] = {"open_vault": open_vault, "kept_outside": outside, **others}
-    session = open_session(root, state, name=name, lives_on=False, wait_s=_WAIT_S, **settings)
-    for action in session.recovered:
-        standing = session.journal.standing(action)
-        click.echo(f"action {action} was unfinished or in doubt; it is {standing.state} now", err=True)
-    return session
+    return {"open_vault": open_vault, "kept_outside": outside}
 
 
 @contextlib.contextmanager

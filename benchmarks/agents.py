@@ -1,0 +1,74 @@
+"""What the way from an agent to a reversible action costs: a session in Python, and the MCP server over stdio.
+
+    python benchmarks/agents.py [--quick] [--json FILE]
+
+One small file is written by a session of `autoclave.act` and by a tool call of the official MCP client, in turn. The
+overhead is the difference of the medians. The cost of opening the state for each call, so that others can work on it in
+between, is that of a session in Python over an exclusive one.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import anyio
+from harness import arguments, finish, print_environment, sized
+from mcp import Client, StdioServerParameters
+
+import autoclave.act as act
+from autoclave.runtime.opening import open_records
+from autoclave.runtime.policy import Grant
+
+
+def main() -> None:
+    options = arguments(__doc__ or "")
+    print_environment()
+    rounds = sized(options, 300, 100, 2)
+    with tempfile.TemporaryDirectory() as place:
+        figures = anyio.run(calls, Path(place), rounds) | opening(Path(place), rounds)
+    finish("agents", figures, options.json)
+
+
+async def calls(place: Path, rounds: int) -> dict[str, float]:
+    """Milliseconds of a write by a session in Python, and of one through the MCP server beyond that."""
+    (root := place / "shared").mkdir()
+    with open_records(root) as (_, permissions):
+        permissions.grant(Grant(resources=("files/**",), verbs=("*",)))
+    words = ["-m", "autoclave", "act", "mcp", "--root", str(root)]
+    python, server = list[float](), list[float]()
+    with act.session(root) as session:
+        async with Client(StdioServerParameters(command=sys.executable, args=words)) as client:
+            for number in range(rounds + 1):
+                began = time.perf_counter()
+                result = session.call("write", {"path": "python", "content": f"{number}\n"})
+                done = time.perf_counter()
+                answer = await client.call_tool("write", {"path": "server", "content": f"{number}\n"})
+                if result.is_error or answer.is_error:
+                    raise AssertionError(result, answer)
+                if number:  # the first loads libraries
+                    python.append(done - began)
+                    server.append(time.perf_counter() - done)
+    own, through = (statistics.median(each) * 1000 for each in (python, server))
+    return {"python_call_ms": own, "mcp_call_ms": through, "mcp_call_overhead_ms": through - own}
+
+
+def opening(place: Path, rounds: int) -> dict[str, float]:
+    """Milliseconds that a call takes for opening and closing the state."""
+    times: dict[bool, list[float]] = {True: [], False: []}
+    for is_exclusive, found in times.items():
+        (root := place / f"exclusive-{is_exclusive}").mkdir()
+        with act.session(root, allow=["files/**"], exclusive=is_exclusive) as session:
+            for number in range(rounds):
+                began = time.perf_counter()
+                session.call("write", {"path": "a", "content": f"{number}\n"})
+                found.append(time.perf_counter() - began)
+    shared, exclusive = (statistics.median(times[is_exclusive]) * 1000 for is_exclusive in (False, True))
+    return {"exclusive_call_ms": exclusive, "opening_ms": shared - exclusive}
+
+
+if __name__ == "__main__":
+    main()

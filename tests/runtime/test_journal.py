@@ -182,6 +182,16 @@ def test_checkpoints_that_were_removed_are_told_though_the_end_of_the_journal_is
             assert len(journal.records_of_kinds("checkpoints_missing")) == 1
 
 
+def test_processes_that_died_before_their_checkpoints_are_no_tampering(tmp_path: Path):
+    done = (ActionState.PROPOSED, ActionState.APPROVED, ActionState.EXECUTING, ActionState.EXECUTED)
+    for unsealed in (done, (ActionState.UNDOING, ActionState.UNDONE)):
+        with open_in(tmp_path) as journal:
+            journal.seal_after_death()
+            for state in unsealed:
+                journal.advance("a1", state)
+            assert journal.audit() == []
+
+
 def test_a_checkpoint_that_was_being_written_when_a_process_died_is_none(journal: Journal, tmp_path: Path):
     some(journal)
     checkpoints = tmp_path / "away" / "checkpoints"

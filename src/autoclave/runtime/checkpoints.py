@@ -14,7 +14,7 @@ from autoclave.core import DataError
 from autoclave.core.files import sync_directory
 from autoclave.runtime.records import Checkpoint
 
-_KEY_BYTES = 32
+_KEY_BYTES, _TAIL_BYTES = 32, 400
 
 
 class CheckpointFile:
@@ -27,6 +27,13 @@ class CheckpointFile:
 
     def has_any(self) -> bool:
         return self._path.exists() and self._path.stat().st_size > 0
+
+    def last_count(self) -> int | None:
+        """Return how many records the last checkpoint covers; None where none can be read."""
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError), self._path.open("rb") as file:
+            file.seek(max(0, self._path.stat().st_size - _TAIL_BYTES))
+            return int(json.loads(file.read().splitlines()[-1])["count"])
+        return None
 
     def sign(self, count: int, head: bytes) -> Checkpoint:
         """Add a checkpoint: how many records there are, and the digest of the last. Durable on return."""

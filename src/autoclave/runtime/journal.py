@@ -24,7 +24,16 @@ from autoclave.core.sqlite_files import open_database
 from autoclave.runtime.checkpoints import CheckpointFile
 from autoclave.runtime.footprints import with_those_above
 from autoclave.runtime.journal_index import INDEX_SCHEMA, IS_STALE, NAMED_STATES, STANDING_STATES
-from autoclave.runtime.records import NO_DIGEST, Checkpoint, Damage, Finding, Record, audit, signature_of
+from autoclave.runtime.records import (
+    NO_DIGEST,
+    SEALED,
+    Checkpoint,
+    Damage,
+    Finding,
+    Record,
+    audit,
+    signature_of,
+)
 from autoclave.runtime.states import ActionState, require_step
 
 _VERSION = 4
@@ -138,6 +147,12 @@ class Journal(Closing):
         """Add a signed checkpoint. Durable on return."""
         with self._lock:
             return self._checkpoints.sign(*self._end())
+
+    def seal_after_death(self) -> None:
+        """Add the checkpoint that a process did not come to which died right before it."""
+        count = self._checkpoints.last_count()
+        if count is not None and len(self.records_of_kinds(*SEALED, after=count)) == 1:
+            self.seal()
 
     # --- Reading ----------------------------------------------------------------------------------------------------
 

@@ -70,6 +70,7 @@ class Session(Closing):
         self._opened = opened or contextlib.ExitStack()
         self.recovered = list[str]()
         try:
+            journal.seal_after_death()
             self._settle()
         except BaseException:
             self.close()

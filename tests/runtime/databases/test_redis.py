@@ -68,18 +68,32 @@ class Server:
             return client.execute_command(*words)
 
 
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[Server]:
+    """A server with some keys."""
     if shutil.which("redis-server") is None:
         pytest.skip("redis-server is not installed (make setup-system)")
-    server = Server(tmp_path_factory.mktemp("redis"))
+    server = Server(folder)
+    fill(server)
     yield server
     server.stop()
 
 
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
 @pytest.fixture
 def server(started: Server) -> Server:
-    started.others("FLUSHALL")
+    fill(started)
+    return started
+
+
+def fill(server: Server) -> None:
+    """Have the server hold these keys alone."""
+    server.others("FLUSHALL")
     for words in (
         ("SET", "greeting", "hello", "PXAT", FAR_MS),
         ("SET", "count", "5"),
@@ -91,8 +105,7 @@ def server(started: Server) -> Server:
         ("SET", "other", "stays"),
         ("XADD", "stream", "1-1", "a", "b"),
     ):
-        started.others(*words)
-    return started
+        server.others(*words)
 
 
 def opened(server: Server, state: Path, **changed: Any) -> Session:

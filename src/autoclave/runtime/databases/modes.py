@@ -86,10 +86,11 @@ class KeptRows:
 
     def _write(self, action: str, name: str, content: bytes) -> None:
         folder = self._folder / action
-        if not folder.exists():
-            folder.mkdir(mode=0o700)
-            sync_directory(self._folder)
+        is_new = not folder.exists()
+        folder.mkdir(mode=0o700, exist_ok=True)
         write_atomically(folder / name, content)
+        if is_new:  # afterwards: the file system has mostly written it together with the file
+            sync_directory(self._folder)
 
     def _read(self, action: str, name: str) -> bytes | None:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -67,9 +66,11 @@ def _identities(path: Path) -> dict[str, tuple[int, int]]:
     """Device and inode of the files that there are."""
     found: dict[str, tuple[int, int]] = {}
     for name in (f"{path}", f"{path}-wal", f"{path}-shm"):
-        with contextlib.suppress(FileNotFoundError):
+        try:
             about = os.stat(name)
             found[name] = about.st_dev, about.st_ino
+        except FileNotFoundError:
+            pass
     return found
 
 

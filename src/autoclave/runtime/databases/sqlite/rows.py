@@ -44,12 +44,13 @@ def _all(terms: Sequence[str]) -> str:
 
 
 def _same_row(table: TableMaker, columns: Sequence[str]) -> str:
-    """The values of a row `a` in a kept database, and those of another row, are the same to the last bit.
+    """The values of a row `a` in a kept database, and those of another row in its place, are the same to the last bit.
 
     1 and 1.0 are not, nor are 0.0 and -0.0, nor texts that are spelt alike: the collation and affinity of `a` count.
     """
     kinds = [column[1].upper() for column in table.stored]
-    return _all([_same(f"a.c{n}", *each) for n, each in enumerate(zip(columns, kinds, strict=True))])
+    pairs = enumerate(zip(columns, kinds, strict=True))
+    return _all([_same(f"a.c{n}", *each) for n, each in pairs if n != table.alias])
 
 
 def _same(one: str, other: str, kind: str) -> str:
@@ -162,8 +163,8 @@ def _counts(
     unchanged = list(after.execute(f"SELECT a.rowid, t.rowid FROM {w} a CROSS JOIN {c} t ON {on} WHERE {same}"))
     before.executemany(f"DELETE FROM {w} WHERE rowid = ?", [(row,) for row, _ in unchanged])
     after.executemany(f"DELETE FROM {c} WHERE rowid = ?", [(row,) for _, row in unchanged])
-    same_key = [each.replace(" = ", " IS ") for each in by_key]
-    ((num_modified,),) = after.execute(f"SELECT count(*) FROM {c} t JOIN {w} a ON {on} AND {_all(same_key)}")
+    same_key = [each.replace(" = ", " IS ") for each in by_key] if table.alias is None else []
+    ((num_modified,),) = after.execute(f"SELECT count(*) FROM {c} t CROSS JOIN {w} a ON {_all([on, *same_key])}")
     ((num_went,),), ((num_came,),) = (
         connection.execute(f"SELECT count(*) FROM {rows}") for connection, rows in ((before, w), (after, c))
     )
@@ -211,8 +212,9 @@ class Rows:
             gone, coming = (f"{name}.t{self._numbers[each.table]}" for name in (went, came))
             file, (own, kept) = f"main.{quoted(table.name)}", _names(table)
             same = _same_row(table, [f"t.{quoted(each[0])}" for each in table.stored])
-            changed = f"NOT EXISTS (SELECT 1 FROM {file} t WHERE {_is_there(table)} AND {same})"
-            found |= self._now(table, gone, f"SELECT a.rowid FROM {gone} a WHERE {changed}")
+            is_gone = f"{own if table.has_rowid else f't.{table.key_columns[0]}'} IS NULL"
+            as_it_was = f"LEFT JOIN {file} t ON {_is_there(table)} AND {same}"
+            found |= self._now(table, gone, f"SELECT a.rowid FROM {gone} a {as_it_was} WHERE {is_gone}")
             if (by_rowids or table.key) and ("create" if forwards else "delete") in each.counts:
                 on = _is_named_as(table) if by_rowids else _has_key_of(table)
                 in_the_way = f"FROM {coming} a CROSS JOIN {file} t ON {on}"

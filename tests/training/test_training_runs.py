@@ -433,10 +433,11 @@ LARGER: dict[str, Any] = {
     ("name", "phase", "changes"),
     [
         ("peak-of-checkpoint", "checkpoint", {"checkpoint": {"every": 1}}),
-        (
+        pytest.param(
             "peak-of-update",
             "update",
             {"steps": 2, "group_size": 12, "minibatches": 1, "sampler": {"max_new_tokens": 64}},
+            marks=pytest.mark.soak,
         ),
     ],
 )

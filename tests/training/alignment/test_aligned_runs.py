@@ -34,6 +34,7 @@ CHANGES: dict[str, Any] = {
     },
 }
 ONE_OFF = CHANGES | {"schedule": {"name": "one_off_pipeline"}}
+IN_ROLLOUTS, IN_CHECKPOINT = r"open .*rollouts/\.step-000004", r"open .*\.step-000004\.partial/alignment"
 
 
 def problem(number: int, source: str) -> Problem:
@@ -117,8 +118,15 @@ def test_every_evaluation_measures_all_tasks(whole):
         assert all(row["problems"] == 4 for row in rows)
 
 
-@pytest.mark.parametrize("moment", [r"open .*rollouts/\.step-000004", r"open .*\.step-000004\.partial/alignment"])
-@pytest.mark.parametrize("changes", [CHANGES, ONE_OFF], ids=["synchronous", "one_off"])
+@pytest.mark.parametrize(
+    ("changes", "moment"),
+    [
+        pytest.param(CHANGES, IN_ROLLOUTS, id="synchronous-rollouts"),
+        pytest.param(ONE_OFF, IN_CHECKPOINT, id="one_off-checkpoint"),
+        pytest.param(CHANGES, IN_CHECKPOINT, id="synchronous-checkpoint", marks=pytest.mark.soak),
+        pytest.param(ONE_OFF, IN_ROLLOUTS, id="one_off-rollouts", marks=pytest.mark.soak),
+    ],
+)
 def test_killed_and_resumed_it_asks_the_same_and_ends_with_the_same_weights(trainings, changes, moment):
     name = changes.get("schedule", {}).get("name", "whole")
     if not (trainings.path(name) / "summary.json").exists():
@@ -170,8 +178,15 @@ def test_each_ablation_asks_something_else(trainings, name, settings, source):
         )
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "reinforce_plus_plus"])
-@pytest.mark.parametrize("schedule", [{"name": "minibatch_pipeline", "order": "prompt"}, {"name": "asynchronous"}])
+@pytest.mark.parametrize(
+    ("algorithm", "schedule"),
+    [
+        ("ppo", {"name": "minibatch_pipeline", "order": "prompt"}),
+        ("reinforce_plus_plus", {"name": "asynchronous"}),
+        pytest.param("ppo", {"name": "asynchronous"}, marks=pytest.mark.soak),
+        pytest.param("reinforce_plus_plus", {"name": "minibatch_pipeline", "order": "prompt"}, marks=pytest.mark.soak),
+    ],
+)
 def test_alignment_samples_go_with_other_algorithms_and_schedules(trainings, algorithm, schedule):
     name = f"{algorithm}-{schedule['name']}"
     changes = CHANGES | {"steps": 3, "algorithm": {"name": algorithm}, "schedule": schedule}

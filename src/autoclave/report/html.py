@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from autoclave.core.visible_text import made_visible
 from autoclave.report import text
 
 _HERE = Path(__file__).parent
-_UNSEEN = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
-    r"\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
-)
 
 
 def render_page(template: Path, script: Path | None, **values: Any) -> str:
@@ -36,14 +32,6 @@ def render_page(template: Path, script: Path | None, **values: Any) -> str:
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     page = _environment((template.parent, _HERE)).get_template(template.name)
     return made_visible(page.render(**values, script=Markup(code), script_digest=digest))
-
-
-def made_visible(text: str) -> str:
-    r"""`text` with control, invisible and text-reordering characters as escapes such as `\u202e`; tab and newline stay.
-
-    Lone surrogates, which JSON can hold and UTF-8 cannot, become escapes too.
-    """
-    return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
 
 
 def _environment(folders: Sequence[Path]) -> Environment:

@@ -31,10 +31,10 @@ class Browser:
         for domain in ("Page", "Network", "Log", "Runtime"):
             self._call(f"{domain}.enable")
 
-    def open(self, page: Path) -> None:
-        """Load a file, to its end."""
+    def open(self, page: Path | str) -> None:
+        """Load a file or a URL, to its end."""
         self.events.clear()
-        self._call("Page.navigate", url=page.resolve().as_uri())
+        self._call("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self._receive()
 

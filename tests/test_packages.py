@@ -16,7 +16,19 @@ import pytest
 import autoclave
 
 SOURCE = Path(autoclave.__file__).parent
-LIGHT = ("core", "config", "sandbox", "workspaces", "judge", "problems", "service", "report", "runtime", "act")
+LIGHT = (
+    "core",
+    "config",
+    "sandbox",
+    "workspaces",
+    "judge",
+    "problems",
+    "service",
+    "report",
+    "review",
+    "runtime",
+    "act",
+)
 HEAVY = {"torch", "transformers", "ray", "vllm"}
 PACKAGES = sorted(
     ".".join(init.parent.relative_to(SOURCE.parent).parts)

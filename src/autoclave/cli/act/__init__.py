@@ -11,6 +11,7 @@ from autoclave.cli.act.connect import connect
 from autoclave.cli.act.doing import plan, propose, run
 from autoclave.cli.act.looking import diff, doctor, list_actions, show
 from autoclave.cli.act.permission import grant, revoke, stop
+from autoclave.cli.act.review import serve
 from autoclave.cli.act.settling import commit, discard, flush, redo, resolve, savepoint, undo
 from autoclave.cli.act.vault import vault
 from autoclave.config.renamed import RENAMED_COMMANDS
@@ -43,7 +44,7 @@ for commands in (
     (plan, propose, run, flush, discard),
     (list_actions, show, diff),
     (undo, redo, commit, savepoint, resolve),
-    (grant, revoke, stop, audit, export_history, vault, connect, compensations, doctor, mcp),
+    (serve, mcp, grant, revoke, stop, audit, export_history, vault, connect, compensations, doctor),
 ):
     for command in commands:
         act.add_command(command)

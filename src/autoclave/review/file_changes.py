@@ -1,0 +1,215 @@
+"""Changes of an action to files, before and after, from its receipt, its stash and the tree. Reads only.
+
+What an action left at a path is in the tree, or, where a later action replaced it, in the stash of that one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autoclave.core import InputError
+from autoclave.review.answers import shortened
+from autoclave.review.line_diff import compared, text_of
+from autoclave.runtime.actions import Actions
+from autoclave.runtime.files.operations import key_of
+from autoclave.runtime.files.plans import steps_from
+from autoclave.runtime.files.scope import Scope, open_file
+from autoclave.runtime.files.steps import Step
+from autoclave.runtime.files.tree_digest import tree_digest
+from autoclave.runtime.interface import Json
+from autoclave.runtime.policy.grants import is_secret
+
+MOST_IMAGE_BYTES = 8 << 20
+_MOST_STEPS, _MOST_LINES, _MOST_NAMES = 200, 3000, 50
+_MOST_LATER = 1000
+_IMAGES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
+_HIDDEN = "Not shown: it may hold keys or passwords."
+_CONTENTS = ("content", "content_base64", "old_string", "new_string")
+_PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY|AGE-SECRET-KEY-1|PuTTY-User-Key-File")
+Place = tuple[Path | None, str]
+"""The folder of an action in the stash (None: the tree), and a path in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What is at a path before or after: a file, or anything else in words; empty for nothing."""
+
+    told: str = ""
+    mode: int = 0
+    num_bytes: int = 0
+    content: bytes | None = None
+    """Of a file that is not too large."""
+
+
+class FileChanges:
+    """The changes of actions to the folder of `scope`. `stash` is where their pre-images are."""
+
+    def __init__(self, actions: Actions, scope: Scope, stash: Path) -> None:
+        self._actions, self._scope, self._stash = actions, scope, stash
+
+    def of_receipt(self, action: str, receipt: Json, number: int, *, is_done: bool) -> Iterator[dict[str, Any]]:
+        """Yield the changes of an action, or of its plan. `number`: the record that the tree was as it says."""
+        steps, room = steps_from(receipt["steps"]), _MOST_LINES
+        for place, step in enumerate(steps[:_MOST_STEPS]):
+            change = self._change(action, step, receipt, number, is_done=is_done)
+            room -= len(change.get("lines", ()))
+            if room < 0:
+                change = {"kind": "words", "verb": change["verb"], "path": step.path, "after": "too much to show here"}
+            yield {**change, "index": place}
+        if len(steps) > _MOST_STEPS:
+            yield {"kind": "words", "verb": "more", "path": f"{len(steps) - _MOST_STEPS} more changes"}
+
+    def of_proposal(self, operation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the changes of an operation that is planned from its data alone."""
+        do, path = operation["do"], str(operation.get("path", ""))
+        if do not in ("write", "append", "edit", "delete") or operation.get("content_base64"):
+            return
+        old = self._side((None, path))
+        content, found, replaced = (
+            str(operation.get(name, "")).encode("utf-8", "surrogateescape")
+            for name in ("content", "old_string", "new_string")
+        )
+        if do == "append":
+            content = (old.content or b"") + content
+        elif do == "edit":
+            content = (old.content or b"").replace(found, replaced)
+        new = Side() if do == "delete" else Side("a file", old.mode, len(content), content)
+        yield {**self._compared(path, old, new), "index": 0}
+
+    def image(self, action: str, receipt: Json, number: int, index: int, side: str, *, is_done: bool) -> Side:
+        """Return a side of a change, by the `index` that it was told with. Raises InputError where it is no image."""
+        steps = steps_from(receipt["steps"])
+        if not 0 <= index < len(steps):
+            raise InputError(f"action {action}: has no change {index}")
+        found = self._sides(action, steps[index], number, is_done=is_done)[0 if side == "before" else 1]
+        if not image_type(found) or _is_hidden(steps[index].path, found):
+            raise InputError(f"action {action}: what is {side} change {index} is not an image")
+        return found
+
+    def _change(self, action: str, step: Step, receipt: Json, number: int, *, is_done: bool) -> dict[str, Any]:
+        if step.do == "move":
+            return {"kind": "words", "verb": "renamed", "path": step.path, "after": step.to}
+        if step.do == "set_facts":
+            facts = [
+                [name, _fact(name, step.old_facts.get(name)), _fact(name, new)] for name, new in step.facts.items()
+            ]
+            return {"kind": "facts", "verb": "changed", "path": step.path, "facts": facts}
+        old, new = self._sides(action, step, number, is_done=is_done)
+        change = self._compared(step.path, old, new)
+        was = str(receipt.get("after", {}).get(step.path, ""))
+        if is_done and was and self._later(step.path, number) == (None, step.path):
+            with contextlib.suppress(InputError):
+                if new.num_bytes <= MOST_IMAGE_BYTES and tree_digest(step.path, self._scope, was) != was:
+                    change.setdefault("note", "Another program has changed it since; this is what is there now.")
+        return change
+
+    def _sides(self, action: str, step: Step, number: int, *, is_done: bool) -> tuple[Side, Side]:
+        stashed = self._side((self._stash / action, step.stash)) if step.stash else Side()
+        in_tree = self._side(self._later(step.path, number))
+        old, new = (stashed, in_tree) if is_done else (in_tree, stashed)
+        return Side() if step.do == "put" else old, Side() if step.do == "take" else new
+
+    def _later(self, path: str, number: int) -> Place:
+        """Return where is now what was at a path after a record."""
+        later = sorted(self._actions.journal.touching({key_of(path)}, number))[:_MOST_LATER]
+        for after, action in later:
+            for step in steps_from(self._actions.receipt(action).get("steps", ())):
+                is_there = path == step.path or path.startswith(f"{step.path}/")
+                rest = path.removeprefix(step.path)
+                if is_there and step.do in ("take", "exchange"):
+                    return self._stash / action, f"{step.stash}{rest}"
+                if is_there and step.do == "move":
+                    return self._later(f"{step.to}{rest}", after)
+        return None, path
+
+    def _side(self, place: Place) -> Side:
+        folder, path = place
+        try:
+            with Scope(folder) if folder else contextlib.nullcontext(self._scope) as scope:
+                return _side_in(scope, path)
+        except FileNotFoundError:
+            return Side()
+        except InputError as error:
+            return Side("" if folder and not folder.exists() else f"something that cannot be read ({error})")
+        except OSError as error:
+            return Side(f"something that cannot be read ({error.strerror})")
+
+    def _compared(self, path: str, old: Side, new: Side) -> dict[str, Any]:
+        verb = "created" if not old.told else "deleted" if not new.told else "changed"
+        change: dict[str, Any] = {"verb": verb, "path": path}
+        if old.told and new.told and stat.S_IMODE(old.mode) != stat.S_IMODE(new.mode):
+            change["facts"] = [["mode", f"{stat.S_IMODE(old.mode):o}", f"{stat.S_IMODE(new.mode):o}"]]
+        words = {"before": _words(old), "after": _words(new)}
+        if any(_is_hidden(path, side) for side in (old, new)):
+            return {**change, "kind": "words", **words, "note": _HIDDEN}
+        if any(map(image_type, (old, new))):
+            return {**change, "kind": "image", **words, "has": [bool(image_type(each)) for each in (old, new)]}
+        texts = [text_of(side.content) if side.content is not None else None for side in (old, new)]
+        texts = ["" if not side.told else text for side, text in zip((old, new), texts, strict=True)]
+        if texts[0] is None or texts[1] is None:
+            return {**change, "kind": "words", **words}
+        return {**change, "kind": "text", **words, **compared(texts[0], texts[1])}
+
+
+def image_type(side: Side) -> str:
+    """Return the media type of an image of a kind that browsers show safely; empty for anything else."""
+    content = side.content or b""
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for magic, kind in _IMAGES.items() if content.startswith(magic)), "")
+
+
+def without_secrets(operation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an operation without content that is not shown in its changes either."""
+    given = {name: value for name, value in operation.items() if name in _CONTENTS and isinstance(value, str)}
+    content = "\n".join(given.values()).encode("utf-8", "surrogateescape")
+    is_hidden = _is_hidden(str(operation.get("path", "")), Side(content=content))
+    return {**operation, **(dict.fromkeys(given, _HIDDEN) if is_hidden else {})}
+
+
+def _is_hidden(path: str, side: Side) -> bool:
+    return is_secret(path) or bool(side.content and _PRIVATE_KEY.search(side.content))
+
+
+def _side_in(scope: Scope, path: str) -> Side:
+    with scope.parent_of(path) as (parent, name):
+        about = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        mode, size = about.st_mode, about.st_size
+        if stat.S_ISLNK(mode):
+            return Side(f"a link to {os.readlink(name, dir_fd=parent)!r}", mode)
+        if stat.S_ISDIR(mode):
+            return Side(_folder_words(scope, path), mode)
+        if not stat.S_ISREG(mode):
+            return Side("a fifo, socket or device", mode)
+        if size > MOST_IMAGE_BYTES:
+            return Side("a file", mode, size)
+        with open_file(parent, name) as descriptor, os.fdopen(os.dup(descriptor), "rb") as file:
+            return Side("a file", mode, size, file.read(MOST_IMAGE_BYTES))
+
+
+def _folder_words(scope: Scope, path: str) -> str:
+    names = [each.removeprefix(f"{path}/") for each, _ in scope.walk(path)][1:]
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"a folder with {', '.join(names[:_MOST_NAMES])}{more}" if names else "an empty folder"
+
+
+def _words(side: Side) -> str:
+    if not side.told.startswith("a file"):
+        return shortened(side.told, 4000)
+    return f"{side.num_bytes} bytes"
+
+
+def _fact(name: str, value: Any) -> str:
+    return f"{value:o}" if name == "mode" and isinstance(value, int) else shortened(f"{value}", 500)

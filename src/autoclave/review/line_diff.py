@@ -1,0 +1,64 @@
+"""Differences of two texts as numbered lines, within limits: texts are those of agents, and may be made to be slow.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any
+
+MOST_BYTES = 1 << 19
+MOST_LINES = 4000
+"""Of a side, that are compared line by line."""
+_LONGEST_LINE = 2000
+_CONTEXT = 3
+Line = tuple[str, int | None, int | None, str]
+"""`-`, `+`, a blank for both sides or `@` for a gap; its number before and after; its text."""
+
+
+def text_of(content: bytes) -> str | None:
+    """Return content as text; None if it is not text, or too large to be compared."""
+    if b"\0" in content or len(content) > MOST_BYTES:
+        return None
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if text.count("\n") <= MOST_LINES else None
+
+
+def compared(old: str, new: str) -> dict[str, Any]:
+    """Return the lines that differ, with three around them, and how many were added and removed."""
+    lines = list(_lines(_split(old), _split(new)))
+    counts = {sign: sum(line[0] == sign for line in lines) for sign in "+-"}
+    return {"lines": lines, "added": counts["+"], "removed": counts["-"]}
+
+
+def _split(text: str) -> list[str]:
+    r"""Return the lines. Only `\n` ends one, as in Git; a last line without it is told apart."""
+    lines = text.split("\n")
+    if lines[-1] == "":
+        return lines[:-1]
+    return [*lines[:-1], f"{lines[-1]}\n(no line break at the end)"]
+
+
+def _lines(old: list[str], new: list[str]) -> Iterator[Line]:
+    matcher = difflib.SequenceMatcher(None, old, new)
+    for number, hunk in enumerate(matcher.get_grouped_opcodes(_CONTEXT)):
+        if number:
+            yield "@", None, None, ""
+        for tag, first, last, new_first, new_last in hunk:
+            if tag == "equal":
+                for offset, text in enumerate(old[first:last]):
+                    yield " ", first + offset + 1, new_first + offset + 1, _shortened(text)
+                continue
+            for place in range(first, last):
+                yield "-", place + 1, None, _shortened(old[place])
+            for place in range(new_first, new_last):
+                yield "+", None, place + 1, _shortened(new[place])
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} ... {len(line) - _LONGEST_LINE} more"

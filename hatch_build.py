@@ -1,7 +1,8 @@
 """Compile the optional C parts when the package is built, and put the recipes into the wheel.
 
 Without a compiler, or with AUTOCLAVE_PURE=1, the wheel is a pure one and complete: `sandbox/guest/loops.py`,
-`sandbox/streams.py` and `act/scan.py` do the same in Python. `autoclave doctor` reports which is in use.
+`sandbox/streams.py`, `act/scan.py` and `act/client.py` do the same in Python. `autoclave doctor` reports which of the
+sandbox is in use.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ SOURCES = (
     Path("src/autoclave/sandbox/_streams.c"),
     Path("src/autoclave/act/_scan.c"),
 )
+PROGRAM = Path("src/autoclave/act/_hook.c")
 
 
 class BuildWheel(BuildHookInterface):  # pyright: ignore[reportMissingTypeArgument]
@@ -31,7 +33,7 @@ class BuildWheel(BuildHookInterface):  # pyright: ignore[reportMissingTypeArgume
             return
         if version != "editable":  # which finds them in the checkout
             build_data["force_include"]["recipes"] = "autoclave/recipes"
-        sources = () if os.environ.get("AUTOCLAVE_PURE") == "1" else SOURCES
+        sources = () if os.environ.get("AUTOCLAVE_PURE") == "1" else (*SOURCES, PROGRAM)
         modules = [module for source in sources if (module := self._compile(source))]
         if modules:
             build_data["artifacts"] += modules
@@ -39,14 +41,15 @@ class BuildWheel(BuildHookInterface):  # pyright: ignore[reportMissingTypeArgume
             build_data["tag"] = f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
     def _compile(self, source: Path) -> str | None:
-        """The module made of `source`, as a path in the project; None when that is not possible here."""
-        module = source.with_suffix(".abi3.so")
+        """The module or program made of `source`, as a path in the project; None when that is not possible here."""
+        module = source.with_suffix("" if source == PROGRAM else ".abi3.so")
         compiler = shlex.split(os.environ.get("CC", "cc"))
         header = Path(sysconfig.get_path("include")) / "Python.h"
         if not shutil.which(compiler[0]) or not header.exists():
             self.app.display_warning(f"{module.name} is not built: needs {compiler[0]} and {header}; judging is slower")
             return None
-        command = [*compiler, "-O2", "-shared", "-fPIC", f"-I{header.parent}", "-o", str(module), str(source)]
+        kind = [] if source == PROGRAM else ["-shared", "-fPIC", f"-I{header.parent}"]
+        command = [*compiler, "-O2", *kind, "-o", str(module), str(source)]
         done = subprocess.run(command, cwd=self.root, capture_output=True, text=True, check=False)
         if done.returncode:
             self.app.display_warning(f"{module.name} is not built: {done.stderr.strip()}")

@@ -88,6 +88,10 @@ def words(given: Mapping[str, Any]) -> str:
             return f"python {lines[0][:80] if lines else ''!r}"
         case "search":
             return f"search {given['text'][:80]!r} in {given.get('path', '')!r}"
+        case "observed":
+            return f"{given['tool']} {given['about'][:100]!r}" + (
+                "" if given["is_finished"] else ", or others meanwhile"
+            )
         case "call":
             given_as = (f"{name}={value!r}" for name, value in given["arguments"].items())
             return f"call {given['function']}({', '.join(given_as)})"[:120]

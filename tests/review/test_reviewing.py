@@ -8,6 +8,7 @@ import sqlite3
 
 import pytest
 
+from autoclave.act.observer import Observer, ToolUse
 from autoclave.core import InputError
 from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.states import ActionState
@@ -115,6 +116,20 @@ def test_a_change_is_what_that_action_did_whatever_came_later(reviewed: Reviewed
     ]
 
 
+def test_of_a_new_folder_exactly_the_files_that_the_action_made_are_shown(reviewed: Reviewed):
+    (first,) = reviewed.run({"do": "write", "path": "new/deep/a.txt", "content": "a\n"})
+    later = [{"do": "write", "path": f"new/{name}", "content": "later\n"} for name in ("b.txt", "deep/a.txt")]
+    moves = [
+        {"do": "move", "path": "new/deep/a.txt", "to": "new/c.txt"},
+        {"do": "delete", "path": "new", "recursive": True},
+    ]
+    for operation in (None, *later, *moves):
+        if operation:
+            reviewed.run(operation)
+        (change,) = reviewed.changes(first)
+        assert (change["verb"], change["path"], change["lines"]) == ("created", "new/deep/a.txt", [["+", None, 1, "a"]])
+
+
 def test_an_undone_action_shows_the_change_that_a_redo_would_make(reviewed: Reviewed):
     (action,) = reviewed.run(NOTES)
     expected = reviewed.changes(action)
@@ -187,7 +202,9 @@ def test_bytes_folders_links_and_modes_are_told_in_words(reviewed: Reviewed):
         {"do": "set_mode", "path": "raw", "mode": 0o600},
     )
     assert reviewed.changes(binary)[0]["after"] == "3 bytes"
-    assert reviewed.changes(folder)[0]["before"] == "a folder with deep, deep/file"
+    assert [(each["verb"], each["path"], each["removed"]) for each in reviewed.changes(folder)] == [
+        ("deleted", "old/deep/file", 1)
+    ]
     assert reviewed.changes(link)[0]["after"] == "a link to 'raw'"
     assert reviewed.changes(mode)[0]["facts"] == [["mode", "644", "600"]]
 
@@ -199,6 +216,19 @@ def test_a_command_shows_the_changes_that_it_made(reviewed: Reviewed, sealing_ho
         ("made.txt", "created", 1),
         ("notes.txt", "changed", 1),
     }
+
+
+def test_what_the_tool_of_an_observed_agent_changed_is_shown_and_undone(reviewed: Reviewed):
+    with Observer(reviewed.root, reviewed.state) as observer:
+        use = ToolUse("1", "Bash", "make", "s")
+        observer.before(use)
+        (reviewed.root / "notes.txt").write_text("one\nmade\nthree\n")
+        action, _ = observer.after(use)
+    assert reviewed.lines()[action]["summary"] == "Bash 'make'"
+    (change,) = reviewed.changes(action)
+    assert [line for line in change["lines"] if line[0] != " "] == [["-", 2, None, "two"], ["+", None, 2, "made"]]
+    reviewed.post("undo", actions=[action])
+    assert (reviewed.root / "notes.txt").read_text() == "one\ntwo\nthree\n"
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,8 @@ def _changes(actions: Actions, root: Path, place: Path, standing: Standing) -> I
                 yield from files.of_proposal(standing.proposed["operation"])
             else:
                 yield from files.of_receipt(action, receipt, number, is_done=is_done)
+                for words in receipt.get("left_out", ()):
+                    yield {"kind": "words", "verb": "not restored by an undo", "path": words}
     elif "images" in receipt:
         yield from row_changes(action, receipt, place / "databases")
     elif "part" in receipt:

@@ -6,10 +6,12 @@ What an action left at a path is in the tree, or, where a later action replaced 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ from autoclave.runtime.interface import Json
 from autoclave.runtime.policy.grants import is_secret
 
 MOST_IMAGE_BYTES = 8 << 20
-_MOST_STEPS, _MOST_LINES, _MOST_NAMES = 200, 3000, 50
+_MOST_CHANGES, _MOST_LINES = 200, 3000
 _MOST_LATER = 1000
 _IMAGES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -61,15 +63,15 @@ class FileChanges:
 
     def of_receipt(self, action: str, receipt: Json, number: int, *, is_done: bool) -> Iterator[dict[str, Any]]:
         """Yield the changes of an action, or of its plan. `number`: the record that the tree was as it says."""
-        steps, room = steps_from(receipt["steps"]), _MOST_LINES
-        for place, step in enumerate(steps[:_MOST_STEPS]):
-            change = self._change(action, step, receipt, number, is_done=is_done)
+        changes, room = self._flat(action, receipt, number, is_done=is_done), _MOST_LINES
+        for index, (step, path, old, new) in enumerate(itertools.islice(changes, _MOST_CHANGES)):
+            change = self._change(step, path, old, new, receipt, number, is_done=is_done)
             room -= len(change.get("lines", ()))
             if room < 0:
-                change = {"kind": "words", "verb": change["verb"], "path": step.path, "after": "too much to show here"}
-            yield {**change, "index": place}
-        if len(steps) > _MOST_STEPS:
-            yield {"kind": "words", "verb": "more", "path": f"{len(steps) - _MOST_STEPS} more changes"}
+                change = {"kind": "words", "verb": change["verb"], "path": path, "after": "too much to show here"}
+            yield {**change, "index": index}
+        if next(changes, None):
+            yield {"kind": "words", "verb": "more", "path": f"only the first {_MOST_CHANGES} changes are shown"}
 
     def of_proposal(self, operation: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the changes of an operation that is planned from its data alone."""
@@ -90,54 +92,105 @@ class FileChanges:
 
     def image(self, action: str, receipt: Json, number: int, index: int, side: str, *, is_done: bool) -> Side:
         """Return a side of a change, by the `index` that it was told with. Raises InputError where it is no image."""
-        steps = steps_from(receipt["steps"])
-        if not 0 <= index < len(steps):
-            raise InputError(f"action {action}: has no change {index}")
-        found = self._sides(action, steps[index], number, is_done=is_done)[0 if side == "before" else 1]
-        if not image_type(found) or _is_hidden(steps[index].path, found):
+        changes = self._flat(action, receipt, number, is_done=is_done)
+        _, path, *sides = next(itertools.islice(changes, index, None), (None, "", Side(), Side()))
+        found = sides[0 if side == "before" else 1]
+        if not image_type(found) or _is_hidden(path, found):
             raise InputError(f"action {action}: what is {side} change {index} is not an image")
         return found
 
-    def _change(self, action: str, step: Step, receipt: Json, number: int, *, is_done: bool) -> dict[str, Any]:
+    def _flat(
+        self, action: str, receipt: Json, number: int, *, is_done: bool
+    ) -> Iterator[tuple[Step, str, Side, Side]]:
+        """Yield each path that an action changed, with what was there before and after; of a folder all in it."""
+        for step in steps_from(receipt["steps"]):
+            if step.do in ("move", "set_facts"):
+                yield step, step.path, Side(), Side()
+                continue
+            stashed = self._files_at((self._stash / action, step.stash), step.path)
+            in_tree = self._files_left(step.path, number)
+            old, new = (stashed, in_tree) if is_done else (in_tree, stashed)
+            old, new = {} if step.do == "put" else old, {} if step.do == "take" else new
+            for path in sorted(old.keys() | new.keys()):
+                yield step, path, self._side(old.get(path)), self._side(new.get(path))
+
+    def _change(
+        self, step: Step, path: str, old: Side, new: Side, receipt: Json, number: int, *, is_done: bool
+    ) -> dict[str, Any]:
         if step.do == "move":
             return {"kind": "words", "verb": "renamed", "path": step.path, "after": step.to}
         if step.do == "set_facts":
             facts = [
-                [name, _fact(name, step.old_facts.get(name)), _fact(name, new)] for name, new in step.facts.items()
+                [name, *(_fact(name, each.get(name)) for each in (step.old_facts, step.facts))] for name in step.facts
             ]
             return {"kind": "facts", "verb": "changed", "path": step.path, "facts": facts}
-        old, new = self._sides(action, step, number, is_done=is_done)
-        change = self._compared(step.path, old, new)
-        was = str(receipt.get("after", {}).get(step.path, ""))
-        if is_done and was and self._later(step.path, number) == (None, step.path):
+        change = self._compared(path, old, new)
+        was = str(receipt.get("after", {}).get(path, ""))
+        if is_done and was and self._later(path, number) == (None, path):
             with contextlib.suppress(InputError):
-                if new.num_bytes <= MOST_IMAGE_BYTES and tree_digest(step.path, self._scope, was) != was:
+                if new.num_bytes <= MOST_IMAGE_BYTES and tree_digest(path, self._scope, was) != was:
                     change.setdefault("note", "Another program has changed it since; this is what is there now.")
         return change
 
-    def _sides(self, action: str, step: Step, number: int, *, is_done: bool) -> tuple[Side, Side]:
-        stashed = self._side((self._stash / action, step.stash)) if step.stash else Side()
-        in_tree = self._side(self._later(step.path, number))
-        old, new = (stashed, in_tree) if is_done else (in_tree, stashed)
-        return Side() if step.do == "put" else old, Side() if step.do == "take" else new
+    def _steps_after(self, path: str, number: int) -> Iterator[tuple[int, str, Step]]:
+        """Yield the steps of later actions that touched a path, or something above or below it, in order."""
+        for after, action in sorted(self._actions.journal.touching({key_of(path)}, number))[:_MOST_LATER]:
+            for step in steps_from(self._actions.receipt(action).get("steps", ())):
+                yield after, action, step
 
     def _later(self, path: str, number: int) -> Place:
         """Return where is now what was at a path after a record."""
-        later = sorted(self._actions.journal.touching({key_of(path)}, number))[:_MOST_LATER]
-        for after, action in later:
-            for step in steps_from(self._actions.receipt(action).get("steps", ())):
-                is_there = path == step.path or path.startswith(f"{step.path}/")
+        for after, action, step in self._steps_after(path, number):
+            if _is_in(path, step.path):
                 rest = path.removeprefix(step.path)
-                if is_there and step.do in ("take", "exchange"):
+                if step.do in ("take", "exchange"):
                     return self._stash / action, f"{step.stash}{rest}"
-                if is_there and step.do == "move":
+                if step.do == "move":
                     return self._later(f"{step.to}{rest}", after)
         return None, path
 
-    def _side(self, place: Place) -> Side:
+    def _files_left(self, path: str, number: int) -> dict[str, Place]:
+        """Return where is now what was at and below a path after a record: not what later actions brought there."""
+        absent, moved = list[str](), dict[str, dict[str, Place]]()
+        for after, action, step in self._steps_after(path, number):
+            if step.do in ("take", "exchange", "move") and _is_in(path, step.path):
+                break  # all of it went
+            is_new = not any(_is_in(step.path, each) for each in (*absent, *moved))
+            if is_new and step.path != path and _is_in(step.path, path):
+                if step.do == "put":
+                    absent.append(step.path)
+                elif step.do in ("take", "exchange"):
+                    moved[step.path] = self._files_at((self._stash / action, step.stash), step.path)
+                elif step.do == "move":
+                    moved[step.path] = self._files_at(self._later(step.to, after), step.path)
+            if step.do == "move" and _is_in(step.to, path):
+                absent.append(step.to)
+        found = self._files_at(self._later(path, number), path)
+        kept = {each: at for each, at in found.items() if not any(_is_in(each, gone) for gone in (*absent, *moved))}
+        return kept | {each: at for files in moved.values() for each, at in files.items()}
+
+    def _files_at(self, place: Place, path: str) -> dict[str, Place]:
+        """Return the places of all but folders at and below a place, by their paths as if it were called `path`."""
+        folder, base = place
+        if not base:
+            return {}
+        names: list[str] = []
+        with contextlib.suppress(InputError), self._opened(folder) as scope:
+            for above, _, inside in scope.folders(base):
+                names += [f"{above}/{each.name}" for each in inside if not each.is_dir(follow_symlinks=False)]
+                if len(names) > _MOST_CHANGES:
+                    break
+        return {f"{path}{name.removeprefix(base)}": (folder, name) for name in sorted(names) or [base]}
+
+    def _opened(self, folder: Path | None) -> AbstractContextManager[Scope]:
+        return Scope(folder) if folder else contextlib.nullcontext(self._scope)
+
+    def _side(self, place: Place | None) -> Side:
+        if place is None:
+            return Side()
         folder, path = place
         try:
-            with Scope(folder) if folder else contextlib.nullcontext(self._scope) as scope:
+            with self._opened(folder) as scope:
                 return _side_in(scope, path)
         except FileNotFoundError:
             return Side()
@@ -161,6 +214,11 @@ class FileChanges:
         if texts[0] is None or texts[1] is None:
             return {**change, "kind": "words", **words}
         return {**change, "kind": "text", **words, **compared(texts[0], texts[1])}
+
+
+def _is_in(path: str, folder: str) -> bool:
+    """Return whether a path is a folder, or below it."""
+    return path == folder or path.startswith(f"{folder}/")
 
 
 def image_type(side: Side) -> str:
@@ -190,19 +248,13 @@ def _side_in(scope: Scope, path: str) -> Side:
         if stat.S_ISLNK(mode):
             return Side(f"a link to {os.readlink(name, dir_fd=parent)!r}", mode)
         if stat.S_ISDIR(mode):
-            return Side(_folder_words(scope, path), mode)
+            return Side("a folder", mode)
         if not stat.S_ISREG(mode):
             return Side("a fifo, socket or device", mode)
         if size > MOST_IMAGE_BYTES:
             return Side("a file", mode, size)
         with open_file(parent, name) as descriptor, os.fdopen(os.dup(descriptor), "rb") as file:
             return Side("a file", mode, size, file.read(MOST_IMAGE_BYTES))
-
-
-def _folder_words(scope: Scope, path: str) -> str:
-    names = [each.removeprefix(f"{path}/") for each, _ in scope.walk(path)][1:]
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"a folder with {', '.join(names[:_MOST_NAMES])}{more}" if names else "an empty folder"
 
 
 def _words(side: Side) -> str:

@@ -19,7 +19,7 @@ const actions = new Map();
 const rows = new Map();
 const selected = new Set();
 let groups = [], groupOf = new Map(), savepoints = [], notes = [];
-let number = 0, leftOut = 0, most = STEP, opened = "", openedNumber = 0, polling = 0;
+let number = 0, leftOut = 0, auditedAt = 0, most = STEP, opened = "", openedNumber = 0, polling = 0;
 
 // --- Elements -------------------------------------------------------------------------------------------------------
 
@@ -84,7 +84,6 @@ async function poll() {
 
 function take(told) {
   if (told.is_whole) for (const map of [actions, rows]) map.clear();
-  const knewAlarms = number;
   number = told.number;
   $("root").textContent = told.root;
   document.title = `${told.root.split("/").pop()} – Autoclave review`;
@@ -104,10 +103,11 @@ function take(told) {
   choice.value = sessions.includes(chosen) ? chosen : "";
   show();
   if (opened && actions.get(opened)?.number !== openedNumber) open(opened, false);
-  if (knewAlarms === 0) audit();
+  if (Date.now() - auditedAt > 30_000) audit();
 }
 
 async function audit() {
+  auditedAt = Date.now();
   const place = $("audit");
   try {
     const { findings, records } = await ask("audit");

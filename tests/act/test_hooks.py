@@ -23,7 +23,8 @@ from autoclave.cli.main import cli
 from autoclave.runtime.opening import alone_on, open_session
 
 FOLDER = Path(client.__file__).parent
-CLIENTS = [[f"{FOLDER / '_hook'}"], [sys.executable, "-I", "-S", f"{FOLDER / 'client.py'}"]]
+CLIENTS = {"compiled": [f"{FOLDER / '_hook'}"], "python": [sys.executable, "-I", "-S", f"{FOLDER / 'client.py'}"]}
+WITH_EACH_CLIENT = pytest.mark.parametrize("host", CLIENTS.values(), ids=CLIENTS, indirect=True)
 EVENTS = {"PreToolUse": "before", "PostToolUse": "after", "Stop": "end", "SessionStart": "start"}
 
 
@@ -78,19 +79,21 @@ class Host:
                 time.sleep(0.01)
 
 
-@pytest.fixture(params=CLIENTS, ids=["compiled", "python"])
+@pytest.fixture
 def host(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Host]:
-    if not Path(request.param[0]).exists():
+    program = getattr(request, "param", CLIENTS["python"])
+    if not Path(program[0]).exists():
         pytest.skip("the hook is not compiled here")
     root = tmp_path / "project"
     root.mkdir()
     (root / "a.txt").write_text("first\n")
-    found = Host(root, request.param)
+    found = Host(root, program)
     yield found
     with contextlib.suppress(FileNotFoundError):
         found.kill()
 
 
+@WITH_EACH_CLIENT
 def test_tool_uses_of_claude_code_are_listed_and_undone(host: Host):
     assert host.fire(given("SessionStart")) == (0, "")
     host.use("Edit", "echo edited > a.txt", file_path="/p/a.txt", old_string="first", new_string="edited")
@@ -111,6 +114,7 @@ def test_tool_uses_of_claude_code_are_listed_and_undone(host: Host):
     assert {path.name: path.read_text() for path in host.root.iterdir()} == {"a.txt": "first\n"}
 
 
+@WITH_EACH_CLIENT
 def test_an_observer_that_is_killed_during_a_tool_use_is_started_again_and_loses_nothing(host: Host):
     assert host.fire(given("PreToolUse", "Bash", command="x")) == (0, "")
     host.kill()

@@ -87,6 +87,11 @@ class Observer(Closing):
 
     # --- Hooks ------------------------------------------------------------------------------------------------------
 
+    def start(self) -> list[str]:
+        """Bring the pre-images up to date; return warnings for the user."""
+        self._settled()
+        return self._warnings()
+
     def before(self, use: ToolUse) -> list[str]:
         """Note that a tool is about to be used, when the pre-images are up to date; return warnings for the user.
 

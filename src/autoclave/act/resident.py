@@ -24,6 +24,8 @@ from autoclave.act.observer import Observer, ToolUse, observer_folder
 from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.runtime.opening import default_state
 
+_ENDED = "(ended)"
+_IN_BACKGROUND = f'("$@"; echo "{_ENDED}") &'
 EVENTS = ("start", "before", "after", "end")
 """A session of the host begins; before a tool use; after it; a turn or the session ends, and with it all tool uses."""
 _IDLE_S = 3600.0
@@ -50,25 +52,29 @@ def serve(root: Path, state: Path | None = None, *, name: str = "main", idle_s: 
             listener.listen(64)
             listener.settimeout(idle_s)
             with contextlib.suppress(TimeoutError):
-                while True:
-                    _serve_one(listener, observer)
+                while _serve_one(listener, observer):
+                    pass
             (folder / "socket").unlink(missing_ok=True)
 
 
-def _serve_one(listener: socket.socket, observer: Observer) -> None:
+def _serve_one(listener: socket.socket, observer: Observer) -> bool:
+    """Answer one event; return whether there may be more."""
     link, _ = listener.accept()
     with link:
         link.settimeout(_CLIENT_S)
         try:
             content = b"".join(iter(lambda: link.recv(_PIECE), b""))
         except OSError:
-            return
+            return True
         event, _, given = content.partition(b"\n")
+        if event == b"stop":
+            return False
         told = handled(observer, event.decode(errors="replace"), given)
         with contextlib.suppress(OSError):  # the host has ended its hook
             link.sendall(b"%d%s" % (bool(told), told.encode(errors="replace")))
     with contextlib.suppress(AutoclaveError):  # the next event tries again, and says so
         observer.catch_up()
+    return True
 
 
 def handled(observer: Observer, event: str, content: bytes) -> str:
@@ -102,7 +108,9 @@ def _told(observer: Observer, event: str, given: Mapping[str, Any]) -> list[str]
             return observer.before(use_from(given))
         case "after":
             return observer.after(use_from(given))[1]
-        case "start" | "end":
+        case "start":
+            return observer.start()
+        case "end":
             return observer.end(str(given.get("session_id", "")))
         case _:
             raise InputError(f"event {event!r}: must be one of {', '.join(EVENTS)}")
@@ -138,21 +146,22 @@ def hand_over(event: str, content: bytes, root: Path, state: Path | None, name: 
         name,
     ]
     command += ["--state", str(state.resolve())] if state else []
-    said = tempfile.TemporaryFile()  # noqa: SIM115 - it writes there for as long as it lives
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, start_new_session=True
-    )
-    until = time.monotonic() + _START_S
-    while time.monotonic() < until:
-        if process.poll() is not None:  # perhaps since another one was quicker, which will answer soon
-            until = min(until, time.monotonic() + _OTHER_S)
-        with contextlib.suppress(OSError):
-            return exchange(str(folder), event, content)
-        time.sleep(_PAUSE_S)
-    said.seek(0)
-    why = (
-        said.read().decode(errors="replace").strip()[-_MOST_ABOUT:]
-        if process.poll() is not None
-        else "it does not answer"
-    )
-    raise HostError(f"the observer of {root} cannot be started: {why.removeprefix('Error: ')}")
+    with tempfile.TemporaryFile() as said:
+        subprocess.run(
+            ["/bin/sh", "-c", _IN_BACKGROUND, "sh", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+            check=True,
+        )
+        until, why = time.monotonic() + _START_S, ""
+        while time.monotonic() < until:
+            with contextlib.suppress(OSError):
+                return exchange(str(folder), event, content)
+            why = os.pread(said.fileno(), _PIECE, 0).decode(errors="replace").strip()
+            if why.endswith(_ENDED):  # perhaps since another one was quicker, which will answer soon
+                until = min(until, time.monotonic() + _OTHER_S)
+            time.sleep(_PAUSE_S)
+    why = why.removesuffix(_ENDED).strip().removeprefix("Error: ")[-_MOST_ABOUT:] or "it does not answer"
+    raise HostError(f"the observer of {root} cannot be started: {why}")

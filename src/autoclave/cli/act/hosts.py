@@ -1,15 +1,57 @@
-"""`autoclave act hook` and `observe`: for agent hosts, which use tools of their own."""
+"""`autoclave act install`, `uninstall`, `hook` and `observe`: for agent hosts, which use tools of their own."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
-from autoclave.cli.act.common import on_folder
+from autoclave.cli.act.common import on_folder, on_state, say
 
 _EVENTS = ("start", "before", "after", "end")
+_host = click.option("--host", type=click.Choice(("claude", "codex")), required=True, help="The agent host.")
+
+
+@click.command()
+@_host
+@click.option("--mcp/--no-mcp", default=True, show_default=True, help="Also add the MCP server (`act mcp`).")
+@on_folder
+def install(host: Any, mcp: bool, root: Path, state: Path | None, name: str) -> None:
+    """Add hooks to the settings that an agent host has for a folder, so that undo covers what its tools do there.
+
+    Other entries stay. The first copy of the folder is made. Nothing is granted to the MCP server.
+
+    \b
+    Example: autoclave act install --host claude --root project
+    """
+    from autoclave.act import install as settings
+    from autoclave.act.resident import hand_over
+
+    for line in settings.install(host, root, state, name=name, mcp=mcp):
+        say(line)
+    if told := hand_over("start", b"{}", root, state, name)[1:]:
+        say(told.decode(errors="replace").rstrip("\n"), err=True)
+    say(f"observing {root.resolve()}: `autoclave act list --root {root}` shows what tools do from now on")
+    if host == "codex":
+        say("Codex runs hooks only when you trust them: open /hooks there")
+
+
+@click.command()
+@_host
+@on_state
+def uninstall(host: Any, root: Path, state: Path | None) -> None:
+    """Remove what `install` added to the settings of an agent host, and end the observer. Recorded actions stay.
+
+    \b
+    Example: autoclave act uninstall --host claude --root project
+    """
+    from autoclave.act import install as settings
+
+    told = settings.uninstall(host, root, state)
+    for line in told or [f"{root}: nothing is installed for {host}"]:
+        say(line)
 
 
 @click.command()

@@ -19,7 +19,9 @@ from autoclave.cli.main import cli
 from autoclave.core import InputError
 from autoclave.runtime.opening import open_records, open_session
 from autoclave.runtime.states import ActionState
+from tests.runtime import conftest
 
+sealing_host = conftest.sealing_host
 ALL = ("files/**", "programs/**")
 
 
@@ -55,6 +57,15 @@ def test_a_read_returns_its_content_and_is_no_change(root: Path):
     with act.session(root, allow=ALL) as session:
         result = session.call("read", {"path": "notes.txt"})
         assert (result.output["content"], result.guarantee, session.changes()) == ("one\ntwo\ntwo\n", None, [])
+
+
+@pytest.mark.usefixtures("sealing_host")
+def test_a_command_that_changes_nothing_leaves_nothing_to_undo(root: Path):
+    with act.session(root, allow=ALL) as session:
+        written = session.call("write", {"path": "a", "content": ""}).action
+        assert session.call("run", {"command": ["cat", "notes.txt"]}).output["stdout"] == "one\ntwo\ntwo\n"
+        assert [each.state for each in session.changes()] == [ActionState.EXECUTED, ActionState.COMMITTED]
+        assert session.undo(last=1) == [written]
 
 
 def test_a_denial_shows_the_model_no_grant(root: Path):

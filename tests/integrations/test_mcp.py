@@ -144,9 +144,9 @@ def test_clients_over_http_need_the_token_and_the_name_of_the_server(root: Path)
 def test_a_server_without_token_or_beyond_this_machine_is_refused(root: Path):
     with act.session(root) as session:
         with pytest.raises(UsageError, match="must be one of"):
-            serve_http(session, "0.0.0.0", 0, TOKEN, print)
+            serve_http(server_of(session), "0.0.0.0", 0, TOKEN, print)
         with pytest.raises(UsageError, match="must have 16 characters"):
-            serve_http(session, "127.0.0.1", 0, "short", print)
+            serve_http(server_of(session), "127.0.0.1", 0, "short", print)
     environment = {key: value for key, value in os.environ.items() if key != "AUTOCLAVE_MCP_TOKEN"}
     command = [*SERVER, "--root", str(root), "--http", "127.0.0.1:0"]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

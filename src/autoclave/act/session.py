@@ -43,6 +43,7 @@ from autoclave.core.closing import Closing
 from autoclave.core.json import foreign_json, validated
 from autoclave.runtime.actions import Actions
 from autoclave.runtime.connections import load_connections
+from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import Choice, Json, Plan
 from autoclave.runtime.opening import default_state, open_records, open_session
 from autoclave.runtime.policy.grants import Grant, grant_from
@@ -184,7 +185,14 @@ class Session(Closing):
             if name in OWN:
                 told = self._looked(validated(OWN[name], given, f"tool {name}"))
                 return Result(json.dumps(told, ensure_ascii=False), output=told)
-            return self.perform(operation_of(name, given, self._functions))
+            return self.attempt(operation_of(name, given, self._functions))
+        except AutoclaveError as error:
+            return self._refused(error)
+
+    def attempt(self, given: Json) -> Result:
+        """Propose and run an operation; a denial or a failure is a result too."""
+        try:
+            return self.perform(given)
         except AutoclaveError as error:
             return self._refused(error)
 
@@ -212,16 +220,18 @@ class Session(Closing):
         raise AssertionError(given)
 
     def perform(self, given: Json) -> Result:
-        """Propose and run an operation. Raises as `propose` and `run` of a session of the runtime."""
+        """Propose and run an operation; commit it if it changed nothing. Raises as a session of the runtime does."""
         with self.opened() as found:
             proposal = found.propose(given, by=self._by)
             action, plan = proposal.action, proposal.plan
             try:
-                found.run(action, plan.digest, approved_by=self._by)
+                done = found.run(action, plan.digest, approved_by=self._by)
             except AutoclaveError:
                 if found.journal.standing(action).state is _S.PROPOSED:
                     found.discard(action)
                 raise
+            if done.state is _S.EXECUTED and not plan.footprint.writes and plan.guarantee is Guarantee.EXACT:
+                found.commit(action)  # nothing was changed, so that there is nothing to undo
         guarantee = None if plan.is_read else plan.guarantee
         return Result(result_of(plan, "" if plan.is_read else action), action, guarantee, plan.changes, plan.output)
 

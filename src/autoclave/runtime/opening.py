@@ -6,12 +6,12 @@ import contextlib
 import fcntl
 import functools
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autoclave.core import HostError, InputError
+from autoclave.core import HostError, InputError, Outcome
 from autoclave.core.files import alone_with, lock_file
 from autoclave.core.plugins import find_plugin
 from autoclave.runtime.actions import Actions
@@ -86,6 +86,8 @@ def open_session(
     budget: float = 1000.0,
     lives_on: bool = True,
     wait_s: float = 0.0,
+    shown: Sequence[tuple[str, str]] = (),
+    on_outcome: Callable[[Outcome], object] | None = None,
 ) -> Session:
     """Open a session on the folder `root`. The folder `state` has its journal and what actions removed from the tree.
 
@@ -93,7 +95,7 @@ def open_session(
     Files with keys, certificates and catalogues, and those of `kept_outside`, may not be in the folder, where commands
     could read and change them. `budget` limits the risk that may stand uncommitted; see `policy.Request.weight`.
     `lives_on`: whether this process continues after an action; if not, databases refuse to leave a transaction open.
-    `wait_s`: seconds to wait for each lock that another session has.
+    `wait_s`: seconds to wait for each lock that another session has. `shown`, `on_outcome`: see `CommandRunner`.
 
     Raises:
         InputError: a folder cannot be used, is in use by another process, or contains a file that it may not.
@@ -111,7 +113,7 @@ def open_session(
         permissions, stash = Permissions(journal, name, budget), place / "stash"
         keys = Keys(connections, journal.append, _only_outside(scope, open_vault))
         bundle, install = _credential_bundles(keys, journal.append, permissions.may_use), packages and packages.install
-        runner = CommandRunner(scope, stash, install, bundle, permissions.not_readable)
+        runner = CommandRunner(scope, stash, install, bundle, permissions.not_readable, shown, on_outcome)
         files = FileManager(scope, stash, runner)
         files.sweep(journal.kept_actions())
         managers: list[Manager] = [files]

@@ -16,10 +16,12 @@ from typing import Any
 import anyio
 import uvicorn
 from anyio.to_thread import run_sync
+from mcp import MCPError
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import (
+    INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
     ListToolsResult,
@@ -33,8 +35,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from autoclave import __version__
 from autoclave.act import Result, Session
-from autoclave.act.tools import Tool
+from autoclave.act.tools import Tool, own_tools
 from autoclave.core import HostError, UsageError
+from autoclave.integrations.mcp.proxy import Proxy
 
 _INSTRUCTIONS = (
     "Tools act on one folder, and on connected databases and services. Each call is journalled and checked by grants "
@@ -45,22 +48,30 @@ _INSTRUCTIONS = (
 _NAMES = {"127.0.0.1": "127.0.0.1", "localhost": "localhost", "::1": "[::1]"}
 """Loopback addresses, as URLs have them."""
 _SHORTEST_TOKEN = 16
+_BESIDE_PROXY = [each for each in own_tools() if each.name != "explain_blast_radius"]
 _MOST_BODY = 8 << 20
 """Bytes of a request."""
 
 
-def server_of(session: Session) -> Server[Any]:
-    """Return a server whose tools are those of a session."""
+def server_of(session: Session, proxy: Proxy | None = None) -> Server[Any]:
+    """Return a server whose tools are those of a session, or those of `proxy` and for looking and undo."""
     one_at_a_time = anyio.CapacityLimiter(1)
+    others = proxy.tools(session).tools if proxy else []
+    names = {each.name for each in others}
 
     async def on_list_tools(
         context: ServerRequestContext[Any], parameters: PaginatedRequestParams | None
     ) -> ListToolsResult:
-        tools = await run_sync(session.tool_list, limiter=one_at_a_time)
-        return ListToolsResult(tools=[definition_of(each) for each in tools])
+        own = _BESIDE_PROXY if proxy else await run_sync(session.tool_list, limiter=one_at_a_time)
+        return ListToolsResult(tools=[*others, *(definition_of(each) for each in own if each.name not in names)])
 
     async def on_call_tool(context: ServerRequestContext[Any], called: CallToolRequestParams) -> CallToolResult:
-        return result_of(await run_sync(session.call, called.name, called.arguments or {}, limiter=one_at_a_time))
+        name, arguments = called.name, called.arguments or {}
+        if proxy and name in names:
+            return result_of(*await run_sync(proxy.call, session, name, arguments, limiter=one_at_a_time))
+        if proxy and name not in {each.name for each in _BESIDE_PROXY}:
+            raise MCPError(INVALID_PARAMS, f"tool {name}: there is none of that name")
+        return result_of(await run_sync(session.call, name, arguments, limiter=one_at_a_time))
 
     return Server(
         "autoclave",
@@ -83,27 +94,28 @@ def definition_of(tool: Tool) -> ToolDefinition:
     return ToolDefinition(name=tool.name, description=tool.description, input_schema=schema, annotations=annotations)
 
 
-def result_of(result: Result) -> CallToolResult:
-    """Return a result as the protocol has it; its `_meta` has action and guarantee."""
+def result_of(result: Result, answer: CallToolResult | None = None) -> CallToolResult:
+    """Return a result as the protocol has it, or `answer`; its `_meta` has action and guarantee."""
     meta = {"autoclave/action": result.action, "autoclave/guarantee": result.guarantee} if result.action else None
+    if answer:
+        return answer.model_copy(update={"meta": {**(answer.meta or {}), **(meta or {})}})
     return CallToolResult(content=[TextContent(text=result.text)], is_error=result.is_error, _meta=meta)
 
 
-async def serve_stdio(session: Session) -> None:
+async def serve_stdio(server: Server[Any]) -> None:
     """Serve one client over standard input and output until it closes them."""
-    server = server_of(session)
     async with stdio_server() as (received, sent):
         await server.run(received, sent, server.create_initialization_options())
 
 
-def http_app(session: Session, token: str, hosts: Sequence[str]) -> ASGIApp:
+def http_app(server: Server[Any], token: str, hosts: Sequence[str]) -> ASGIApp:
     """Return an application with the endpoint `/mcp`. `hosts`: values that the header `Host` may have."""
     security = TransportSecuritySettings(allowed_hosts=list(hosts), allowed_origins=[])
-    app = server_of(session).streamable_http_app(transport_security=security, max_request_body_size=_MOST_BODY)
+    app = server.streamable_http_app(transport_security=security, max_request_body_size=_MOST_BODY)
     return _WithToken(app, token)
 
 
-def serve_http(session: Session, host: str, port: int, token: str, on_ready: Callable[[str], object]) -> None:
+def serve_http(server: Server[Any], host: str, port: int, token: str, on_ready: Callable[[str], object]) -> None:
     """Serve clients over HTTP until SIGTERM or SIGINT. `on_ready` is called with the URL.
 
     Raises:
@@ -124,7 +136,7 @@ def serve_http(session: Session, host: str, port: int, token: str, on_ready: Cal
         raise HostError(f"--http {host}:{port}: {error.strerror}. Fix: give another port") from None
     with listener:
         on_ready(f"http://{_NAMES[host]}:{listener.getsockname()[1]}/mcp")
-        app = http_app(session, token, [f"{each}:*" for each in _NAMES.values()])
+        app = http_app(server, token, [f"{each}:*" for each in _NAMES.values()])
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5)
         _Server(config).run(sockets=[listener])
 

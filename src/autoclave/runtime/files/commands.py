@@ -54,7 +54,8 @@ class CommandRunner:
 
     `install` returns the folder of packages that generated code may import, by their names; without it there are none.
     `bundle` gives a command the use of services (see `vault.cells`). Files whose names say that they hold secrets are
-    hidden from a command, except those that `not_readable` leaves out.
+    hidden from a command, except those that `not_readable` leaves out. `shown` are other files and folders of the host
+    that commands see, each with its path there; `on_outcome` gets each outcome, with all that was printed.
     """
 
     def __init__(
@@ -64,9 +65,12 @@ class CommandRunner:
         install: Callable[[Sequence[str]], Path] | None,
         bundle: CredentialBundles,
         not_readable: Callable[[Sequence[str]], Sequence[str]],
+        shown: Sequence[tuple[str, str]] = (),
+        on_outcome: Callable[[Outcome], object] | None = None,
     ) -> None:
         self._scope, self._stash = scope, stash
         self._install, self._bundle, self._not_readable = install, bundle, not_readable
+        self._shown, self._on_outcome = shown, on_outcome
 
     def run(self, operation: Command, folder: Path) -> tuple[list[Step], Json, str]:
         """Run a command; `folder` receives what it brings into the tree. An undo that it comes with is tested.
@@ -90,6 +94,8 @@ class CommandRunner:
                 with Scope(layers / "upper") as written:
                     top = own_entry(written)
                     outcome = self._write(operation, tree, layers, hidden)
+                    if self._on_outcome:
+                        self._on_outcome(outcome)
                     capture = self._captured(written, operation, top)
                     told: dict[str, Any] = {"method": self.method, **_told(outcome)}
                     warnings = [f"{_HIDDEN}{_listed(hidden, 10)}"] if hidden else []
@@ -203,7 +209,7 @@ class CommandRunner:
 
     def _command(self, operation: Command, descriptor: int, layers: Path) -> SealedCommand:
         tree, about = self._scope.root / operation.within, os.fstat(descriptor)
-        environment, shown = _git_identity(tree), list[tuple[str, str]]()
+        environment, shown = _git_identity(tree), list(self._shown)
         if isinstance(operation, Python):
             argv = (python_executable(), "-s", "-P", "-B", _PROGRAM)
             program = layers / "program.py"

@@ -116,6 +116,10 @@ def _build_root(plan: "dict[str, Any]") -> "list[str]":
     linux.set_host_name("cell")
     linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
     linux.mount("root", root, "tmpfs", _QUIET, "mode=0755,size=4m")
+    for mount_point in plan["scratch_folders"]:  # first, since a bind may be below one of them
+        os.makedirs(root + mount_point, exist_ok=True)
+        options = f"mode=1777,size={plan['scratch_bytes']},nr_inodes={plan['scratch_files']}"
+        linux.mount("scratch", root + mount_point, "tmpfs", _QUIET, options)
     for source, target in plan["binds"]:
         bind(source, root + target)
     for path in plan["masks"]:
@@ -128,11 +132,8 @@ def _build_root(plan: "dict[str, Any]") -> "list[str]":
         os.makedirs(os.path.dirname(root + path), exist_ok=True)
         with open(root + path, "w") as file:
             file.write(content)
-    for mount_point in ("/proc", _LOWER, _LAYERS, *plan["scratch_folders"]):
+    for mount_point in ("/proc", _LOWER, _LAYERS):
         os.makedirs(root + mount_point, exist_ok=True)
-    for mount_point in plan["scratch_folders"]:
-        options = f"mode=1777,size={plan['scratch_bytes']},nr_inodes={plan['scratch_files']}"
-        linux.mount("scratch", root + mount_point, "tmpfs", _QUIET, options)
     try:  # only its process part: root of this cell could write settings of the host
         linux.mount("proc", root + "/proc", "proc", _QUIET | linux.MS_NOEXEC, "subset=pid")
     except OSError as error:

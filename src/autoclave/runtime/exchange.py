@@ -66,9 +66,7 @@ def exchange(
         address: where to connect; the certificate must still be for the host of the URL.
         before_sending: called once connected, before the first byte of the request.
 
-    Raises:
-        NoAnswer: there is no usable response.
-        HostError: the library for it is missing.
+    Raises NoAnswer where there is no usable response, and HostError where the library for it is missing.
     """
     httpx = _library()
     is_sent = False

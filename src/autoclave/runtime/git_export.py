@@ -98,7 +98,6 @@ def _write_commit(stream: IO[bytes], message: str, at: float, changed: Mapping[s
 
 
 def _quoted(path: str) -> bytes:
-    """Quote a path for `git fast-import`."""
     plain = (chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in os.fsencode(path))
     return f'"{"".join(plain)}"'.encode("ascii")
 

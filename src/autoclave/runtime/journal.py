@@ -85,8 +85,7 @@ class Journal(Closing):
         path: the journal; created with its folder if missing.
         checkpoints: the file of checkpoints, and `<checkpoints>.key` beside it; likewise.
 
-    Raises:
-        InputError: a file is damaged, or cannot be written.
+    Raises InputError where a file is damaged, or cannot be written.
     """
 
     def __init__(self, path: Path, checkpoints: Path) -> None:

@@ -42,9 +42,8 @@ class Keys:
     def secret(self, service: str, purpose: str = "a request") -> Secret:
         """Return the secret of a service, with a key that is valid now.
 
-        Raises:
-            InputError: no usable vault is connected, it lacks the secret, or a person must authorise again.
-            HostError: a library is missing, or a token provider cannot be reached.
+        Raises InputError where no usable vault is connected, it lacks the secret, or a person must authorise again, and
+        HostError where a library is missing, or a token provider cannot be reached.
         """
         found = self._opened().secret(service, purpose)
         self._given[service] = found.value

@@ -52,7 +52,6 @@ class TableEffect:
 
     @property
     def has_keys(self) -> bool:
-        """True if each of its rows has a key."""
         return all(key for key, _ in (*self.removed, *self.added))
 
     @property
@@ -114,8 +113,7 @@ class Effect:
 
         `not_before`, `not_after`: rows that are not as they were before it, and not as it leaves them.
 
-        Raises:
-            InDoubt: others have changed all that would tell; the message begins with `where`.
+        Raises InDoubt where others have changed all that would tell; the message begins with `where`.
         """
         if bool(not_before) != bool(not_after):
             return not not_after
@@ -138,7 +136,6 @@ class Effect:
         yield from self.counted
 
     def inverse(self) -> Effect:
-        """Return what takes it back."""
         return replace(
             self,
             tables=tuple(table.inverse() for table in self.tables),

@@ -79,11 +79,7 @@ class Engine(ABC):
         self.name, self.settings, self.where = name, settings, f"database {name}"
 
     def lease(self, tables: Collection[str]) -> None:  # noqa: B027 - no table is locked by default
-        """Keep other sessions of ours from tables until the engine is closed.
-
-        Raises:
-            InputError: another one has them.
-        """
+        """Keep other sessions of ours from tables until the engine is closed; raise InputError if one has them."""
 
     @abstractmethod
     def close(self) -> None:
@@ -97,11 +93,7 @@ class Engine(ABC):
 
     @abstractmethod
     def read(self, operation: Any, mode: Mode) -> Reading:
-        """Return what statements are about. Nothing is run.
-
-        Raises:
-            InputError: one of them is none, is refused, or cannot be taken back in this mode.
-        """
+        """Return what statements are about, running none; raise InputError if one cannot be undone in this mode."""
 
     # --- Doing ------------------------------------------------------------------------------------------------------
 
@@ -109,9 +101,7 @@ class Engine(ABC):
     def rehearse(self, operation: Any, mode: Mode) -> Effect:
         """Return what statements would do: they are run, and rolled back.
 
-        Raises:
-            InputError: they fail, or do more than they may.
-            HostError: the database is busy, or away.
+        Raises InputError where they fail, or do more than they may, and HostError where the database is busy, or away.
         """
 
     @abstractmethod
@@ -125,11 +115,7 @@ class Engine(ABC):
 
     @abstractmethod
     def was_committed(self, mark: Json, effect: Effect) -> bool:
-        """Return whether what was handed to `Keep` with this mark was committed.
-
-        Raises:
-            InDoubt: nobody can tell, at least not now.
-        """
+        """Return whether what `Keep` got with this mark was committed; raise InDoubt if that cannot be told now."""
 
     def require_few(self, effect: Effect) -> Effect:
         """Check that an effect is within the limits of the settings."""
@@ -168,11 +154,7 @@ class SqlEngine(Engine):
 
     @abstractmethod
     def commit(self, connection: Any) -> None:
-        """Commit.
-
-        Raises:
-            InDoubt: the connection was lost meanwhile, and is closed.
-        """
+        """Commit. Raises InDoubt where the connection was lost meanwhile, and is closed."""
 
     @abstractmethod
     def running(self, operation: Sql, mode: Mode) -> AbstractContextManager[tuple[Any, Effect]]:
@@ -199,20 +181,15 @@ class SqlEngine(Engine):
 def open_engine(name: str, connection: DatabaseConnection, password: str) -> Engine:
     """Open a database by its name, its settings and its password (empty: none).
 
-    Raises:
-        InputError: the settings do not fit the engine.
-        HostError: the database does not answer, or something is not installed.
+    Raises InputError where the settings do not fit the engine, and HostError where the database does not answer, or
+    something is not installed.
     """
     module = import_module(f"autoclave.runtime.databases.{connection.engine}.engine")
     return module.open_database(name, connection, password)
 
 
 def require_connectable(name: str, connection: DatabaseConnection) -> None:
-    """Open a file, to see that it is a database. A server may be away, and is not asked.
-
-    Raises:
-        InputError, HostError: as `open_engine`.
-    """
+    """Open a file, to see that it is a database; raises as `open_engine`. A server may be away, and is not asked."""
     if connection.path:
         open_engine(name, connection, "").close()
 
@@ -236,8 +213,7 @@ class OpenTransactions:
     def open(self, action: str, operation: Any, keep: Callable[[Effect, Mapping[str, Any]], None]) -> None:
         """Run statements, call `keep`, and leave the transaction open under the name of the action.
 
-        Raises:
-            InputError, HostError: as `Engine.rehearse`; nothing was done.
+        Raises InputError and HostError as `Engine.rehearse`; nothing was done.
         """
         timeout_s = self._engine.settings.transaction_timeout_s
         with contextlib.ExitStack() as unless_open, self._engine.translated():
@@ -250,7 +226,6 @@ class OpenTransactions:
         self._expires(action, timeout_s)
 
     def is_open(self, action: str) -> bool:
-        """Return whether nobody has ended it yet."""
         with self._lock:
             return action in self._open
 
@@ -261,9 +236,8 @@ class OpenTransactions:
     def end(self, action: str, *, commit: bool) -> None:
         """Commit an open transaction, or roll it back. Nothing if there is none.
 
-        Raises:
-            HostError: the database is busy or away.
-            InDoubt: the connection was lost while it was committed.
+        Raises HostError where the database is busy or away, and InDoubt where the connection was lost while it was
+        committed.
         """
         with self._engine.translated(), self._lock:
             if (connection := self._open.get(action)) is None:
@@ -323,22 +297,14 @@ class Databases:
         return name in self._connections
 
     def settings(self, name: str) -> DatabaseConnection:
-        """Return what a person says of a database.
-
-        Raises:
-            InputError: there is no such database.
-        """
+        """Return what a person says of a database. Raises InputError where there is no such database."""
         if name not in self._connections:
             known = ", ".join(self._connections) or "none"
             raise InputError(f"database {name!r}: there is no such database; there are {known}")
         return self._connections[name]
 
     def engine(self, name: str) -> Engine:
-        """The engine of a database.
-
-        Raises:
-            InputError, HostError: there is none, or it cannot be opened.
-        """
+        """The engine of a database. Raises as `settings` and `open_engine`."""
         settings = self.settings(name)
         if name not in self._engines:
             password = self._key_of(settings.password_secret) if settings.password_secret else ""

@@ -40,17 +40,12 @@ class KeptRows:
         """The effect that was used last: an action that is run and undone is asked for its rows four times."""
 
     def put(self, action: str, name: str, effect: Effect, mark: Mapping[str, Any] | None = None) -> None:
-        """Keep an effect, durably, and with it a mark."""
         head = b"" if mark is None else _MARK + json.dumps(mark).encode() + b"}\n"
         self._write(action, f"{name}.json", head + effect.to_bytes())
         self._last = action, name, effect
 
     def get(self, action: str, name: str) -> Effect:
-        """An effect.
-
-        Raises:
-            InputError: it is not kept.
-        """
+        """An effect. Raises InputError where it is not kept."""
         if self._last is None or self._last[:2] != (action, name):
             found = self._read(action, f"{name}.json")
             if found is None:
@@ -65,11 +60,9 @@ class KeptRows:
         return effect if told["forwards"] else effect.inverse()
 
     def num_bytes(self, action: str, name: str) -> int:
-        """Return what an effect takes."""
         return (self._folder / action / f"{name}.json").stat().st_size
 
     def put_mark(self, action: str, name: str, mark: Mapping[str, Any]) -> None:
-        """Keep a mark, durably."""
         self._write(action, f"{name}.mark", json.dumps(mark).encode())
 
     def get_mark(self, action: str, name: str) -> Mapping[str, Any] | None:
@@ -228,11 +221,7 @@ class TransactionMode(ImagesMode):
         self._tables: dict[str, tuple[str, frozenset[str]]] = {}
 
     def require_free(self, database: str, reading: Reading) -> None:
-        """Look whether an open transaction has what an action is about.
-
-        Raises:
-            InputError: it has.
-        """
+        """Look whether an open transaction has what an action is about. Raises InputError where one has."""
         wanted = {*reading.writes, *reading.reads, *reading.defines}
         is_whole = self._databases.settings(database).engine == "sqlite"
         for action, (name, tables) in self._tables.items():
@@ -324,11 +313,7 @@ def chosen(
     choices: Mapping[str, Choice],
     default: Choice,
 ) -> Effect:
-    """An effect, with what is chosen for rows that others have changed: `conflicting`, as they are now.
-
-    Raises:
-        InputError: what is chosen cannot be done with rows.
-    """
+    """Return an effect with what is chosen for rows that others have changed: `conflicting`, as they are now."""
     effect = effect.plain()
     said = {(table, key): choices.get(row_name(database, table, key), default) for table, key in conflicting}
     for (table, key), choice in said.items():

@@ -23,9 +23,7 @@ AWAY = "does not answer ({}). Fix: look whether the server runs"
 def translating(where: str, driver_error: type[Exception], explain: Callable[[Any], AutoclaveError]) -> Generator[None]:
     """Raise errors of a driver as ours; `explain` makes one of them, whose message gets `where` before it.
 
-    Raises:
-        InputError: the statements cannot be done.
-        HostError: the database is busy or away.
+    Raises InputError where the statements cannot be done, and HostError where the database is busy or away.
     """
     try:
         yield
@@ -39,11 +37,7 @@ def translating(where: str, driver_error: type[Exception], explain: Callable[[An
 
 
 def require_installed(name: str, product: str, *modules: str) -> None:
-    """Look that an engine has what it needs.
-
-    Raises:
-        HostError: something is not installed.
-    """
+    """Look that an engine has what it needs. Raises HostError where something is not installed."""
     try:
         for module in modules:
             import_module(module)
@@ -82,11 +76,7 @@ class ServerEngine(SqlEngine):
 
     @abstractmethod
     def require_rights(self, connection: Any) -> None:
-        """Check who does what is proposed.
-
-        Raises:
-            InputError: somebody who may do too much, or too little.
-        """
+        """Check who does what is proposed. Raises InputError where that is too much, or too little."""
 
     @abstractmethod
     def try_lease(self, connection: Any, table: str) -> bool:

@@ -122,7 +122,6 @@ class BaseTable(ABC):
 
     @property
     def place(self) -> str:
-        """`SCHEMA/NAME`."""
         return place_of(self.schema, self.name)
 
     @property
@@ -135,7 +134,6 @@ class BaseTable(ABC):
         """Its columns as a model may know them."""
 
     def told(self) -> Iterator[str]:
-        """Lines about the table as a model may know it."""
         references = [Reference(each.columns, each.parent, each.target) for each in self.foreign_keys]
         columns = self.told_columns()
         return table_lines(self.place, columns, self.key, self.unique, references, is_view=self.is_view)
@@ -169,21 +167,13 @@ class BaseCatalogue(Generic[T]):
         return next((place for place in found if place in self.tables), None)
 
     def known(self, name: Name, schemas: Sequence[str], number: int) -> str:
-        """The place of the table that a statement names.
-
-        Raises:
-            InputError: none of the schemas has it.
-        """
+        """The place of the table that a statement names. Raises InputError where none of the schemas has it."""
         if (place := self.find(name, schemas)) is None:
             named = ".".join(filter(None, name))
             raise InputError(f"statement {number}: there is no table {named} in the schemas {', '.join(schemas)}")
         return place
 
     def require_other_names(self, withs: Iterable[str], number: int) -> None:
-        """Check that no name of a WITH is that of a table, which a statement would read elsewhere.
-
-        Raises:
-            InputError: one is.
-        """
+        """Raise InputError if a name of a WITH is that of a table, which a statement would read elsewhere."""
         if {each.lower() for each in withs} & {name_of(place).lower() for place in self.tables}:
             raise InputError(f"statement {number}: a name of its WITH is that of a table; take another")

@@ -248,7 +248,6 @@ def _git_identity(tree: Path) -> dict[str, str]:
 
 
 def undoing_command(operation: Command) -> Command | None:
-    """Return the command that undoes an operation, if one was proposed with it."""
     if not operation.undo:
         return None
     if isinstance(operation, Python):

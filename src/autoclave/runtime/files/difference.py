@@ -68,7 +68,6 @@ def _lines(content: bytes) -> list[str] | str:
 
 
 def _found(scope: Scope, path: str) -> tuple[_Content, int]:
-    """Return the content of a path, and its mode."""
     mode = 0
     content: _Content = None
     try:

@@ -62,7 +62,6 @@ class Planner:
         """Surveys of the paths of the latest plan."""
 
     def of_data(self, operation: Config) -> Planned:
-        """Plan an operation that is not a command."""
         steps, new = steps_of(cast("DataOperation", operation), self._scope)
         brought = {each.stash: Survey("", 1 + len(each.inside), len(each.content), each.inside) for each in new}
         return Planned(steps, brought, new)
@@ -130,7 +129,6 @@ class Planner:
 
 
 def digest_of(operation: Config, planned: Planned, before: Mapping[str, Survey]) -> str:
-    """Return the digest of a plan, with the surveys `before` of its paths."""
     told = [
         operation.model_dump(mode="json"),
         sorted((path, each.digest) for path, each in before.items()),
@@ -172,9 +170,6 @@ def steps_from(plain: Sequence[Json]) -> list[Step]:
 
 def paths_of(steps: Sequence[Step]) -> list[str]:
     return sorted({path for step in steps for path in step.paths})
-
-
-# --- For the policy ------------------------------------------------------------------------------------------------
 
 
 def asked_by(operation: Config) -> Request:

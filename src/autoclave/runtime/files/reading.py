@@ -64,7 +64,6 @@ def _matches(operation: Search, scope: Scope) -> Iterator[str]:
 
 
 def _files(path: str, scope: Scope) -> Iterator[str]:
-    """Yield the files to search, at and below a path."""
     if path:
         found = scope.entry(path)
         if found is None:

@@ -94,9 +94,8 @@ class Scope(Closing):
     def parent_of(self, path: str) -> Generator[tuple[int, str]]:
         """Yield a descriptor of the parent folder of a path, and its last name.
 
-        Raises:
-            NothingThere: a folder on the way does not exist.
-            InputError: the path is not valid in the scope, or leads over a link, a file, or another file system.
+        Raises NothingThere where a folder on the way does not exist, and InputError where the path is not valid in the
+        scope, or leads over a link, a file, or another file system.
         """
         *folders, name = parts_of(path)
         place = os.dup(self.descriptor)
@@ -169,9 +168,8 @@ class Scope(Closing):
     def folder(self, path: str) -> Generator[int]:
         """Yield a descriptor for listing a folder; with the path "" of the scope's own.
 
-        Raises:
-            NothingThere: a folder on the way does not exist.
-            InputError: the path is not valid in the scope, or not a readable folder.
+        Raises NothingThere where a folder on the way does not exist, and InputError where the path is not valid in the
+        scope, or not a readable folder.
         """
         with contextlib.ExitStack() as opened:
             parent, name = opened.enter_context(self.parent_of(path)) if path else (self.descriptor, ".")

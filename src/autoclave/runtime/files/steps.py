@@ -47,7 +47,6 @@ class Step:
     old_facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def inverse(self) -> Step:
-        """Return the step that undoes it."""
         match self.do:
             case "take":
                 return replace(self, do="put")
@@ -66,7 +65,6 @@ class Step:
 
     @property
     def words(self) -> str:
-        """A description of the step for a user."""
         verbs = {"put": "create", "take": "delete", "exchange": "modify", "move": "rename", "set_facts": "set_mode"}
         return f"{verbs[self.do]} {self.path!r}" + (f" -> {self.to!r}" if self.to else "")
 
@@ -160,7 +158,6 @@ def _inode_below(path: str, scope: Scope) -> int | None:
 
 
 def _before(step: Step) -> _Places:
-    """Return the places as they are before a step."""
     match step.do:
         case "put":
             return None, None, step.inode
@@ -258,9 +255,6 @@ def _rename(parent: int, name: str, other: int, new: str, flags: int, step: Step
     if number in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS):
         raise HostError(f"path {step.path!r}: {step.do} failed ({os.strerror(number)}). Fix: free space on the disk")
     raise InputError(f"path {step.path!r}: {step.do} failed ({os.strerror(number)})")
-
-
-# --- Facts -----------------------------------------------------------------------------------------------------------
 
 
 def _has_facts(path: str, facts: Mapping[str, Any], scope: Scope) -> bool:

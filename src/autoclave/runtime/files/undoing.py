@@ -108,9 +108,6 @@ def _free_name(path: str, ending: str, scope: Scope) -> str:
     return found
 
 
-# --- Times of folders ----------------------------------------------------------------------------------------------
-
-
 def times_around(steps: Sequence[Step], scope: Scope, others: Iterable[str] = ()) -> dict[str, int]:
     """Return the mtimes in ns of the folders in which steps change names, and of `others`, without missing ones."""
     parents = {path.rpartition("/")[0] for step in steps for path in step.paths} | set(others)

@@ -125,8 +125,7 @@ class Authorizing:
     ) -> tuple[str, ...]:
         """Wait for a person who types in the code which is shown, on any device; the scopes that are granted.
 
-        Raises:
-            InputError, HostError: as `by_browser`.
+        Raises InputError and HostError as `by_browser`.
         """
 
         def ask(endpoints: Endpoints, scope: str) -> Mapping[str, Any]:
@@ -158,11 +157,7 @@ class Authorizing:
         return authorization.scopes
 
     def _before(self, wish: Wish) -> Authorization | None:
-        """Return what was granted to the same client before.
-
-        Raises:
-            InputError: the service has a key, or another client's token.
-        """
+        """Return what was granted to this client before; raise InputError if the service has another key or token."""
         if wish.service not in self._vault.names():
             _ = _secret(wish, "x", None, {})  # what is wrong with its settings is said before anybody is asked
             return None
@@ -180,11 +175,7 @@ def _secret(wish: Wish, token: str, authorization: Authorization | None, before:
 
 
 def code_of(query: str, provider: Provider) -> str:
-    """The code that the browser came back with.
-
-    Raises:
-        InputError: it is the answer of another provider, or a refusal.
-    """
+    """Return the code that the browser came back with; raise InputError if it is a refusal, or of another provider."""
     pairs = parse_qsl(query, keep_blank_values=True)
     given = dict(pairs)
     if len(given) != len(pairs):
@@ -202,15 +193,11 @@ def code_of(query: str, provider: Provider) -> str:
     return given["code"]
 
 
-# --- Another device --------------------------------------------------------------------------------------------------
-
-
 def begun(endpoints: Endpoints, scope: str) -> Device:
     """A new code.
 
-    Raises:
-        InputError: the provider refuses, or answers what cannot be shown to a person.
-        HostError: it cannot be reached.
+    Raises InputError where the provider refuses, or answers what cannot be shown to a person, and HostError where it
+    cannot be reached.
     """
     if not endpoints.provider.device_url:
         raise InputError("the provider has no device flow that is known here; leave out --device, or give --device-url")
@@ -237,8 +224,7 @@ def granted(
 ) -> Mapping[str, Any]:
     """Return what the token endpoint answers as soon as the person has agreed. Asks no faster than the provider wants.
 
-    Raises:
-        InputError: it was denied, or nobody agreed in time.
+    Raises InputError where it was denied, or nobody agreed in time.
     """
     until, interval = now() + device.lifetime_s, device.interval_s
     while True:

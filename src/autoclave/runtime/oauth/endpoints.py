@@ -146,8 +146,7 @@ def described(error: AutoclaveError, service: str) -> InputError | HostError:
 def answer_of(given: Mapping[str, Any], before: Authorization, now: float) -> tuple[str, Authorization]:
     """The access token in an answer of the token endpoint, and the authorization with what else it has.
 
-    Raises:
-        InputError: there is none that could be used. The message has no values.
+    Raises InputError where there is none that could be used. The message has no values.
     """
     kind = given.get("token_type", "bearer")
     if not isinstance(kind, str) or kind.lower() != "bearer":
@@ -186,9 +185,8 @@ def number_in(given: object, default: float, most: float) -> float:
 def discovered(issuer: str, given: Provider | None = None, verify: ssl.SSLContext | None = None) -> Provider:
     """A provider with the endpoints that its issuer publishes; those that are `given` are kept.
 
-    Raises:
-        InputError: the issuer publishes nothing, or not of itself, or says that it knows no PKCE.
-        HostError: it cannot be reached.
+    Raises InputError where the issuer publishes nothing, or not of itself, or says that it knows no PKCE, and HostError
+    where it cannot be reached.
     """
     try:
         https_url(issuer)

@@ -29,11 +29,7 @@ _HEADERS = {
 
 
 class Loopback(Closing):
-    """Listens for the browser that was sent with `state`, at `port` or at any free one.
-
-    Raises:
-        HostError: the port is taken.
-    """
+    """Listens for the browser that was sent with `state`, at `port` or a free one. Raises HostError if it is taken."""
 
     def __init__(self, state: str, port: int = 0) -> None:
         try:
@@ -48,11 +44,7 @@ class Loopback(Closing):
         self._thread.start()
 
     def query(self, deadline_s: float) -> str:
-        """Return what the browser comes back with; nobody is listened to after that.
-
-        Raises:
-            InputError: it did not come in time.
-        """
+        """Return what the browser comes back with, once; raise InputError if it did not come in time."""
         try:
             return self._server.answers.get(timeout=deadline_s)
         except queue.Empty:

@@ -81,9 +81,8 @@ class TokenSource:
         """Another token than `rejected`, which the service has refused (401); if that is None, one that is not about to
         expire. When somebody else has renewed it meanwhile, that one is given, and the provider is not asked.
 
-        Raises:
-            InputError: the key was typed in, or it cannot be renewed.
-            HostError: the provider cannot be reached.
+        Raises InputError where the key was typed in, or it cannot be renewed, and HostError where the provider cannot
+        be reached.
         """
         with self._vault.alone():
             before = self._vault.secret(service, "renewal")

@@ -119,7 +119,6 @@ def _grant_for(access: Access, request: Request) -> str:
 
 
 def _narrowed(grant: Grant, by_id: Mapping[str, Grant]) -> list[Grant]:
-    """Return the grants that it narrows, directly or indirectly."""
     found: list[Grant] = []
     while grant.parent in by_id and by_id[grant.parent] not in found:
         grant = by_id[grant.parent]
@@ -152,7 +151,6 @@ def _charge(counts: dict[str, float], access: Access) -> None:
 
 
 def shown_decision(decision: Decision) -> dict[str, Any]:
-    """Return a decision in its recorded form."""
     if decision.is_allowed:
         return {"rules": list(decision.rules), "charges": {name: dict(each) for name, each in decision.charges.items()}}
     return {"reason": decision.reason, "hint": decision.hint, "rules": list(decision.rules)}

@@ -31,7 +31,6 @@ def loose(resource: str) -> str:
 
 
 def literal_prefix(pattern: str) -> str:
-    """Return the literal prefix of everything that matches."""
     plain = re.split(r"[*?]", pattern, maxsplit=1)[0]
     if plain == pattern or not pattern[len(plain) :].startswith("**"):
         return plain
@@ -39,7 +38,6 @@ def literal_prefix(pattern: str) -> str:
 
 
 def names_in(patterns: Sequence[str]) -> frozenset[str]:
-    """Return the literal names in patterns."""
     return frozenset(name for pattern in patterns for name in pattern.split("/") if not set(name) & {"*", "?"})
 
 

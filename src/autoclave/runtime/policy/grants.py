@@ -207,7 +207,6 @@ def active(records: Iterable[Record], session: str) -> list[Grant]:
 
 
 def shown_grant(grant: Grant) -> str:
-    """Return a grant as a line of text."""
     words = [grant.id, grant.effect, ",".join(grant.verbs), " ".join(grant.resources)]
     words += [f"but not {' '.join(grant.excluded)}"] if grant.excluded else []
     limits = grant.model_dump(exclude_none=True, exclude={"id", "effect", "verbs", "resources", "excluded"})

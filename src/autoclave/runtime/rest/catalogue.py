@@ -38,7 +38,6 @@ _RESERVED = frozenset({"authorization", "cookie", "content-type", "if-match", "i
 
 
 def parameters_in(template: str) -> list[str]:
-    """The names of the parameters in a template of a path."""
     return _PARAMETER.findall(template)
 
 

@@ -112,16 +112,12 @@ def _is_reduced(template: Any) -> bool:
     return isinstance(pointers, (list, tuple)) and all(isinstance(each, str) for each in pointers)
 
 
-# --- Pointers --------------------------------------------------------------------------------------------------------
-
-
 def steps_of(pointer: str) -> list[str]:
     """Return the names in a JSON pointer (RFC 6901)."""
     return _pointer(pointer).parts
 
 
 def at(value: Any, pointer: str, otherwise: Any = None) -> Any:
-    """Return what is at a pointer, or `otherwise`."""
     found = _pointer(pointer).resolve(value, _MISSING)
     return otherwise if found is _MISSING or type(found).__name__ == "EndOfList" else found
 

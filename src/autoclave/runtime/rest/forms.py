@@ -37,7 +37,6 @@ _JSON = re.compile(r"application/(.+\+)?json")
 
 
 def encoded(body: Any, content_type: str) -> bytes:
-    """The bytes of a body."""
     kind = content_type.partition(";")[0].strip().lower()
     if body is None:
         return b""
@@ -133,7 +132,6 @@ def canonical(body: Any, form: Form, volatile: Sequence[str]) -> Any:
 
 
 def digest_of(value: Any) -> str:
-    """A digest of JSON data."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 

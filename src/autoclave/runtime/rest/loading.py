@@ -32,9 +32,7 @@ def load_catalogue(name: str) -> Catalogue:
 
     A file may also be the description of a service by OpenAPI 3, in YAML or JSON; see above.
 
-    Raises:
-        InputError: there is none, or it is damaged.
-        HostError: a library is missing.
+    Raises InputError where there is none, or it is damaged, and HostError where a library is missing.
     """
     path = existing_file(Path(name), "catalogue") if is_file_name(name) else SHIPPED / f"{name}.yaml"
     if not path.exists():
@@ -58,7 +56,6 @@ def load_catalogue(name: str) -> Catalogue:
 
 
 def catalogue_of_openapi(document: Json, service: str, where: str = "OpenAPI") -> Catalogue:
-    """The catalogue that a description of a service gives."""
     if not str(document.get("openapi", "")).startswith("3."):
         raise InputError(f"{where}: openapi = {shown(document.get('openapi'))}: must be of version 3")
     try:

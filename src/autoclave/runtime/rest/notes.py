@@ -35,11 +35,7 @@ class Notes:
         self._folder = folder
 
     def mark_sent(self, action: str, request: str) -> None:
-        """A request is about to be sent; durable when this returns.
-
-        Raises:
-            HostError: the disk is full or fails; then it is not to be sent.
-        """
+        """Note durably that a request is about to be sent; raise HostError, so that it is not, if the disk is full."""
         self._write(action, f"sent-{request}", json.dumps(time.time()))
 
     def sent_at(self, action: str, request: str) -> float | None:
@@ -73,11 +69,7 @@ class Notes:
         return {_KEPT: name, "num_bytes": len(content)}
 
     def recalled(self, action: str, plain: Any) -> Any:
-        """Return the JSON data that `held` was given.
-
-        Raises:
-            InputError: it is not kept any more.
-        """
+        """Return the JSON data that `held` was given. Raises InputError where it is not kept any more."""
         if _KEPT not in plain:
             if _KEPT.encode() in canonical_json(plain):
                 raise InputError(f"action {action}: what is kept of it is in the form of an earlier version")

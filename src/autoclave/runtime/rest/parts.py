@@ -201,9 +201,6 @@ def part_from(plain: Json) -> Part:
     return _PART.validate_python(plain)
 
 
-# --- Calls -----------------------------------------------------------------------------------------------------------
-
-
 def call_of(name: str, spec: OperationSpec, arguments: Mapping[str, Any], headers: Mapping[str, str]) -> Call:
     """The call of an operation. `headers` are those of all requests to the service."""
     known = [*spec.all_parameters, *(["body"] if spec.body else [])]

@@ -32,7 +32,6 @@ def require_schema(form: dict[str, Any]) -> dict[str, Any]:
 
 
 def require_form(where: str, value: Any, form: Mapping[str, Any]) -> None:
-    """Check a value by a schema."""
     from jsonschema_rs import ValidationError
 
     validator = _validator(form)

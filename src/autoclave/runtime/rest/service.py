@@ -50,7 +50,6 @@ class Service:
         return self.spec(part.operation, part.call.method)
 
     def read_back_of(self, part: Part) -> ReadBack:
-        """The read-back that shows what a part changes."""
         assert self.catalogue is not None
         return self.catalogue.read_backs[part.read_back]
 

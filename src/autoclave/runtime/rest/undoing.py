@@ -89,7 +89,6 @@ class Compensator:
             yield from ((operation, self._known(service, operation, undo)) for undo in spec.undo)
 
     def _known(self, service: Service, operation: str, undo: Undo) -> Compensation:
-        """Return what is known of a compensating request for an operation."""
         name = self._compensations.name(service.name, operation, service.spec(operation), undo)
         valid_s = service.connection.proof_days * 86_400
         return Compensation(undo, name, self._compensations.learnt(name, undo.status), valid_s)
@@ -181,9 +180,8 @@ class Compensator:
     def done(self, service: Service, action: str, run: str, part: Part) -> Part:
         """Send a compensating request and read back, or go on with that; with what is seen after it.
 
-        Raises:
-            NotUndone: nothing was changed, or it was put back.
-            InDoubt: it is neither as before nor as after.
+        Raises NotUndone where nothing was changed, or it was put back, and InDoubt where it is neither as before nor as
+        after.
         """
         end = self._sender.notes.end(action, run)
         try:
@@ -230,12 +228,7 @@ class Compensator:
             raise Refused(str(error)) from None
 
     def _found_broken(self, service: Service, action: str, run: str, wrong: Part) -> NoReturn:
-        """Quarantine a request after which something else is there than was before, and put back what it did.
-
-        Raises:
-            NotUndone: that is so.
-            InDoubt: it cannot be put back.
-        """
+        """Quarantine a request that left something else than was before, put back what it did, and raise."""
         place = service.key_of(wrong.subject) if wrong.subject else wrong.call.told
         if _is_of_somebody_else(service, wrong):
             raise InDoubt(f"{place}: was taken back, and somebody else has changed it since")
@@ -258,8 +251,7 @@ class Compensator:
         """Return what undoes a compensating request: by the catalogue, or by a pinned compensating request of another
         operation on the same subject.
 
-        Raises:
-            InputError: it knows no way.
+        Raises InputError where it knows no way.
         """
         if part.before is not None:
             compensation, _ = self.best(service, part)

@@ -43,7 +43,6 @@ class Authority:
         """The certificate that a cell must trust, in PEM."""
 
     def context_for(self, host: str) -> ssl.SSLContext:
-        """Return the TLS server context of a host."""
         with self._lock:
             if host not in self._contexts:
                 self._contexts[host] = self._new_context(host)

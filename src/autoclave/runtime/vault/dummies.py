@@ -46,7 +46,6 @@ def dummy_of(value: str, service: str, session_key: bytes) -> str:
 
 
 def _alphabet_of(character: str, is_hexadecimal: bool) -> str:
-    """Return the characters of the same kind."""
     if is_hexadecimal and character in string.hexdigits:
         return string.digits + ("ABCDEF" if character.isupper() else "abcdef")
     alphabets = (string.digits, string.ascii_lowercase, string.ascii_uppercase)

@@ -83,9 +83,8 @@ def host_and_port(authority: str, default: int = 443) -> tuple[str, int]:
 def judged(request: Outgoing, secrets: Sequence[Secret], dummies: Mapping[str, str]) -> Secret:
     """Return the secret whose service a request goes to; `dummies` are those of all services by their names.
 
-    Raises:
-        Alarm: a dummy is where it does not belong.
-        InputError: the request goes to none of them, or not as it may.
+    Raises Alarm where a dummy is where it does not belong, and InputError where the request goes to none of them, or
+    not as it may.
     """
     at_host = [secret for secret in secrets if is_at(request.host, request.port, secret)]
     blank = _filled(request, at_host, dummies, dict.fromkeys(dummies, ""))

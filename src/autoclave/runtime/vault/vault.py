@@ -169,7 +169,6 @@ class Vault:
         self.change(service, "rotate", another)
 
     def told(self, service: str, access: str, **about: Any) -> None:
-        """Record an access to the secret of a service."""
         self._record("secret", service, {"access": access, **about})
 
     def alone(self) -> AbstractContextManager[None]:
@@ -194,8 +193,6 @@ class Vault:
                 if isinstance(source, KeyFile):
                     source.keep_newest()
         self._record("vault", str(self._path), {"access": "rekey"})
-
-    # --- Inside -----------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _changing(self) -> Generator[dict[str, Secret]]:
@@ -271,10 +268,7 @@ def _found(kept: Mapping[str, Secret], service: str) -> Secret:
 
 
 def _require_usable(secret: Secret, others: Iterable[Secret]) -> None:
-    """Check that code could use a secret, beside the others of its vault.
-
-    Raises InputError where no request could contain it, it has no dummy, or another one has its variable.
-    """
+    """Raise InputError if no request could contain a secret, it has no dummy, or its variable is taken."""
     where = f"service {secret.service}"
     dummy_of(secret.value, secret.service, bytes(32))
     if secret.place != "query" and not is_passed_on(secret.name.encode()):

@@ -121,8 +121,6 @@ class Server(ServerEngine):
             return
         raise InputError(f"{self.where}: user {self.settings.user}: {wrong}")
 
-    # --- Transactions -----------------------------------------------------------------------------------------------
-
     @contextlib.contextmanager
     def transaction(self, *, is_exact: bool = False) -> Generator[Any]:
         """A transaction that is rolled back unless the block commits it (`commit`).
@@ -181,14 +179,12 @@ def do(connection: Any, statement: str) -> int:
 
 
 def rows(connection: Any, query: str) -> list[tuple[Any, ...]]:
-    """All rows that a query gives."""
     with connection.cursor() as cursor:
         cursor.execute(query)
         return list(cursor.fetchall())
 
 
 def explained(error: Any) -> AutoclaveError:
-    """An error as one of ours."""
     import pymysql
 
     number = number_of(error)

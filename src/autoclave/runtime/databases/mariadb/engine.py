@@ -43,11 +43,7 @@ class Planned(Reading):
 
 
 def planned(catalogue: Catalogue, server: Server, operation: Sql) -> Planned:
-    """Return what statements are about.
-
-    Raises:
-        InputError: one is refused, or there is no such table, or what changes could not be seen and taken back.
-    """
+    """Return what statements are about; raise InputError if one is refused, or its changes could not be undone."""
 
     def known(name: Name, number: int) -> str:
         return catalogue.known((name[0] or server.schemas[0], name[1]), server.schemas, number)
@@ -115,11 +111,7 @@ class MariaDatabase(Server):
         return planned(self._catalogue, self, operation)
 
     def _locked(self, connection: Any, places: Callable[[Catalogue], Collection[str]]) -> Catalogue:
-        """Return what is there, after some tables cannot be altered any more until the transaction ends.
-
-        Raises:
-            HostError: they are altered all the time.
-        """
+        """Return what is there, with tables that cannot be altered until the transaction ends."""
         import pymysql
 
         for _ in range(_TRIES):
@@ -206,7 +198,6 @@ class MariaDatabase(Server):
 
 
 def open_database(name: str, connection: DatabaseConnection, password: str) -> MariaDatabase:
-    """See `open_engine`."""
     require_installed(name, "MariaDB", "pymysql", "sqlglot")
     if not connection.dbname:
         raise InputError(f"database {name}: engine mariadb needs dbname")

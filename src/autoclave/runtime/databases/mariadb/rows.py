@@ -46,11 +46,7 @@ class Rows:
         return [table.image(values) for values in rows(self._connection, query)]
 
     def whole(self, table: TableFacts) -> list[Image]:
-        """All rows.
-
-        Raises:
-            InputError: they are too many to be compared.
-        """
+        """All rows. Raises InputError where they are too many to be compared."""
         found = self.where(table, "", limit=WHOLE_ROWS + 1)
         if len(found) > WHOLE_ROWS:
             raise InputError(
@@ -76,14 +72,12 @@ class Rows:
         return [image for some in _parts(wanted) for image in self.where(table, _among(columns, some))]
 
     def referring(self, key: ForeignKey, parents: Iterable[Image]) -> list[Image]:
-        """Rows of a child that refer to rows of its parent."""
         parent, child = self._catalogue.tables[key.parent], self._catalogue.tables[key.child]
         return self.matching(child, key.columns, (parent.literals(image, key.target) for image in parents))
 
     # --- Comparing --------------------------------------------------------------------------------------------------
 
     def conflicting(self, effect: Effect) -> FoundRows:
-        """See `Engine.conflicting`."""
         found: FoundRows = {}
         for each in effect.tables:
             table = self._catalogue.tables.get(each.table)
@@ -113,8 +107,7 @@ class Rows:
     def write(self, effect: Effect) -> None:
         """Make an effect true, when no row conflicts.
 
-        Raises:
-            Rejected: it would set off triggers, or references would lead nowhere.
+        Raises Rejected where it would set off triggers, or references would lead nowhere.
         """
         pairs = [(self._catalogue.tables[each.table], each) for each in effect.tables]
         for table, _ in pairs:
@@ -154,11 +147,7 @@ class Rows:
             do(self._connection, f"INSERT INTO {table.quoted} ({names}) VALUES {values}")
 
     def _require_references(self, table: TableFacts, effect: TableEffect) -> None:
-        """Look whether all references from rows that came and to rows that went lead somewhere.
-
-        Raises:
-            Rejected: one does not.
-        """
+        """Raise Rejected if a reference from a row that came, or to a row that went, leads nowhere."""
         for key in table.foreign_keys if effect.added else ():
             own = [table.literals(image, table.key) for image in effect.added]
             for some in _parts(own) if table.key else [[]]:
@@ -208,7 +197,6 @@ def counted(images: Iterable[Image]) -> Counter[tuple[Any, ...]]:
 
 
 def image_of(row: tuple[Any, ...]) -> Image:
-    """The image of a row that was counted."""
     return row[0], [*row[1:]]
 
 
@@ -235,11 +223,7 @@ class Recorder:
         """Of each table, how often rows came, less how often they went."""
 
     def run(self, statement: Statement, target: TableFacts) -> None:
-        """Run a statement. `target`: the table that it writes.
-
-        Raises:
-            InputError: what it changed cannot be told.
-        """
+        """Run a statement that writes `target`; raise InputError if what it changed cannot be told."""
         if statement.verb == "insert" and statement.is_single and target.key:
             self._insert(statement, target)
         elif statement.is_single and self._can_be_asked(statement, target):
@@ -248,7 +232,6 @@ class Recorder:
             self._compare(statement, target)
 
     def table_effects(self) -> Iterator[TableEffect]:
-        """Return what became of each table."""
         for place, counts in sorted(self._counts.items()):
             removed, added = (tuple(map(image_of, sorted(some.elements(), key=repr))) for some in (-counts, +counts))
             if removed or added:
@@ -349,11 +332,7 @@ class Recorder:
     # --- Looks at what was done -------------------------------------------------------------------------------------
 
     def _require_exact(self, statement: Statement) -> None:
-        """Look whether values that did not fit were changed silently, as IGNORE does.
-
-        Raises:
-            InputError: they were.
-        """
+        """Raise InputError if values that did not fit were changed silently, as IGNORE does."""
         if not statement.ignores:
             return
         if odd := sorted({number for _, number, _ in rows(self._connection, "SHOW WARNINGS")} - {_TOLD}):

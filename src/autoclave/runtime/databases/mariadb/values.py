@@ -18,18 +18,15 @@ Value = str | None
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text."""
     return frozenset(text.split())
 
 
 WHOLE = words("tinyint smallint mediumint int bigint")
 _TEXTS = words("char varchar tinytext text mediumtext longtext")
-_BYTES = words(
-    """
+_BYTES = words("""
     binary varbinary tinyblob blob mediumblob longblob
     geometry point linestring polygon multipoint multilinestring multipolygon geometrycollection
-    """
-)
+""")
 _QUOTED = words("date time datetime timestamp year uuid inet4 inet6")
 _KNOWN = WHOLE | _TEXTS | _BYTES | _QUOTED | words("decimal float double bit enum set")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
@@ -86,11 +83,7 @@ class ColumnFacts:
         return f"HEX({column})" if self._is_bytes else column
 
     def literal(self, value: Value) -> str:
-        """SQL for a value out of an image.
-
-        Raises:
-            InputError: it is none of the type.
-        """
+        """SQL for a value out of an image. Raises InputError where it is none of the type."""
         if value is None:
             return "NULL"
         if self._is_bytes:

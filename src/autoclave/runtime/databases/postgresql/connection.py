@@ -112,11 +112,7 @@ class Server(ServerEngine):
                         used.execute("ROLLBACK")
 
     def begin(self, connection: Any) -> None:
-        """Begin a transaction, with nothing left of what earlier ones set.
-
-        Raises:
-            HostError: the server does not count rows, by which changes are seen that nobody listens to.
-        """
+        """Begin a transaction without earlier settings; raise HostError if the server does not count changed rows."""
         connection.execute("DEALLOCATE ALL")
         connection.execute("BEGIN")
         self.settle(connection)
@@ -159,8 +155,6 @@ class Server(ServerEngine):
     def try_lease(self, connection: Any, table: str) -> bool:
         query = "SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended(%s, 0))"
         return connection.execute(query, (f"autoclave/{table}",)).fetchone()[0]
-
-    # --- Marks ------------------------------------------------------------------------------------------------------
 
     def mark(self, connection: Any) -> dict[str, str]:
         query = "SELECT pg_catalog.pg_current_xact_id()::text, pg_catalog.pg_postmaster_start_time()::text"

@@ -143,11 +143,7 @@ class PostgresDatabase(Server):
         found: Evidence,
         sizes: Mapping[str, int],
     ) -> None:
-        """Check that nothing changed outside of the schemas, and nothing was emptied or defined that no statement says.
-
-        Raises:
-            InputError: something did.
-        """
+        """Raise InputError if something changed outside of the schemas, or was emptied or defined unsaid."""
         after, defined = self.catalogue_of(connection), plan.catalogue.with_cascades(plan.defines)
         if outside := sorted({*changed, *found.emptied} - after.tables.keys() - defined):
             raise InputError(f"{self.where}: changes tables outside of its schemas: {', '.join(outside)}")
@@ -158,11 +154,7 @@ class PostgresDatabase(Server):
             raise InputError(f"{self.where}: defines what no statement says: {', '.join(sorted(others))}")
 
     def _act(self, role: Role, operation: Sql, plan: Planned) -> bool:
-        """Run statements as the role; whether what they call gives the same the next time.
-
-        Raises:
-            InputError: they call what they may not.
-        """
+        """Run statements as the role; return whether their calls, if they are allowed, give the same the next time."""
         is_deterministic, allowed = all(each.is_deterministic for each in plan.statements), self.settings.functions
         for number, statement in enumerate(plan.statements, start=1):
             text, values = operation.statements[number - 1], operation.values_of(number - 1)
@@ -185,8 +177,6 @@ class PostgresDatabase(Server):
         timeout_ms = int(self.settings.transaction_timeout_s * 1000)
         connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {timeout_ms}")
         return effect, self.mark(connection)
-
-    # --- Taking back ------------------------------------------------------------------------------------------------
 
     def was_committed(self, mark: Json, effect: Effect) -> bool:
         until = time.monotonic() + _PATIENCE_S
@@ -228,8 +218,7 @@ class PostgresDatabase(Server):
         where constraints were never checked for old rows; and where unique values of rows that others refer to were
         exchanged, so that rows would have to go for a while.
 
-        Raises:
-            InputError: it cannot.
+        Raises InputError where it cannot.
         """
         import psycopg
 
@@ -260,11 +249,7 @@ class PostgresDatabase(Server):
         connection.execute("ROLLBACK TO SAVEPOINT possible")
 
     def _write_rows(self, connection: Any, catalogue: Catalogue, effect: Effect, rows: Rows) -> None:
-        """Write rows in one order after the other, until what happened is what was meant.
-
-        Raises:
-            Rejected: it is in none of them.
-        """
+        """Write rows in one order after the other, until what happened is what was meant; else raise Rejected."""
         import psycopg
 
         if not effect.tables:
@@ -321,7 +306,6 @@ class PostgresDatabase(Server):
 
 
 def open_database(name: str, connection: DatabaseConnection, password: str) -> PostgresDatabase:
-    """See `open_engine`."""
     require_installed(name, "PostgreSQL", "pglast", "psycopg", "sqlglot")
     if not connection.dbname:
         raise InputError(f"database {name}: engine postgresql needs dbname")

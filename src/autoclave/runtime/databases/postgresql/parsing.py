@@ -65,11 +65,7 @@ class Statement:
 
 
 def parsed(text: str, number: int) -> Statement:
-    """Return what a statement is about.
-
-    Raises:
-        InputError: it is none, there are several, or it is refused; the message says why.
-    """
+    """Return what a statement is about; raise InputError if it is none, is several, or is refused."""
     where = f"statement {number}"
     trees = _trees(text, where)
     if len(trees) != 1:
@@ -97,7 +93,6 @@ def parsed(text: str, number: int) -> Statement:
 
 
 def _trees(text: str, where: str) -> Any:
-    """Return what a text is made of."""
     import pglast
     from pglast.parser import ParseError
 
@@ -171,15 +166,8 @@ def _is_nondeterministic(node: Any) -> bool:
             return False
 
 
-# --- Definitions -----------------------------------------------------------------------------------------------------
-
-
 def _definition(tree: Any, name: str, where: str) -> Statement:
-    """Return what a definition is about.
-
-    Raises:
-        InputError: it is about more than it names, or is of another kind.
-    """
+    """Return what a definition is about; raise InputError if that is more than it names, or of another kind."""
     from pglast.stream import RawStream
 
     if any(getattr(getattr(node, "behavior", None), "name", "") == "DROP_CASCADE" for node in _nodes(tree)):
@@ -226,7 +214,6 @@ def _name(relation: Any) -> Name:
 
 
 def _nodes(tree: Any) -> Iterator[Any]:
-    """A node and all below it."""
     from pglast.ast import Node
 
     waiting = [tree]
@@ -259,11 +246,7 @@ class Planned(Reading):
 
 
 def planned(connection: Any, server: Server, operation: Sql, mode: Mode) -> Planned:
-    """Return what statements are about.
-
-    Raises:
-        InputError: one is refused, or cannot be taken back in this mode, or there is no such table.
-    """
+    """Return what statements are about; raise InputError if one is refused, or cannot be undone in this mode."""
     schemas = server.schemas
     catalogue = catalogue_of(connection, schemas)
     statements = tuple(_parsed(operation, number, mode) for number in range(len(operation.statements)))
@@ -316,11 +299,7 @@ def _parsed(operation: Sql, number: int, mode: Mode) -> Statement:
 
 
 def _place_defined(name: Name, number: int, schemas: Sequence[str]) -> str:
-    """The place of something that a statement defines.
-
-    Raises:
-        InputError: it is in none of the schemas that may be used.
-    """
+    """Return the place of what a statement defines; raise InputError if it is in no schema that may be used."""
     schema = name[0] or schemas[0]
     if schema not in schemas:
         raise InputError(f"statement {number}: {schema}.{name[1]} is in none of the schemas {', '.join(schemas)}")

@@ -83,11 +83,7 @@ class Role:
         self._oid, self._made = connection.execute(_MADE.format(oid=_OID)).fetchone()
 
     def run(self, text: str) -> None:
-        """Run one text of SQL as the role.
-
-        Raises:
-            HostError: what is called is not what was made any more.
-        """
+        """Run one text of SQL as the role. Raises HostError where what is called is not what was made any more."""
         row = self.connection.execute(_MADE.format(oid=self._oid)).fetchone()
         if row is None or row[1] != self._made:
             raise HostError(
@@ -156,8 +152,7 @@ def require_allowed(
 
     `which`: `OF_FUNCTION`, for `function`, or `OF_NEW`; `names`: of functions that it calls besides, in any schema.
 
-    Raises:
-        InputError: it calls what may do more than give a value.
+    Raises InputError where it calls what may do more than give a value.
     """
     are_deterministic = True
     values = {"function": function, "names": [*names]}

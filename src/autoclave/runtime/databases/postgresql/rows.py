@@ -49,7 +49,6 @@ class Rows:
     # --- Comparing --------------------------------------------------------------------------------------------------
 
     def conflicting(self) -> FoundRows:
-        """See `Engine.conflicting`."""
         found: FoundRows = {}
         for number, effect in enumerate(self._effect.tables):
             table = self._catalogue.tables.get(effect.table)
@@ -209,7 +208,6 @@ class Evidence:
         return files, sequences, counts, scans
 
     def look(self) -> None:
-        """Look what has happened."""
         files, sequences, counts, scans = self._standing()
         both = self._files.keys() & files.keys()
         new = {files[oid][0] for oid in both if self._files[oid][1] != files[oid][1] and files[oid][2]}
@@ -287,20 +285,12 @@ class Recorder:
             )
 
     def require_untouched(self) -> None:
-        """Look that nobody has switched off what listens, as the owner of a table could.
-
-        Raises:
-            InputError: somebody has.
-        """
+        """Raise InputError if what listens was switched off, as the owner of a table could."""
         if self._connection.execute(_LISTENERS).fetchall() != self._listeners:
             raise InputError("the statements changed the triggers that tell what they change")
 
     def require_keepable(self, most_bytes: int) -> None:
-        """Look that what was heard is not too much to be kept, and that the server reads it as it wrote it.
-
-        Raises:
-            InputError: it is, or it does not.
-        """
+        """Raise InputError if what was heard is too much to keep, or is not read as it was written."""
         import psycopg
 
         query = f"SELECT COALESCE(sum(octet_length(image)), 0)::bigint FROM {_IMAGES}"
@@ -319,7 +309,6 @@ class Recorder:
                 raise InputError(f"table {table.place}: has values that do not come back from their text")
 
     def table_effects(self) -> Iterator[TableEffect]:
-        """Return what became of each table."""
         counts = [Counter[Image]() for _ in self._tables]
         for place, sign, *image in self._connection.execute(f"SELECT place, sign, key, image FROM {_IMAGES}"):
             counts[place][tuple(image)] += sign  # equal rows cancel out

@@ -46,11 +46,7 @@ _SET_WORDS = frozenset({"NX", "XX", "GET", "KEEPTTL", "EXAT", "PXAT"})
 
 
 def require_allowed(commands: Sequence[Sequence[str]]) -> None:
-    """Check commands.
-
-    Raises:
-        InputError: one may do more than change the keys that it names, or something else each time.
-    """
+    """Raise InputError if a command may do more than change the keys that it names, or not always the same."""
     for number, words in enumerate(commands, start=1):
         name = words[0].upper()
         if name not in _ALLOWED:
@@ -135,8 +131,7 @@ class RedisDatabase(Engine):
     def _keys_of(self, operation: Commands) -> dict[str, bool]:
         """The keys that commands name, and whether one of them writes each.
 
-        Raises:
-            InputError: one of them names none or too many, may do more than change them, or is not a command.
+        Raises InputError where one of them names none or too many, may do more than change them, or is not a command.
         """
         require_allowed(operation.commands)
         found: dict[str, bool] = {}
@@ -302,7 +297,6 @@ def _reads(keys: Iterable[str]) -> list[Words]:
 
 
 def _images(keys: Iterable[str], answers: Sequence[Any]) -> Images:
-    """Return what keys hold, from the answers to `_reads`."""
     found: dict[str, KeyImage] = {}
     for number, key in enumerate(keys):
         own = answers[number * len(_READS) : (number + 1) * len(_READS)]
@@ -337,9 +331,8 @@ def _require_done(answers: Iterable[Any]) -> None:
 def open_database(name: str, settings: DatabaseConnection, password: str) -> RedisDatabase:
     """Open a database by its settings: `host` (a name, or the path of a socket), `port`, `dbname` (a number), `user`.
 
-    Raises:
-        InputError: the settings do not fit, or the server does not let the user in.
-        HostError: it does not answer, or something is not installed.
+    Raises InputError where the settings do not fit, or the server does not let the user in, and HostError where it does
+    not answer, or something is not installed.
     """
     require_installed(name, "Redis", "redis")
     import redis

@@ -123,8 +123,7 @@ class Barrier:
 def guarded(connection: apsw.Connection, text: str, number: int, *, runs: bool = True) -> Generator[Seen]:
     """Have a connection compile, and run unless told otherwise, no more than one statement that is an action.
 
-    Raises:
-        InputError: it is none, it is refused, or there are several.
+    Raises InputError where it is none, it is refused, or there are several.
     """
     import apsw
 

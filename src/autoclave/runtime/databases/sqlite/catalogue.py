@@ -23,11 +23,7 @@ _VIRTUAL, _STORED = 2, 3
 
 
 def lease_of(name: str, path: Path) -> socket.socket:
-    """Keep other sessions of ours from a file until what is returned is closed.
-
-    Raises:
-        InputError: another one has it.
-    """
+    """Keep other sessions of ours from a file until the result is closed; raise InputError if one has it."""
     about = os.stat(path)
     lease = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
@@ -48,11 +44,7 @@ class OpenFiles:
         self._path, self._known = path, _identities(path)
 
     def require_same(self, where: str) -> None:
-        """Look whether they are what others find by their names. Asked in a transaction.
-
-        Raises:
-            HostError: one was replaced.
-        """
+        """Raise HostError if one was replaced under its name. Called in a transaction."""
         now = _identities(self._path)
         if self._known.items() - now.items():
             raise HostError(

@@ -296,7 +296,6 @@ class SqliteDatabase(SqlEngine):
 
 
 def open_database(name: str, connection: DatabaseConnection, password: str) -> SqliteDatabase:
-    """See `open_engine`."""
     require_installed(name, "SQLite", "apsw", "sqlglot")
     if not connection.path:
         raise InputError(f"database {name}: engine sqlite needs the path of a file")
@@ -327,7 +326,6 @@ def _moved(before: dict[str, int], after: dict[str, int]) -> dict[str, tuple[Any
 
 
 def explained(error: Exception) -> AutoclaveError:
-    """An error as one of ours."""
     import apsw
 
     kind = type(error).__name__

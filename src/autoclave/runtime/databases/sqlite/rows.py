@@ -271,7 +271,6 @@ class Rows:
 
 
 def _insert(connection: apsw.Connection, place: str, table: TableEffect, images: Sequence[Image]) -> None:
-    """Keep rows of which there are images."""
     width = max((len(values) for _, (_, values) in (*table.removed, *table.added)), default=1)
     connection.execute(f"CREATE TABLE {place} ({_numbered(range(width))})")
     for _, (rowid, values) in images:
@@ -322,8 +321,7 @@ class Recorder:
 
         Rows of tables that were defined meanwhile are counted alone: no row tells whether a definition was committed.
 
-        Raises:
-            InputError: it is more than may be kept, or rows cannot be named.
+        Raises InputError where it is more than may be kept, or rows cannot be named.
         """
         kept, counted = list[TableMaker](), list[tuple[str, str, int]]()
         for name, table in sorted(tables.items()):

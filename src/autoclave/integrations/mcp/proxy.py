@@ -22,7 +22,7 @@ from autoclave.core import AutoclaveError, Outcome, UsageError
 from autoclave.workspaces import python_executable
 
 _FOLDER = "/mcp"
-"""Where the program of a call is in the cell, under the name of the server."""
+"""Folder of the program of a call in the cell; its name is that of the server."""
 _SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/")
 """Folders of the host that a cell has anyway."""
 

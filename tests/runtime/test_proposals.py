@@ -132,6 +132,7 @@ def _answering(answer: Callable[[BaseHTTPRequestHandler], None]) -> ThreadingHTT
 
 
 def _says(handler: BaseHTTPRequestHandler, kind: str, content: bytes) -> None:
+    handler.rfile.read(int(handler.headers["Content-Length"]))  # what is unread resets the connection when it is closed
     handler.send_response(200)
     handler.send_header("Content-Type", kind)
     handler.send_header("Content-Length", f"{len(content)}")

@@ -126,6 +126,7 @@ def test_tools_are_shown_in_the_form_of_the_api(root: Path, form: str):
     )
     schema = by_name["edit"]["parameters" if form == "openai" else "input_schema"]
     assert schema["required"] == ["path", "old_string", "new_string"]
+    assert schema["properties"]["old_string"]["description"].startswith("The text to replace")
     assert {"read", "write", "run", "undo", "explain_blast_radius"} <= by_name.keys()
     assert {"sql", "request", "commands", "call"}.isdisjoint(by_name)
 

@@ -17,7 +17,7 @@ from autoclave.config import Config
 from autoclave.core import UsageError
 from autoclave.core.json import nearest
 from autoclave.runtime.connections import Connections
-from autoclave.runtime.interface import Json
+from autoclave.runtime.interface import BaseOperation, Json
 from autoclave.runtime.proposals import function_definitions
 from autoclave.runtime.session import Session
 
@@ -41,19 +41,19 @@ class Tool:
     reaches_outside: bool
 
 
-class ListChanges(Config):
+class ListChanges(BaseOperation):
     """List what this session did: id, state and guarantee of each action. The last ones that stand can be undone."""
 
     last: int = Field(default=50, ge=1, le=1000)
 
 
-class Diff(Config):
+class Diff(BaseOperation):
     """Show what an action changed."""
 
     action: str
 
 
-class Undo(Config):
+class Undo(BaseOperation):
     """Undo actions of this session, all or none: those with the ids in `actions`, or the `last` N that stand."""
 
     actions: tuple[str, ...] = Field(default=(), strict=False)
@@ -62,19 +62,19 @@ class Undo(Config):
     """Also undo later actions that depend on them."""
 
 
-class UndoTo(Config):
+class UndoTo(BaseOperation):
     """Undo all actions of this session since a savepoint, all or none."""
 
     savepoint: str
 
 
-class Savepoint(Config):
+class Savepoint(BaseOperation):
     """Record a savepoint to which `undo_to` returns."""
 
     name: str = Field(min_length=1, max_length=200)
 
 
-class ExplainBlastRadius(Config):
+class ExplainBlastRadius(BaseOperation):
     """Show what a tool call would access and change, how well it could be undone, and its weight, without doing it."""
 
     tool: str

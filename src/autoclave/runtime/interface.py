@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from pydantic import ConfigDict
+
 from autoclave.config import Config
 from autoclave.core import AutoclaveError, InputError
 from autoclave.runtime.footprints import Footprint
@@ -35,6 +37,12 @@ class Choice(StrEnum):
     """It is undone all the same; their version is kept with the action, and a redo restores it."""
     SAVE_ASIDE = "save_aside"
     """It is undone, and their version is kept beside it under another name."""
+
+
+class BaseOperation(Config):
+    """Base of operations. The text under a field is its description for a model."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from autoclave.config import Config
 from autoclave.runtime.databases.settings import Mode
+from autoclave.runtime.interface import BaseOperation
 from autoclave.runtime.quiet import quieten
 
 Parameter = str | int | float | bool | None
@@ -19,7 +19,7 @@ _Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length
 _Values = Annotated[tuple[Parameter, ...], Field(strict=False)]
 
 
-class Sql(Config):
+class Sql(BaseOperation):
     """Statements that are done all or none, in one transaction."""
 
     do: Literal["sql"] = "sql"
@@ -46,7 +46,7 @@ class Sql(Config):
         return self.parameters[number] if self.parameters else ()
 
 
-class Commands(Config):
+class Commands(BaseOperation):
     """Commands that are done all or none."""
 
     do: Literal["commands"] = "commands"

@@ -7,11 +7,12 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 
 from autoclave.config import Config
+from autoclave.runtime.interface import BaseOperation
 
 _MODE = Annotated[int, Field(ge=0, le=0o7777)]
 
 
-class Write(Config):
+class Write(BaseOperation):
     """Make a file, or give an existing one other content; owner, mode and extended attributes of that stay."""
 
     do: Literal["write"]
@@ -24,7 +25,7 @@ class Write(Config):
     """Of the file; null: that of the existing one, or 644."""
 
 
-class Append(Config):
+class Append(BaseOperation):
     """Add text to the end of a file."""
 
     do: Literal["append"]
@@ -32,7 +33,7 @@ class Append(Config):
     content: str
 
 
-class Edit(Config):
+class Edit(BaseOperation):
     """Replace text in a file. The text must occur exactly once, unless `replace_all`."""
 
     do: Literal["edit"]
@@ -43,14 +44,14 @@ class Edit(Config):
     replace_all: bool = False
 
 
-class MakeFolder(Config):
+class MakeFolder(BaseOperation):
     """Make a folder, and those above it that are not there."""
 
     do: Literal["make_folder"]
     path: str
 
 
-class MakeLink(Config):
+class MakeLink(BaseOperation):
     """Make a symbolic link to something in the same scope."""
 
     do: Literal["make_link"]
@@ -58,7 +59,7 @@ class MakeLink(Config):
     target: str
 
 
-class Delete(Config):
+class Delete(BaseOperation):
     """Remove a file, a link, or a folder; `recursive`: with all that is in it."""
 
     do: Literal["delete"]
@@ -66,7 +67,7 @@ class Delete(Config):
     recursive: bool = False
 
 
-class Move(Config):
+class Move(BaseOperation):
     """Give something another name; `replace`: in place of a file that has it."""
 
     do: Literal["move"]
@@ -75,7 +76,7 @@ class Move(Config):
     replace: bool = False
 
 
-class SetMode(Config):
+class SetMode(BaseOperation):
     """Set the permission bits of a file or folder."""
 
     do: Literal["set_mode"]
@@ -83,7 +84,7 @@ class SetMode(Config):
     mode: _MODE
 
 
-class _Command(Config):
+class _Command(BaseOperation):
     """Settings of everything that runs in a sealed cell over the folder."""
 
     within: str = ""
@@ -117,7 +118,7 @@ class Python(_Command):
     """Python that undoes it; as with a command."""
 
 
-class Read(Config):
+class Read(BaseOperation):
     """Return a part of a text file. A read is recorded; nothing is changed, so there is nothing to undo."""
 
     do: Literal["read"]
@@ -126,7 +127,7 @@ class Read(Config):
     max_lines: int = Field(default=2000, ge=1, le=20_000)
 
 
-class List(Config):
+class List(BaseOperation):
     """Return the names in a folder, those below it included, with sizes; never content."""
 
     do: Literal["list"]
@@ -135,7 +136,7 @@ class List(Config):
     depth: int = Field(default=1, ge=1, le=20)
 
 
-class Search(Config):
+class Search(BaseOperation):
     """Return the lines of text files that contain a string, with path and number of the line."""
 
     do: Literal["search"]
@@ -147,7 +148,7 @@ class Search(Config):
     """A pattern for the names of the files, such as `*.py`."""
 
 
-class Observed(Config):
+class Observed(BaseOperation):
     """What the tool of another program did. It is recorded by an observer, and cannot be proposed."""
 
     do: Literal["observed"]

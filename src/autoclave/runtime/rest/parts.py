@@ -13,9 +13,9 @@ from urllib.parse import quote, urlencode
 
 from pydantic import Field, TypeAdapter, model_validator
 
-from autoclave.config import Config
 from autoclave.core import InputError
 from autoclave.core.json import nearest, shown
+from autoclave.runtime.interface import BaseOperation
 from autoclave.runtime.rest.catalogue import OperationSpec, parameters_in, require_value
 from autoclave.runtime.rest.expressions import at
 from autoclave.runtime.rest.forms import Form, encoded, require_no_mark
@@ -29,7 +29,7 @@ ABSENT = "absent"
 """The digest of nothing."""
 
 
-class Ask(Config):
+class Ask(BaseOperation):
     """Ask a service: one of its registered operations by name, or, where it has no catalogue, by method and path."""
 
     do: Literal["request"]

@@ -11,9 +11,9 @@ from autoclave.config import TrainerConfig
 from autoclave.models import load_policy
 from autoclave.workers import Dispatch, register
 from autoclave.workers.trainer import ActorWorker
-from autoclave.workers.trainer.conformance import Setup
 from autoclave.workers.trainer.peers import num_ranks
 from autoclave.workers.trainer.sharding import PLAIN
+from tests.workers.actor_conformance import Setup
 
 
 def make_actor(folder: Path, setup: Setup, trainer: TrainerConfig = PLAIN, device: str = "cpu") -> ActorWorker:

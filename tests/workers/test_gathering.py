@@ -16,11 +16,11 @@ from autoclave.config import LoraConfig, TrainerConfig
 from autoclave.core import HostError
 from autoclave.models import load_policy, save_policy, stored, with_adapter
 from autoclave.workers.trainer import ActorWorker, sources
-from autoclave.workers.trainer.conformance import Setup
 from autoclave.workers.trainer.sharding import hold
 from autoclave.workers.trainer.sources import sources_of, write_sources
 from autoclave.workers.weights.table import WeightTable
 from tests.training_parts import tiny_policy
+from tests.workers.actor_conformance import Setup
 from tests.workers.changing_actor import make_actor
 
 SHARDED = TrainerConfig(mixed_precision="bfloat16")  # by FSDP2 also in one process

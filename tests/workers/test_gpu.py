@@ -20,9 +20,9 @@ from autoclave.rollout.conformance import EngineConformance
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.workers import Dispatch, ResourcePool, WorkerGroup, register
 from autoclave.workers.spawn_executor import SpawnExecutor
-from autoclave.workers.trainer.conformance import ActorConformance, MakeActor, Setup, sample_batch
 from tests.training.test_training_runs import RECIPE, problem
 from tests.training_parts import tiny_policy
+from tests.workers.actor_conformance import ActorConformance, MakeActor, Setup, sample_batch
 from tests.workers.changing_actor import make_actor
 
 DEVICE = "cpu" if os.environ.get("AUTOCLAVE_GPU_TESTS") == "cpu" else "cuda"

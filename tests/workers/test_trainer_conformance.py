@@ -10,7 +10,7 @@ import pytest
 from autoclave.config import TrainerConfig
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.spawn_executor import SpawnExecutor
-from autoclave.workers.trainer.conformance import ActorConformance, MakeActor
+from tests.workers.actor_conformance import ActorConformance, MakeActor
 from tests.workers.changing_actor import ChangingActor, make_actor
 
 

@@ -1,4 +1,4 @@
-"""Conformance suite of actors, as tests that any backend can run. Needs pytest; nothing imports it.
+"""Conformance suite of actors, as tests that any backend can run.
 
 Subclass, and override the fixture `make_actor`; on several ranks too, if the backend has them:
 

@@ -178,7 +178,7 @@ function rowOf(line) {
     const check = el("input", { type: "checkbox", "aria-label": `Select ${line.action}`, onchange: () => select(line.action, check.checked) });
     const about = [
       el("span", {}, timeOf(line.proposed_at)), el("span", { class: "mono" }, line.action),
-      el("span", { class: "who", title: `session ${line.session}` }, `session ${line.session}`),
+      el("span", { class: "who", title: `session ${line.session}` }, line.session),
       el("span", { class: "who", title: `proposed by ${line.by}` }, `by ${line.by}`),
     ];
     row = el("li", { class: `row ${line.state}`, "data-action": line.action },

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from autoclave.act import observer as observing
-from autoclave.act import recording, scan, shadow
+from autoclave.act import recording, scan, shadow, watch
 from autoclave.act.observer import Observer, ToolUse, observer_folder
 from autoclave.core import HostError, InputError
 from autoclave.runtime.interface import Choice
@@ -77,6 +77,46 @@ def test_undo_restores_the_tree_after_any_tool_use_and_none_is_missed(root: Path
                 assert without_time(known(root), newer) == without_time(was, newer)
             else:
                 newer |= differing
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 32))])
+def test_what_others_do_between_tool_uses_survives_the_undo(root: Path, seed: int):
+    draw = random.Random(seed)
+    with Observer(root) as observer:
+        for number in range(15):
+            if number % 3:
+                use_tool(draw, root)  # by others
+            observer.before(BASH)
+            was = known(root)
+            use_tool(draw, root)
+            differing = {path for path, facts in known(root).items() if was.get(path) != facts}
+            action, told = observer.after(BASH)
+            assert told == []
+            if action:
+                with open_session(root) as session:
+                    session.undo(action)
+                differing = set()
+            assert without_time(known(root), differing) == without_time(was, differing)
+
+
+def test_the_look_before_a_tool_use_is_left_out_if_nothing_has_changed(root: Path, monkeypatch: pytest.MonkeyPatch):
+    looks = list[int]()
+    monkeypatch.setattr(shadow, "scan", lambda folder: looks.append(folder) or scan.scan(folder))
+    with Observer(root) as observer:
+        if not observer._watch.is_complete and not watch._is_local(observer._scope.descriptor):
+            pytest.skip("the file system is not watched")
+        used(observer, lambda: (root / "n").mkdir())  # nothing was watched before; what is new was not
+        for change in (lambda: None, lambda: (root / "n/x").write_text("x"), lambda: (root / "n").rmdir()):
+            observer.before(BASH)
+            observer.after(BASH)
+            looks.clear()
+            observer.before(BASH)
+            assert looks == []
+            observer.after(BASH)
+            (root / "n/x").unlink(missing_ok=True)
+            change()
+        observer.before(BASH)
+        assert len(looks) == 2
 
 
 def test_redo_needs_no_grant_and_restores_what_the_tool_left(root: Path):

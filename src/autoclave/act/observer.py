@@ -25,6 +25,7 @@ from typing import Any
 
 from autoclave.act.recording import Recording, build, receipt_of, recording_of
 from autoclave.act.shadow import Change, Look, Shadow
+from autoclave.act.watch import Watch
 from autoclave.core import HostError, InputError, UsageError
 from autoclave.core.closing import Closing
 from autoclave.core.files import alone_with
@@ -75,6 +76,7 @@ class Observer(Closing):
                     Journal(place / "journal.sqlite", place / "checkpoints" / "signed")
                 )
                 self._shadow = opening.enter_context(Shadow(self._scope, folder))
+                self._watch = opening.enter_context(Watch(self._scope.descriptor))
                 self._due: tuple[Look, list[Change]] | None = None
                 self._told: list[str] = []
                 self._recover()
@@ -140,6 +142,9 @@ class Observer(Closing):
         self.catch_up()
         last = self._last_record()  # what is journalled from now on may not be in the look
         uses, is_first = self._uses(), self._shadow.top is None
+        if self._watch.is_quiet:
+            self._shadow.keep_note("seen", last)
+            return uses
         look, changes = self._look()
         if uses and changes and not is_first:
             with self._alone():
@@ -148,15 +153,19 @@ class Observer(Closing):
             self.catch_up()
         elif changes or is_first or self._shadow.top != look.top:
             self._refresh(look, changes)
+        elif not self._watch.is_complete:
+            self._watch.cover(self._shadow.folders())
         self._shadow.keep_note("seen", last)
         return uses
 
     def _look(self) -> tuple[Look, list[Change]]:
+        self._watch.begin_look()
         look = self._shadow.look()
         return look, self._shadow.changes(look)
 
     def _refresh(self, look: Look, changes: Sequence[Change]) -> None:
         self._told += self._shadow.refresh(look, changes)
+        self._watch.cover(self._shadow.folders())
 
     def _uses(self) -> dict[str, Any]:
         return self._shadow.note("uses") or {}

@@ -134,6 +134,15 @@ class Shadow(Closing):
         folder, _, name = path.rpartition("/")
         return self.rows.get(folder, {}).get(name)
 
+    def folders(self) -> dict[int, str]:
+        """Return the folders of the tree at the last refresh, by inode."""
+        found = {os.fstat(self.scope.descriptor).st_ino: ""}
+        for folder, rows in self.rows.items():
+            for name, row in rows.items():
+                if row.facts.is_folder:
+                    found[row.facts.inode] = f"{folder}/{name}" if folder else name
+        return found
+
     def look(self) -> Look:
         """Look at all entries of the tree. Raises HostError where that fails."""
         try:

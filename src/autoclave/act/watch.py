@@ -1,0 +1,102 @@
+"""Whether nothing has changed in a tree since a look at it, by inotify, so that the next look can be left out.
+
+Theory of operation. Each folder has a watch. Events are dropped right before a look; if none has arrived since, and
+every folder was watched already when that look began, the tree is as it found it. What inotify does not report are
+writes through a mapping of a process that goes on, through a name outside of the tree, and on file systems that others
+change too (those are not watched). So this serves only to tell changes between tool uses from those of a tool: after a
+tool use there is always a look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+from autoclave.core.closing import Closing
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_EVENT = struct.Struct("iIII")
+_IGNORED = 0x8000
+_CHANGES = 0x0002 | 0x0004 | 0x0008 | 0x0040 | 0x0080 | 0x0100 | 0x0200 | 0x0400 | 0x0800
+"""MODIFY, ATTRIB, CLOSE_WRITE, MOVED_FROM, MOVED_TO, CREATE, DELETE, DELETE_SELF and MOVE_SELF."""
+_ONLY_FOLDERS = 0x01000000 | 0x02000000  # ONLYDIR, DONT_FOLLOW
+_LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs")
+_MOST = 50_000
+_PIECE = 1 << 16
+
+
+class Watch(Closing):
+    """Watches folders below the folder of a descriptor. Where that is not possible, nothing is ever quiet."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._descriptor = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC) if _is_local(root) else -1
+        self._watched: dict[int, int] = {}  # watch descriptors by the inodes of folders
+        self.is_complete = False
+        """Whether every folder is watched."""
+        self._is_sure = False
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    @property
+    def is_quiet(self) -> bool:
+        """Return whether certainly nothing has happened since the last `begin_look`."""
+        return self._is_sure and not self._drain()
+
+    def begin_look(self) -> None:
+        """Forget what has happened up to now: a look at everything begins."""
+        self._drain()
+        self._is_sure = self.is_complete
+
+    def cover(self, folders: Mapping[int, str]) -> None:
+        """Watch these folders, paths by inode. Where one is new, only a look from now on is sure."""
+        if self._descriptor < 0 or len(folders) > _MOST:
+            return
+        for inode in self._watched.keys() - folders.keys():
+            _libc.inotify_rm_watch(self._descriptor, self._watched.pop(inode))
+        for inode, path in folders.items():
+            if inode not in self._watched:
+                self._is_sure = False
+                place = os.fsencode(f"/proc/self/fd/{self._root}/{path}")
+                found = _libc.inotify_add_watch(self._descriptor, place, _CHANGES | _ONLY_FOLDERS)
+                if found >= 0:
+                    self._watched[inode] = found
+        self.is_complete = len(self._watched) == len(folders)
+
+    def _drain(self) -> bool:
+        """Read all events; return whether there were any."""
+        content = b""
+        with contextlib.suppress(BlockingIOError, OSError):
+            while self._descriptor >= 0 and (piece := os.read(self._descriptor, _PIECE)):
+                content += piece
+        place, gone = 0, set[int]()
+        while place < len(content):
+            watch, kind, _, length = _EVENT.unpack_from(content, place)
+            place += _EVENT.size + length
+            if kind & _IGNORED:
+                gone.add(watch)
+        if gone:
+            self._watched = {inode: watch for inode, watch in self._watched.items() if watch not in gone}
+            self.is_complete = False
+        if content:
+            self._is_sure = False
+        return bool(content)
+
+
+def _is_local(root: int) -> bool:
+    """Return whether a folder is on a file system of which this kernel sees every change."""
+    about = os.fstat(root)
+    device = f"{os.major(about.st_dev)}:{os.minor(about.st_dev)}"
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            fields, _, rest = line.partition(" - ")
+            if fields.split(" ")[2] == device:
+                return rest.split(" ")[0] in _LOCAL
+    return False

@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+from pathlib import Path
 
 import pytest
 
 from autoclave.act.observer import Observer, ToolUse
 from autoclave.core import InputError
+from autoclave.review.timeline import Timeline
+from autoclave.runtime.actions import Actions
+from autoclave.runtime.journal import Journal
 from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.states import ActionState
 
@@ -50,6 +54,27 @@ def test_groups_are_those_of_act_list(reviewed: Reviewed):
         expected = session.actions.groups()
     assert [len(group) for group in expected] == [2, 2, 1]
     assert reviewed.get("timeline")["groups"] == expected
+
+
+def test_groups_stay_those_of_act_list_whatever_is_done_and_undone(tmp_path: Path):
+    timeline, done = Timeline(), list[str]()
+    with Journal(tmp_path / "journal", tmp_path / "checkpoints") as journal:
+        actions = Actions(journal, [])
+        for step in ("1", "2", "1", "3", "1", "undo 2", "savepoint", "4", "5", "undo 0", "4", "none 6", "7", "undo 7"):
+            word, _, number = step.rpartition(" ")
+            if step == "savepoint":
+                journal.append("savepoint", "s", {})
+            elif word == "undo":
+                journal.advance(done[int(number)], ActionState.UNDOING)
+                journal.advance(done[int(number)], ActionState.UNDONE)
+            else:
+                done.append(f"{len(done):08x}")
+                operation = {"do": "delete", "path": number}
+                journal.advance(done[-1], ActionState.PROPOSED, {"operation": operation, "guarantee": word or "exact"})
+                journal.advance(done[-1], ActionState.APPROVED)
+                journal.advance(done[-1], ActionState.EXECUTING)
+                journal.advance(done[-1], ActionState.EXECUTED, {"reads": [], "writes": [f"files/{number}"]})
+            assert timeline.since(0, journal)["groups"] == actions.groups()
 
 
 def test_changes_of_another_process_arrive_while_it_works(reviewed: Reviewed):

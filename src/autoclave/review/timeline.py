@@ -5,6 +5,7 @@ Each update reads only the records that were added since the one before, from wh
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -100,7 +101,18 @@ class Timeline:
             else:
                 self._notes.append(_note(record))
         if new:
-            self._groups = groups(self._standing(), [each["at"] for each in self._savepoints])
+            self._regroup()
+
+    def _regroup(self) -> None:
+        """Group the actions that stand. Groups up to the first that is not as before, and followed as before, stay."""
+        done, place, num_kept = self._standing(), 0, 0
+        names = [each.action for each in done]
+        for group, following in itertools.pairwise(self._groups):
+            if names[place : place + len(group) + 1] != [*group, following[0]]:
+                break
+            place, num_kept = place + len(group), num_kept + 1
+        savepoints = [each["at"] for each in self._savepoints]
+        self._groups = self._groups[:num_kept] + groups(done[place:], savepoints)
 
     def _standing(self) -> list[Done]:
         """Return the actions that stand, in the order of `Actions.groups`, which numbers groups alike."""

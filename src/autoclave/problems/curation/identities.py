@@ -9,7 +9,7 @@ import re
 from urllib.parse import unquote, urlsplit
 
 from autoclave.problems.candidate import ProblemCandidate
-from autoclave.problems.curation.statements import plain_text, plain_words
+from autoclave.problems.curation.statements import TABLES, plain_text, plain_words
 
 _CODEFORCES = re.compile(
     r"/(?P<group>gym/|problemset/gymproblem/)?(?:problemset/problem/|problemset/gymproblem/|contest/|gym/)?"
@@ -84,14 +84,7 @@ def _key(key: str, source: str) -> str:
 
 _KEYED = ("leetcode", "atcoder", "codechef", "codewars", "hackerrank", "humaneval", "mbpp")
 _LABEL = re.compile(r"^\s*(?:problem\s+)?(?:[a-z]\d?|\d{1,4}[a-z]\d?|\d{1,4})\s*[.):-]\s+", re.IGNORECASE)
-_COMMON_TITLES = frozenset(
-    """
-hello world|a plus b|a b|sum|two sum|sort|sorting|binary search|fibonacci|fibonacci numbers|factorial|prime numbers
-palindrome|palindromes|queries|array|arrays|strings|string|matrix|game|simple game|shortest path|maximum sum|minimum sum
-""".strip()
-    .replace("\n", "|")
-    .split("|")
-)
+_COMMON_TITLES = frozenset(TABLES["common titles"])
 
 
 def title_words(title: str, fewest: int) -> str:

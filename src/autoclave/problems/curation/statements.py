@@ -12,22 +12,13 @@ import html
 import re
 import unicodedata
 from functools import lru_cache
+from pathlib import Path
 
-_LATEX_TEXT = """
-<= le leq leqslant
->= ge geq geqslant
-< lt
-> gt
-!= ne neq
-* cdot times
-/ div
-% bmod mod pmod
-xor oplus
-infinity infty
-product prod
-... ldots dots cdots
-"""
-_LATEX_WORDS = {word: line.split()[0] for line in _LATEX_TEXT.strip().splitlines() for word in line.split()[1:]}
+from autoclave.problems.sections import read_sections
+
+TABLES = read_sections(Path(__file__).with_name("words.txt"))
+"""Also of the modules beside this one."""
+_LATEX_WORDS = {word: line.split()[0] for line in TABLES["latex"] for word in line.split()[1:]}
 _SIGNS = str.maketrans("×⋅·÷−’‘“”⁰¹²³⁴⁵⁶⁷⁸⁹", "***/-''\"\"0123456789") | str.maketrans(
     {
         "≤": "<=",
@@ -123,52 +114,8 @@ _PROMPT = re.compile(
     r"|^\W*(?:question|answer|problem|problem statement|task|statement|description|instructions?|format)\W*$",
     re.MULTILINE,
 )
-_COMMON_TEXT = """
-a about above after again all also an and another any are as at be because been before being below between both but by
-can cannot case cases consists contain containing contains could denote denoted denoting describe described
-description did do does done down during each either else every exactly example explanation first for format following
-follows four from function given gives guaranteed had has have having he her here his how however if in input inputs
-integer integers into is it its itself know let line lines may might more most must need next no non not note number
-numbers of on one only or other others our out output outputs over prints print program python read respectively
-sample same second separated she should single so solution some space such take task test tests than that the their
-them then there these they third this those three through time times to too two under until up us use using value
-values want was we were what when where whether which while who whose will with within without would write you your
-return returns returned constraints consider called find determine compute calculate display report stdin stdout
-standard answer
-"""
-_COMMON = frozenset(_COMMON_TEXT.split())
+_COMMON = frozenset(" ".join(TABLES["common words"]).split())
 _ENDINGS = re.compile(r"(?:ies|ied|ing|es|ed|ly|s|e|y)$")
-
-
-_SYNONYMS_TEXT = """
-array list sequence
-minimum minimal smallest least lowest fewest min
-maximum maximal largest greatest highest biggest max
-distinct different unique
-string text word
-element item entry member
-equal identical same
-total overall sum
-choose pick select
-swap exchange interchange
-remove delete erase
-begin start
-end finish stop
-large big huge
-cost price
-operation move action
-add append insert
-vertex vertices node nodes
-edge edges road roads
-modulo remainder
-ascending increasing nondecreasing
-descending decreasing nonincreasing
-letter letters character characters
-substring subarray segment
-beautiful nice pretty good
-possible feasible
-precisely exactly
-"""
 
 
 def _stem(word: str) -> str:
@@ -176,7 +123,7 @@ def _stem(word: str) -> str:
     return shorter if len(shorter) >= 3 else word
 
 
-_SYNONYMS = {_stem(word): line.split()[0] for line in _SYNONYMS_TEXT.strip().splitlines() for word in line.split()}
+_SYNONYMS = {_stem(word): line.split()[0] for line in TABLES["synonyms"] for word in line.split()}
 """Stem of a word -> one word for all synonyms."""
 _NAME = re.compile(r"(?<=[a-z0-9,;$] )[A-Z][a-z]{2,}\b")
 _SMALL_WORD = re.compile(r"\b[a-z]{3,}\b")

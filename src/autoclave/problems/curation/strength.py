@@ -16,6 +16,7 @@ from autoclave.problems.curation.lazy_programs import accepted_names, lazy_progr
 from autoclave.problems.curation.programs import CandidatePrograms, JudgedCandidate, JudgedStage, solutions_of
 from autoclave.problems.curation.python_source import tree_of
 from autoclave.problems.curation.stage import Dropped
+from autoclave.problems.curation.statements import TABLES
 from autoclave.problems.curation.verification import SECONDS
 
 _TIMES = 4
@@ -75,14 +76,8 @@ class Strength(JudgedStage):
 # --- Mutants -------------------------------------------------------------------------------------------------------
 
 
-_SWAPS_TEXT = """
-+ -  - +  * +  / *  // *  % +  < <=  <= <  > >=  >= >  == !=  != ==  += -=  -= +=  & |
-| &  ^ &  << >>
-and or  or and  min max  max min  True False  False True  true false  false true  any all  all any
-break pass  continue pass  upper lower  lower upper
-"""
-_SWAPS_WORDS = _SWAPS_TEXT.split()
-_SWAPS: dict[str, str] = dict(zip(_SWAPS_WORDS[::2], _SWAPS_WORDS[1::2], strict=True))
+_WORDS = " ".join(TABLES["mutations"]).split()
+_SWAPS = dict(zip(_WORDS[::2], _WORDS[1::2], strict=True))
 """Replacement of each token."""
 
 

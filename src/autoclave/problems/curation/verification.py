@@ -25,19 +25,13 @@ from autoclave.problems.curation.programs import (
     solutions_of,
 )
 from autoclave.problems.curation.stage import Dropped
+from autoclave.problems.curation.statements import TABLES
 
 Rule = Literal["all", "any"]
 SECONDS = "solution_seconds"
 """Name of the fact: CPU seconds of a solution on its slowest test; only verified problems have it."""
 _MISSING = re.compile(r"ModuleNotFoundError: (\w+)")
-_SEVERAL_ANSWERS_TEXT = """
-any of them|any one of them|any valid|any correct|any such|any order|any possible|any optimal
-any answer|any solution|multiple answers|multiple solutions|several answers|several solutions
-several possible|more than one answer|more than one solution|more than one possible|multiple possible
-multiple valid|multiple correct|multiple optimal|if there are many|print any|output any|return any
-find any
-"""
-_SEVERAL_ANSWERS = _SEVERAL_ANSWERS_TEXT.strip().replace("\n", "|").split("|")
+_SEVERAL_ANSWERS = TABLES["several answers"]
 """Phrases of statements that accept several answers, and so need a special judge."""
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from autoclave.problems.curation.python_source import tree_of
@@ -23,44 +24,7 @@ _SET_EQUAL = frozenset(
 _NOT_NONE = frozenset({"check_str", "text_match_three", "text_starta_endb"})
 _ROOT = frozenset({"find_zero"})
 
-_CHECK = """
-def _is_close(found, expected, margin):
-    if isinstance(expected, (list, tuple)):
-        return isinstance(found, (list, tuple)) and len(found) == len(expected) and all(
-            _is_close(*pair, margin) for pair in zip(found, expected)
-        )
-    if not (isinstance(found, (int, float, complex)) and isinstance(expected, (int, float, complex))):
-        return False
-    if found == expected or (found != found and expected != expected):
-        return True
-    return abs(expected) != inf and abs(found - expected) <= margin + 1e-07 * abs(expected)
-
-
-def _is_floats(value):
-    return isinstance(value, float) or (
-        isinstance(value, (list, tuple)) and all(isinstance(part, float) for part in value)
-    )
-
-
-def _is_equal(found, expected, margin):
-    if found == expected:
-        return True
-    margin = margin or (1e-06 if _is_floats(expected) else 0)
-    return bool(margin) and type(found) is type(expected) and _is_close(found, expected, margin)
-
-
-def _is_something(value):
-    return value if isinstance(value, bool) else value is not None
-
-
-def check(candidate):
-    from copy import deepcopy
-
-    for arguments in _ARGUMENTS:
-        expected = {reference}(*deepcopy(arguments))
-        found = candidate(*deepcopy(arguments))
-        assert {rule}
-"""
+_CHECK, _GUARDS = (Path(__file__).with_name(name).read_text("utf-8") for name in ("plus_check.txt", "plus_guards.txt"))
 _RULES = {
     "equal": "_is_equal(found, expected, {margin})",
     "sets": "set(found) == set(expected)",
@@ -82,22 +46,6 @@ def comparison_source(solution: str, entry_point: str, arguments: Sequence[Any],
     return f"{solution}\n\n_reference = {entry_point}\n{values}{_CHECK.format(reference='_reference', rule=rule)}"
 
 
-_GUARDS = """
-def _guarded(compare):
-    from numpy import shape
-
-    def guarded(found, expected, *rest, **named):
-        if (found == expected) is not True:
-            assert type(found) is type(expected), "another type than expected"
-            assert shape(found) == shape(expected), "another shape than expected"
-        return compare(found, expected, *rest, **named)
-
-    return guarded
-
-
-def _magnitude(value):
-    return lambda *arguments: abs(value(*arguments))
-"""
 _WRAPPERS = {"allclose": "_guarded", "assert_allclose": "_guarded", "_poly": "_magnitude"}
 """Wrapper of a called function, by the last part of its name."""
 

@@ -218,13 +218,13 @@ class SqliteDatabase(SqlEngine):
         """Compile a statement, and run it until it is too much; what it is about."""
         until = time.monotonic() + self.settings.statement_timeout_s
         connection.set_progress_handler(lambda: time.monotonic() > until or is_too_much(), 10_000)
+        reads_of_keys = set[str]()
         try:
-            with without_foreign_keys(connection):
-                own = self._given(connection, operation, number, runs=False)
-            seen = self._given(connection, operation, number, runs=False)
-            reads_of_keys = seen.reads - own.reads
-            if runs:
-                seen = self._given(connection, operation, number, runs=True)
+            if any(table.references for table in self._known[1].values()):
+                with without_foreign_keys(connection):
+                    own = self._given(connection, operation, number, runs=False)
+                reads_of_keys = self._given(connection, operation, number, runs=False).reads - own.reads
+            seen = self._given(connection, operation, number, runs=runs)
             seen.reads_of_keys = reads_of_keys
         finally:
             connection.set_progress_handler(None)

@@ -486,7 +486,7 @@ def test_keys_go_into_queries_passwords_and_files_as_well(tmp_path: Path, servic
 
 
 def test_a_host_of_the_cell_cannot_be_taken_for_the_machine(session: Session):
-    """The name of this machine leads to the cell's own network, where nobody but the proxy listens."""
+    """The name of this machine leads to the cell's own network, where only the proxy listens."""
     assert told(session, f"print(call('https://{socket.gethostname()}:22/')[0])") in ("0\n", "403\n")
 
 

@@ -1,4 +1,4 @@
-"""The journal keeps what was recorded, whoever writes and whenever a writer dies; and shows what was done to it."""
+"""The journal keeps what was recorded, any process writes and whenever a writer dies; and shows what was done to it."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_what_is_no_text_is_in_no_journal(journal: Journal):
         journal.standing("\udcff")
 
 
-def test_a_journal_that_was_made_anew_is_told(tmp_path: Path):
+def test_a_journal_that_was_replaced_is_told(tmp_path: Path):
     with open_in(tmp_path) as journal:
         some(journal)
     for path in tmp_path.glob("journal.sqlite*"):

@@ -1,4 +1,4 @@
-"""An audit tells what was done to a chain of records, and finds nothing in one that nobody touched."""
+"""An audit tells what was done to a chain of records, and finds nothing in one that is untouched."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_nothing_is_found_where_nothing_was_done():
     assert found([*RECORDS, Record.after(RECORDS[-1].digest, 7, 7.0, "g", "s", {})]) == []  # after the last signature
 
 
-def test_a_chain_that_was_written_anew_is_told_from_where():
+def test_a_chain_that_was_rewritten_is_told_from_where():
     assert found(chain(*"abcdez")) == [Finding(Damage.REWRITTEN, 6)]
     assert found(chain(*"azcdef")) == [Finding(Damage.REWRITTEN, 3)]
     assert found(chain(*"azc")) == [Finding(Damage.REWRITTEN, 3), Finding(Damage.TRUNCATED, 4)]

@@ -356,7 +356,7 @@ def test_a_queued_action_runs_when_its_delay_has_passed_and_can_be_discarded(
         opened.discard(kept.action)
 
 
-def test_what_others_changed_while_nobody_worked_is_left_alone(root: Path):
+def test_what_others_changed_between_sessions_is_left_alone(root: Path):
     with open_on(root) as session:
         action = done(session, do="write", path="a.txt", content="ours")
         receipt = session.actions.receipt(action)

@@ -130,7 +130,7 @@ def test_what_an_operation_deletes_or_renames_comes_back_whatever_it_is(root: Pa
     with open_with(root) as session:
         session.difference(session.propose({"do": "delete", "path": "it", "recursive": True}).action)
         for operation in ({"do": "write", "path": "it", "content": ""}, {"do": "append", "path": "it", "content": ""}):
-            if kind != "file":  # and nothing waits for a fifo that nobody writes to
+            if kind != "file":  # and nothing waits for a fifo without a writer
                 with pytest.raises(InputError, match="not a file"):
                     session.propose(operation)
 
@@ -138,7 +138,7 @@ def test_what_an_operation_deletes_or_renames_comes_back_whatever_it_is(root: Pa
 # --- Links -----------------------------------------------------------------------------------------------------------
 
 
-SECRET = "for nobody here to read"
+SECRET = "not to be read here"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The vault keeps secrets where nobody reads them; dummies look like them and can be told from them anywhere."""
+"""The vault keeps secrets out of sight; dummies look like them and can be told from them anywhere."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def test_what_others_have_locked_is_waited_for_not_too_long(shop: Shop, opened: 
         ("jsonb", '{"a": 1}', '{"a": 1.0}'),
     ],
 )
-def test_a_key_that_is_the_same_and_written_otherwise_is_nobody_elses(
+def test_a_key_that_is_the_same_and_written_otherwise_is_no_other_key(
     postgres_shop: Shop, kind: str, one: str, other: str
 ):
     postgres_shop.others(

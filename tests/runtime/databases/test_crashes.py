@@ -156,7 +156,7 @@ class Cutting:
                 elif self.is_heard:
                     connection.pgconn.send_query(b"COMMIT")
                     connection.pgconn.flush()
-                    assert select.select([connection.fileno()], [], [], 20.0)[0]  # it has answered; nobody reads that
+                    assert select.select([connection.fileno()], [], [], 20.0)[0]  # it has answered, unread
                 number = connection._sock.fileno() if owner is MariadbServer else connection.fileno()
                 with socket.socket(fileno=os.dup(number)) as way:
                     way.shutdown(socket.SHUT_RDWR)
@@ -242,7 +242,7 @@ def test_the_journal_holds_no_rows(shop: Shop):
 
 
 @pytest.mark.parametrize(("verb", "doubt"), [("undo", S.UNDO_IN_DOUBT), ("redo", S.IN_DOUBT)])
-def test_what_nobody_foresaw_leaves_an_action_in_doubt_and_others_go_on(shop: Shop, verb: str, doubt: ActionState):
+def test_what_is_unforeseen_leaves_an_action_in_doubt_and_others_go_on(shop: Shop, verb: str, doubt: ActionState):
     with shop.session() as session:
         action = done(session, *STATEMENTS)
         if verb == "redo":

@@ -245,7 +245,7 @@ def test_what_changed_since_it_was_planned_is_not_done(server: Server, session: 
     assert held(server) == there
 
 
-def test_nobody_gets_in_between_the_look_and_the_commands(
+def test_no_client_gets_in_between_the_look_and_the_commands(
     server: Server, session: Session, monkeypatch: pytest.MonkeyPatch
 ):
     whole = RedisDatabase._execute

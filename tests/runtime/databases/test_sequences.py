@@ -190,7 +190,7 @@ class Sequence:
 
 
 def rows_of(shop: Shop) -> dict[str, Any]:
-    """All tables; where a counter stands, and at which rowid a row without a key is, is nobody's promise here."""
+    """All tables; where a counter stands, and at which rowid a row without a key is, is not promised."""
     engine = shop.settings.engine
     return {
         name: without_rowids(name, rows, engine) if engine == "sqlite" else rows

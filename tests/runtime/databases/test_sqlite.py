@@ -363,7 +363,7 @@ def test_a_row_that_refers_depends_on_the_row_it_refers_to_and_not_on_its_table(
     with small.session() as session:
         first = done(session, "INSERT INTO parent VALUES (3, 'r')")
         done(session, "INSERT INTO child VALUES (1, 1)")
-        session.undo(first)  # nobody needs it
+        session.undo(first)  # no other action needs it
         again = done(session, "INSERT INTO parent VALUES (3, 'r')")
         done(session, "INSERT INTO child VALUES (2, 3)")
         with pytest.raises(InputError, match="came later"):

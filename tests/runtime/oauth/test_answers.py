@@ -104,7 +104,7 @@ def test_an_issuer_that_publishes_nothing_or_is_not_there_says_so(liar: Liar):
     with pytest.raises(HostError, match="no answer that could be used"):
         discovered("https://localhost:1")
     with pytest.raises(HostError, match="no answer that could be used"):
-        discovered(liar.issuer)  # its certificate is of nobody that the system knows
+        discovered(liar.issuer)  # the system does not know who signed its certificate
 
 
 # --- What the token endpoint answers ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The commands that have a service authorised, renew its token and give it up; and what nobody gets to see of it."""
+"""The commands that have a service authorised, renew its token and give it up; and what stays secret of it."""
 
 from __future__ import annotations
 

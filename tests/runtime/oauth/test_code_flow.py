@@ -237,7 +237,7 @@ def test_it_listens_on_this_machine_alone():
             other.connect(("127.0.0.2", loopback.port))
 
 
-def test_a_connection_that_says_nothing_keeps_nobody_waiting():
+def test_a_connection_that_says_nothing_keeps_no_other_waiting():
     with Loopback("s") as loopback, socket.create_connection(("127.0.0.1", loopback.port)):
         browser = threading.Thread(target=httpx.get, args=(f"{loopback.redirect_uri}?code=1&state=s",))
         browser.start()

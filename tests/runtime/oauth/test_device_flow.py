@@ -32,7 +32,7 @@ class Waiting:
 
 
 def nothing() -> None:
-    """Nobody has done anything yet."""
+    """Nothing has been done yet."""
 
 
 def test_a_code_that_is_typed_in_elsewhere_gives_a_token(
@@ -87,7 +87,7 @@ def test_a_code_that_the_provider_calls_expired_is(server: Server, provider: Pro
         granted(endpoints, begun(endpoints, "openid"), lambda _: pause.wait(0.1), now=lambda: 0.0)
 
 
-def test_nobody_is_asked_after_the_code_has_expired_by_our_clock(server: Server, provider: Provider):
+def test_no_one_is_asked_after_the_code_has_expired_by_our_clock(server: Server, provider: Provider):
     clock = [0.0]
     endpoints = Endpoints(Authorization(provider=provider, client_id="native"), server.verify)
     device = dataclasses.replace(begun(endpoints, "openid"), lifetime_s=12.0)

@@ -299,7 +299,7 @@ def test_a_token_that_nothing_renews_is_a_refusal_that_says_so(session: Session,
         asked(session, server, "POST", "/api/never")
 
 
-def test_what_may_have_been_done_is_not_sent_again_if_nobody_says_that_it_was_the_token(
+def test_what_may_have_been_done_is_not_sent_again_unless_it_is_said_that_it_was_the_token(
     session: Session, server: Server, secret: Secret
 ):
     server.control(forget=secret.value)

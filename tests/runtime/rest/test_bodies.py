@@ -191,7 +191,7 @@ def test_an_answer_that_may_not_be_whole_is_none(service: RawService, tmp_path: 
 def _dripping(first: bytes, drop: bytes, is_over: threading.Event) -> Callable[[socket.socket], None]:
     def drip(link: socket.socket) -> None:
         link.sendall(first)
-        for _ in range(100):  # and not for ever, should nobody end it
+        for _ in range(100):  # and not for ever, if no reader ends it
             if is_over.wait(0.05):
                 return
             link.sendall(drop)

@@ -207,7 +207,7 @@ def test_where_the_catalogue_has_none_a_model_proposes_and_is_asked_once(trial: 
         assert response["body"]["data"]["title"] == "ours"
         assert "delete_record" in operations
         assert "get_record" not in operations
-        session.undo(trial.done(session, "more"))  # proven by now: nobody is asked
+        session.undo(trial.done(session, "more"))  # proven by now: no one is asked
         assert trial.has("first")
         assert len(model.asked) == 1
 

@@ -71,9 +71,7 @@ def proposing(compensation: Mapping[str, Any]) -> dict[str, Any]:
     return calling(("take_back", dict(compensation)))
 
 
-def test_a_connected_model_is_asked_for_a_compensation_that_nobody_knows(
-    place: Path, reader: Reader, model: ChatServer
-):
+def test_a_connected_model_is_asked_for_a_compensation_that_is_unknown(place: Path, reader: Reader, model: ChatServer):
     model.trouble = [proposing(RIGHT)]
     with opened(place) as session:
         session.undo(done(session, "patch_record", **change(reader, title="ours")))

@@ -41,7 +41,7 @@ AFTER: tuple[Fault, ...] = ("cut_after", "half", "gateway_after", "resent")
 
 
 def done_or_said(session: Session, given: dict[str, Any]) -> tuple[str, ActionState]:
-    """Propose and run; where nobody can tell, a person says that it was done. The action, and how the run left it."""
+    """Propose and run; where no one can tell, a person says that it was done. The action, and how the run left it."""
     proposal = session.propose(given)
     with contextlib.suppress(InputError):
         session.run(proposal.action, proposal.plan.digest)
@@ -60,7 +60,7 @@ def test_a_fault_in_act_undo_and_redo_neither_loses_nor_doubles_anything(
     before = reader.records()
     proxy.faults(fault)
     action, state = done_or_said(shaky, asked(**reader.where, **change))
-    # whoever deletes it leaves the same; a refused change may be one that somebody else made alike
+    # any deletion leaves the same; a refused change may be one that somebody else made alike
     is_named_by_us = change["operation"] == "create_record"
     is_unproven = (change["operation"] == "delete_record" and fault in AFTER) or (
         fault == "resent" and not is_named_by_us

@@ -21,7 +21,7 @@ _numbers = itertools.count()
 def event(summary: str, hour: int = 12, uid: str = "lunch") -> str:
     lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//tests//EN", "BEGIN:VEVENT", f"UID:{uid}"]
     lines += ["DTSTAMP:20261124T100000Z", f"DTSTART:20261125T{hour}0000Z", f"SUMMARY:{summary}"]
-    lines += ["ATTENDEE;CN=A very long name that has to be folded by whoever writes it:mailto:somebody@example.com"]
+    lines += ["ATTENDEE;CN=A very long name that has to be folded by every writer of it:mailto:somebody@example.com"]
     return "\r\n".join([*lines, "END:VEVENT", "END:VCALENDAR", ""])
 
 

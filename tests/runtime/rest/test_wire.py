@@ -518,7 +518,7 @@ def opened_over_tls(web: WebService, folder: Path, **others: Any) -> Session:
     return opened(folder, {"web": settings}, key, **{"verify": web.verify, **others})
 
 
-def test_a_key_that_is_echoed_in_any_form_is_seen_by_nobody(web: WebService, tmp_path: Path):
+def test_a_key_that_is_echoed_in_any_form_is_never_seen(web: WebService, tmp_path: Path):
     with opened_over_tls(web, tmp_path) as session:
         read = session.plan(asked("echo", "web")).output["stdout"]
         action = done(session, "post", "web", body={"x": 1})

@@ -20,6 +20,9 @@ get on the host. The command could do no more in the folder anyway: everything e
 the cell, /proc has no kernel settings, devices cannot be made, and no process, socket, key or handle of the host can be
 named.
 
+A command that shares the network of the host keeps its network namespace, and gets its names and resolvers. It can
+then reach what listens on the host, also on loopback addresses; sockets in the file system stay refused.
+
 Termination. At a limit, this process kills the first process by its descriptor, and the kernel kills everything below
 it. If this process dies, the kernel kills the keeper, and with it the first process. Mounts end with the namespace.
 """
@@ -58,6 +61,7 @@ _OF_ETC = (
     *("/etc/ld.so.cache", "/etc/alternatives", "/etc/mime.types", "/etc/localtime"),
     *("/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf"),  # not /etc/ssl/private
 )
+_HOST_NAMES = ("/etc/hosts", "/etc/resolv.conf")
 _LINKS = (
     ("/dev/fd", "/proc/self/fd"),
     ("/dev/stdin", "/proc/self/fd/0"),
@@ -104,6 +108,7 @@ class SealedCommand:
         hidden: files of the tree, without links on the way, that it can neither read nor change: it sees sockets there.
         shown: other folders and files of the host that it sees read-only, each with its path inside.
         listens: whether to make a socket that listens at `port` on its loopback interface.
+        shares_network: whether it has the network of the host; not together with `listens`.
     """
 
     argv: tuple[str, ...]
@@ -117,17 +122,20 @@ class SealedCommand:
     shown: tuple[tuple[str, str], ...] = ()
     listens: bool = False
     port: int = 3128
+    shares_network: bool = False
 
 
 def run_command(
     command: SealedCommand,
     limits: CommandLimits | None = None,
     serve: Callable[[socket.socket], contextlib.AbstractContextManager[Any]] | None = None,
+    on_output: Callable[[str, bytes], object] | None = None,
 ) -> Outcome:
     """Run a command to its end, or to a limit. No process of it is left when this returns.
 
-    `serve` gets the listening socket of `command.listens` and returns a context manager for the run. `Outcome.detail`
-    names parts that the host refused to the cell, and the limit of open files if the command fails by it.
+    `serve` gets the listening socket of `command.listens` and returns a context manager for the run. `on_output` gets
+    "stdout" or "stderr" with each piece that is printed there, as it comes, up to the limit. `Outcome.detail` names
+    parts that the host refused to the cell, and the limit of open files if the command fails by it.
 
     Raises:
         HostError: a compiled part of this checkout is older than its source.
@@ -144,7 +152,7 @@ def run_command(
             opened.enter_context(listener)
             opened.enter_context(serve(listener))
         cell.go()
-        return cell.watch()
+        return cell.watch(on_output)
 
 
 def python_executable() -> str:
@@ -215,10 +223,10 @@ class _Cell:
         if self._command.listens:
             self._send({})
 
-    def watch(self) -> Outcome:
+    def watch(self, on_output: Callable[[str, bytes], object] | None) -> Outcome:
         """Serve its streams, enforce the limits, and return the outcome."""
         began = time.monotonic()
-        streams = CommandStreams(self._process, self._command.stdin, self._limits.output_bytes)
+        streams = CommandStreams(self._process, self._command.stdin, self._limits.output_bytes, on_output)
         ended: Ended | None = None
         exceeded = self._exceeded_limits(began)
         self._link.settimeout(None)
@@ -262,6 +270,8 @@ class _Cell:
         account = (
             f"root:x:0:0:root:{HOME}:/bin/sh\nuser:x:{number or 1000}:{os.getegid() or 1000}:user:{HOME}:/bin/sh\n"
         )
+        resolving = _HOST_NAMES if command.shares_network else ()
+        names = {path: Path(path).read_text(errors="replace") for path in resolving if os.path.exists(path)}
         groups = f"root:x:0:\nuser:x:{os.getegid() or 1000}:\n"
         return {
             "scratch": _scratch(sources),
@@ -272,8 +282,9 @@ class _Cell:
                 "/etc/passwd": account,
                 "/etc/group": groups,
                 "/etc/hosts": "127.0.0.1 localhost\n",
-                "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+                "/etc/nsswitch.conf": f"passwd: files\ngroup: files\nhosts: files{' dns' if resolving else ''}\n",
                 "/etc/resolv.conf": "",
+                **names,
             },
             "place": tree,
             "scratch_folders": ["/tmp", "/dev/shm", HOME],
@@ -285,6 +296,7 @@ class _Cell:
             "scratch_bytes": limits.scratch_mb << 20,
             "scratch_files": 1 << 17,
             "listens": command.listens,
+            "shares_network": command.shares_network,
             "port": command.port,
             "argv": list(command.argv),
             "environment": {**_ENVIRONMENT, **command.environment},

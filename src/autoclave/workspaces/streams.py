@@ -6,15 +6,26 @@ import os
 import selectors
 import socket
 import subprocess
+from collections.abc import Callable
 from typing import Any
 
 _PIECE_BYTES = 1 << 16
 
 
 class CommandStreams:
-    """The three streams of a command. Keeps `output_bytes` of each output and counts the rest."""
+    """The three streams of a command. Keeps `output_bytes` of each output and counts the rest.
 
-    def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, output_bytes: int) -> None:
+    `on_output` gets the name of an output, and each piece that is kept of it.
+    """
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        stdin: bytes,
+        output_bytes: int,
+        on_output: Callable[[str, bytes], object] | None = None,
+    ) -> None:
+        self._on_output = on_output
         self.printed = {"stdout": bytearray(), "stderr": bytearray()}
         self.cut = {"stdout": 0, "stderr": 0}
         self.is_reported = False
@@ -67,6 +78,8 @@ class CommandStreams:
             return
         room = self._output_bytes - len(self.printed[name])
         self.printed[name] += piece[:room]
+        if self._on_output and room > 0:
+            self._on_output(name, piece[:room])
         self.cut[name] += max(0, len(piece) - room)
 
     def _write(self) -> None:

@@ -9,7 +9,7 @@ from autoclave.cli.act.audit import audit, export_history
 from autoclave.cli.act.compensations import compensations
 from autoclave.cli.act.connect import connect
 from autoclave.cli.act.doing import plan, propose, run
-from autoclave.cli.act.hosts import hook, install, observe, uninstall
+from autoclave.cli.act.hosts import hook, install, observe, shell, uninstall
 from autoclave.cli.act.looking import diff, doctor, list_actions, show
 from autoclave.cli.act.permission import grant, revoke, stop
 from autoclave.cli.act.review import serve
@@ -45,7 +45,7 @@ for commands in (
     (plan, propose, run, flush, discard),
     (list_actions, show, diff),
     (undo, redo, commit, savepoint, resolve),
-    (install, uninstall, hook, observe),
+    (install, uninstall, hook, observe, shell),
     (serve, mcp, grant, revoke, stop, audit, export_history, vault, connect, compensations, doctor),
 ):
     for command in commands:

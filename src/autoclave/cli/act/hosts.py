@@ -1,4 +1,4 @@
-"""`autoclave act install`, `uninstall`, `hook` and `observe`: for agent hosts, which use tools of their own."""
+"""`autoclave act install`, `uninstall`, `hook`, `observe` and `shell`: for agent hosts with tools of their own."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from autoclave.cli.act.common import on_folder, on_state, say
+from autoclave.cli.act.common import on_folder, on_state, opened, say
 
+_NOT_RUN = 125
 _EVENTS = ("start", "before", "after", "end")
 _host = click.option("--host", type=click.Choice(("claude", "codex")), required=True, help="The agent host.")
 
@@ -89,3 +90,33 @@ def observe(idle_s: float, root: Path, state: Path | None, name: str) -> None:
     from autoclave.act.resident import serve
 
     serve(root, state, name=name, idle_s=idle_s)
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--network", is_flag=True, help="Give it the network of this machine; what it does there is not undone.")
+@click.option("--timeout", "timeout_s", type=float, default=3600.0, show_default=True, help="Seconds it may take.")
+@on_folder
+@click.argument("command", nargs=-1, required=True)
+def shell(network: bool, timeout_s: float, root: Path, state: Path | None, name: str, command: tuple[str, ...]) -> None:
+    """Run one command on an overlay of a folder, show what it prints, and apply what it changed as one action.
+
+    Exits with the code of the command, or with 125 if it was not run or not applied. Needs grants for the files and the
+    program, and for --network also `use` of network/host (with --guarantee none).
+
+    \b
+    Example: autoclave act shell --root project -- make test
+    """
+    from autoclave.act.shell import run_shell
+    from autoclave.core import AutoclaveError
+
+    stdin = "" if sys.stdin.isatty() else sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+    try:
+        with opened(root, state, name) as session:
+            ran = run_shell(session, command, network=network, stdin=stdin, timeout_s=timeout_s)
+    except AutoclaveError as error:
+        hint = getattr(error, "hint", "")
+        say(f"autoclave: {error}" + (f". What would permit it: {hint}" if hint else ""), err=True)
+        sys.exit(_NOT_RUN)
+    for warning in ran.warnings:
+        say(f"autoclave: {warning}", err=True)
+    sys.exit(ran.exit_code)

@@ -42,6 +42,7 @@ _MOST_TOLD = 8192
 _UNDO_TEST_S = 10.0
 """Time limit of the test of an undo, in seconds."""
 _PROVED = "its own undo was tested, and restores the tree as the pre-images do"
+_NETWORK = "warning: what it did over the network is not undone; files are restored exactly"
 _HIDDEN = "warning: hidden from it, since their names say that they hold secrets: "
 _LIMITS = CommandLimits()
 
@@ -70,6 +71,8 @@ class CommandRunner:
     ) -> None:
         self._scope, self._stash = scope, stash
         self._install, self._bundle, self._not_readable = install, bundle, not_readable
+        self.limits = _LIMITS
+        self.on_output: Callable[[str, bytes], object] | None = None
         self._shown, self._on_outcome = shown, on_outcome
 
     def run(self, operation: Command, folder: Path) -> tuple[list[Step], Json, str]:
@@ -99,7 +102,8 @@ class CommandRunner:
                     capture = self._captured(written, operation, top)
                     told: dict[str, Any] = {"method": self.method, **_told(outcome)}
                     warnings = [f"{_HIDDEN}{_listed(hidden, 10)}"] if hidden else []
-                    if failure := _failure(operation, outcome):
+                    warnings += [_NETWORK] if operation.network else []
+                    if failure := _failure(operation, outcome, self.limits):
                         changes = [*warnings, *(step.words for step in capture.steps)]
                         raise CommandFailed(failure, {**told, "changes": changes})
                     if undo := undoing_command(operation):
@@ -161,8 +165,12 @@ class CommandRunner:
         hidden: Sequence[str],
     ) -> str:
         """Run an undo over a copy of what its action wrote; return why it does not restore all, or ""."""
-        if undo.secrets or not capture.steps:
-            why = "its program has secrets" if undo.secrets else "the action changes nothing here"
+        if undo.secrets or undo.network or not capture.steps:
+            why = (
+                "its program has secrets or the network"
+                if undo.secrets or undo.network
+                else "the action changes nothing here"
+            )
             return f"it cannot be tested, since {why}"
         trial = layers / "trial"
         for name in ("upper", "work"):
@@ -170,7 +178,7 @@ class CommandRunner:
         _copy_inside(written.descriptor, trial / "upper")
         try:
             undo = undo.model_copy(update={"timeout_s": min(undo.timeout_s, _UNDO_TEST_S)})
-            if failure := _failure(undo, self._write(undo, tree, trial, hidden)):
+            if failure := _failure(undo, self._write(undo, tree, trial, hidden), self.limits):
                 return failure.removesuffix("; nothing was done")
             with Scope(trial / "upper") as after:
                 paths = [step.path for step in self._captured(after, undo, top).steps]
@@ -179,9 +187,14 @@ class CommandRunner:
         return f"after it {_listed(paths, 5)} would not be as before" if paths else ""
 
     def _outcome(self, operation: Command, command: SealedCommand) -> Outcome:
-        limits = replace(_LIMITS, wall_s=operation.timeout_s)
+        limits = replace(self.limits, wall_s=operation.timeout_s)
         if not operation.secrets:
-            return run_command(command, limits)
+            command = replace(command, shares_network=operation.network)
+            return run_command(command, limits, on_output=self.on_output)
+        if operation.network:
+            raise InputError(
+                f"{operation.do}: has either secrets or the network, since the network would pass the proxy"
+            )
         with self._bundle(operation.secrets, command.layers, command.port, operation.do) as bundle:
             environment = {**command.environment, **bundle.environment}
             shown = (*command.shown, *bundle.shown)
@@ -263,7 +276,7 @@ def _copy_inside(tree: int, to: Path) -> None:
         raise HostError(f"{to}: the tree cannot be copied for a command ({done.stderr.strip()[-300:]})")
 
 
-def _failure(operation: Command, outcome: Outcome) -> str:
+def _failure(operation: Command, outcome: Outcome, limits: CommandLimits) -> str:
     """Return why a command counts as failed; empty if it does not."""
     if outcome.ended == "exited" and outcome.exit_code in operation.accepted_codes:
         return ""
@@ -271,10 +284,10 @@ def _failure(operation: Command, outcome: Outcome) -> str:
         "exited": f"exited with {outcome.exit_code}",
         "signalled": f"was ended by signal {outcome.signal}",
         "wall_time": f"took more than {operation.timeout_s:g} s",
-        "cpu_time": f"used more than {_LIMITS.cpu_s:g} s of CPU",
-        "memory": f"used more than {_LIMITS.memory_mb} MiB of memory",
-        "output": f"printed more than {_LIMITS.output_bytes} bytes",
-        "disk": f"wrote more than {_LIMITS.disk_mb} MiB",
+        "cpu_time": f"used more than {limits.cpu_s:g} s of CPU",
+        "memory": f"used more than {limits.memory_mb} MiB of memory",
+        "output": f"printed more than {limits.output_bytes} bytes",
+        "disk": f"wrote more than {limits.disk_mb} MiB",
     }.get(outcome.ended, f"met the limit of {outcome.ended}")
     last = outcome.stderr.decode(errors="backslashreplace").strip()[-500:]
     return f"{operation.do}: {how}{f': {last}' if last else ''}; nothing was done"

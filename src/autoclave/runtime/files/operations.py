@@ -95,6 +95,8 @@ class _Command(BaseOperation):
     timeout_s: float = Field(default=60.0, gt=0, le=3600)
     secrets: tuple[str, ...] = Field(default=(), strict=False)
     """Services of the vault that it may reach, through the proxy that holds their keys."""
+    network: bool = False
+    """Whether it has the network of this machine. What it does there happens when it is planned, and is not undone."""
 
 
 class Run(_Command):

@@ -187,14 +187,16 @@ def asked_by(operation: Config) -> Request:
             Access("read", f"{key_of(operation.within)}/**"),
             *(Access("import", f"packages/{normalised_name(name)}") for name in packages),
             *(Access("use", f"services/{name}") for name in operation.secrets),
+            *([Access("use", "network/host")] if operation.network else []),
         ),
         guarantee_of(operation),
     )
 
 
 def guarantee_of(operation: Config) -> Guarantee:
-    """Return the guarantee of an operation: the folder is restored exactly, requests to services are not undone."""
-    return Guarantee.NONE if isinstance(operation, Command) and operation.secrets else Guarantee.EXACT
+    """Return the guarantee of an operation: the folder is restored exactly, requests to others are not undone."""
+    has_network = isinstance(operation, Command) and (operation.secrets or operation.network)
+    return Guarantee.NONE if has_network else Guarantee.EXACT
 
 
 def accesses_of(step: Step, old: Survey, new: Survey, scope: Scope) -> Iterator[Access]:

@@ -47,7 +47,7 @@ def main(control: str) -> None:
     try:
         linux.die_with_parent()
         plan = _receive(link)
-        linux.unshare(_ALL)
+        linux.unshare(_ALL & ~linux.CLONE_NEWNET if plan["shares_network"] else _ALL)
         _send(link, {"ids": os.getpid()})
         _receive(link)
         pid = os.fork()
@@ -209,7 +209,8 @@ def _be_command(plan: "dict[str, Any]", reporter: int) -> NoReturn:
         os.chdir(plan["place"])
         linux.renounce_privileges(keep=plan["capabilities"])
         linux.hold_capabilities(*plan["capabilities"])
-        linux.load_filter(command_filter(linux.MACHINE, has_network=plan["listens"]))
+        has_network = plan["listens"] or plan["shares_network"]
+        linux.load_filter(command_filter(linux.MACHINE, has_network=has_network))
         os.execvpe(plan["argv"][0], plan["argv"], plan["environment"])
     except BaseException as error:  # noqa: BLE001  reported to the other side
         os.write(3, f"{plan['argv'][0]}: {getattr(error, 'strerror', None) or error}".encode()[:4000])

@@ -9,6 +9,7 @@ an interrupted action can be completed or rolled back.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -208,9 +209,8 @@ class FileManager(Manager):
 
     def sweep(self, kept: Collection[str]) -> None:
         """Remove what crashes left in the stash: everything that does not belong to an action in `kept`."""
-        for place in self.stash.iterdir():
-            if place.name not in kept:
-                remove_tree(place)
+        for name in set(os.listdir(self.stash)).difference(kept):  # with each session, so it is to be quick
+            remove_tree(self.stash / name)
 
     def difference(self, action: str, operation: Config, receipt: Json | None, *, is_done: bool) -> list[str]:
         folder = self.stash / action

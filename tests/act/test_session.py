@@ -10,6 +10,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -115,6 +116,10 @@ def test_an_action_that_exceeds_the_budget_is_discarded(root: Path):
         assert [each.state for each in session.changes()] == [ActionState.EXECUTED, ActionState.FAILED]
 
 
+def parameters_of(tool: dict[str, Any]) -> dict[str, Any]:
+    return (tool.get("parameters") or tool["input_schema"])["properties"]
+
+
 @pytest.mark.parametrize("form", ["openai", "anthropic"])
 def test_tools_are_shown_in_the_form_of_the_api(root: Path, form: str):
     with act.session(root) as session:
@@ -127,6 +132,7 @@ def test_tools_are_shown_in_the_form_of_the_api(root: Path, form: str):
     schema = by_name["edit"]["parameters" if form == "openai" else "input_schema"]
     assert schema["required"] == ["path", "old_string", "new_string"]
     assert schema["properties"]["old_string"]["description"].startswith("The text to replace")
+    assert all("description" in each for tool in by_name.values() for each in parameters_of(tool).values())
     assert {"read", "write", "run", "undo", "explain_blast_radius"} <= by_name.keys()
     assert {"sql", "request", "commands", "call"}.isdisjoint(by_name)
 

@@ -45,19 +45,23 @@ class ListChanges(BaseOperation):
     """List what this session did: id, state and guarantee of each action. The last ones that stand can be undone."""
 
     last: int = Field(default=50, ge=1, le=1000)
+    """Most actions to return, the latest."""
 
 
 class Diff(BaseOperation):
     """Show what an action changed."""
 
     action: str
+    """Its id."""
 
 
 class Undo(BaseOperation):
-    """Undo actions of this session, all or none: those with the ids in `actions`, or the `last` N that stand."""
+    """Undo actions of this session, all or none."""
 
     actions: tuple[str, ...] = Field(default=(), strict=False)
+    """Ids of the actions; empty: the last ones that stand."""
     last: int | None = Field(default=None, ge=1)
+    """The number of actions to undo, without `actions`; 1 by default."""
     dependents: bool = False
     """Also undo later actions that depend on them."""
 
@@ -66,19 +70,23 @@ class UndoTo(BaseOperation):
     """Undo all actions of this session since a savepoint, all or none."""
 
     savepoint: str
+    """Its name."""
 
 
 class Savepoint(BaseOperation):
     """Record a savepoint to which `undo_to` returns."""
 
     name: str = Field(min_length=1, max_length=200)
+    """A new name."""
 
 
 class ExplainBlastRadius(BaseOperation):
     """Show what a tool call would access and change, how well it could be undone, and its weight, without doing it."""
 
     tool: str
+    """The tool that would be called."""
     arguments: Mapping[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    """The arguments that it would be called with."""
 
 
 OWN: dict[str, type[Config]] = {

@@ -9,14 +9,15 @@ from pydantic import Field
 from autoclave.config import Config
 from autoclave.runtime.interface import BaseOperation
 
-_MODE = Annotated[int, Field(ge=0, le=0o7777)]
+_MODE = Annotated[int, Field(ge=0, le=0o7777, description="Permission bits, as a number.")]
+_PATH = Annotated[str, Field(description="Relative to the folder.")]
 
 
 class Write(BaseOperation):
     """Make a file, or give an existing one other content; owner, mode and extended attributes of that stay."""
 
     do: Literal["write"]
-    path: str
+    path: _PATH
     content: str = ""
     """Text."""
     content_base64: str | None = None
@@ -29,58 +30,64 @@ class Append(BaseOperation):
     """Add text to the end of a file."""
 
     do: Literal["append"]
-    path: str
+    path: _PATH
     content: str
+    """Text."""
 
 
 class Edit(BaseOperation):
     """Replace text in a file. The text must occur exactly once, unless `replace_all`."""
 
     do: Literal["edit"]
-    path: str
+    path: _PATH
     old_string: str = Field(min_length=1)
     """The text to replace, with enough around it to be unique; taken literally, line ends and indentation included."""
     new_string: str
+    """The text in its place."""
     replace_all: bool = False
+    """Replace each occurrence."""
 
 
 class MakeFolder(BaseOperation):
     """Make a folder, and those above it that are not there."""
 
     do: Literal["make_folder"]
-    path: str
+    path: _PATH
 
 
 class MakeLink(BaseOperation):
     """Make a symbolic link to something in the same scope."""
 
     do: Literal["make_link"]
-    path: str
+    path: _PATH
     target: str
+    """A relative path, from the folder of the link."""
 
 
 class Delete(BaseOperation):
-    """Remove a file, a link, or a folder; `recursive`: with all that is in it."""
+    """Remove a file, a link, or a folder."""
 
     do: Literal["delete"]
-    path: str
+    path: _PATH
     recursive: bool = False
+    """Remove a folder with all that is in it."""
 
 
 class Move(BaseOperation):
-    """Give something another name; `replace`: in place of a file that has it."""
+    """Give something another name."""
 
     do: Literal["move"]
-    path: str
-    to: str
+    path: _PATH
+    to: _PATH
     replace: bool = False
+    """Take the place of a file that has the name."""
 
 
 class SetMode(BaseOperation):
     """Set the permission bits of a file or folder."""
 
     do: Literal["set_mode"]
-    path: str
+    path: _PATH
     mode: _MODE
 
 
@@ -90,9 +97,11 @@ class _Command(BaseOperation):
     within: str = ""
     """The only folder that it sees, and its working folder; empty: all."""
     stdin: str = ""
+    """Text for its standard input."""
     accepted_codes: tuple[int, ...] = Field(default=(0,), strict=False)
     """Exit codes that are not a failure."""
     timeout_s: float = Field(default=60.0, gt=0, le=3600)
+    """Seconds that it may take."""
     secrets: tuple[str, ...] = Field(default=(), strict=False)
     """Services of the vault that it may reach, through the proxy that holds their keys."""
     network: bool = False
@@ -114,6 +123,7 @@ class Python(_Command):
 
     do: Literal["python"]
     source: str
+    """The program."""
     packages: tuple[str, ...] = Field(default=(), strict=False)
     """Names on the list of allowed packages."""
     undo: str = ""
@@ -124,9 +134,11 @@ class Read(BaseOperation):
     """Return a part of a text file. A read is recorded; nothing is changed, so there is nothing to undo."""
 
     do: Literal["read"]
-    path: str
+    path: _PATH
     first_line: int = Field(default=1, ge=1)
+    """From 1."""
     max_lines: int = Field(default=2000, ge=1, le=20_000)
+    """Most lines to return."""
 
 
 class List(BaseOperation):
@@ -136,6 +148,7 @@ class List(BaseOperation):
     path: str = ""
     """Empty: the whole folder."""
     depth: int = Field(default=1, ge=1, le=20)
+    """1: without what is in folders below."""
 
 
 class Search(BaseOperation):

@@ -34,16 +34,19 @@ class Ask(BaseOperation):
 
     do: Literal["request"]
     service: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")
+    """A connected service."""
     operation: str = ""
     """Of the catalogue of the service."""
     arguments: dict[str, Any] = {}
     """Its parameters by name, and `body`."""
     method: str = Field(default="", pattern=r"^[A-Z]*$")
+    """Such as `PUT`."""
     path: str = ""
     """As the service sees it, with the query."""
     body: Any = None
     """JSON, a text, or bytes as `{"base64": ...}`."""
     content_type: str = "application/json"
+    """Of the body."""
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> Ask:

@@ -14,5 +14,6 @@ from autoclave.act.aio import AsyncSession, async_session
 from autoclave.act.functions import reversible
 from autoclave.act.results import Change, Result
 from autoclave.act.session import Session, session
+from autoclave.act.tools import Tool
 
-__all__ = ["AsyncSession", "Change", "Result", "Session", "async_session", "reversible", "session"]
+__all__ = ["AsyncSession", "Change", "Result", "Session", "Tool", "async_session", "reversible", "session"]

@@ -1,0 +1,26 @@
+"""LangGraph with a folder that travels in time: each checkpoint of a graph is a savepoint of its session."""
+
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import Checkpoint
+from langgraph.checkpoint.memory import InMemorySaver
+
+import autoclave.act as act
+
+
+class Savepoints(InMemorySaver):
+    """Keeps checkpoints, and records a savepoint with each. Invoke the graph with `durability="sync"`."""
+
+    def __init__(self, session: act.Session) -> None:
+        super().__init__()
+        self._session = session
+
+    def put(self, config: RunnableConfig, checkpoint: Checkpoint, *rest: Any) -> RunnableConfig:
+        self._session.savepoint(checkpoint["id"])
+        return super().put(config, checkpoint, *rest)
+
+    def travel(self, config: RunnableConfig) -> RunnableConfig:
+        """Restore the folder as it was at a checkpoint; return the config that continues the graph from there."""
+        self._session.undo_to(config["configurable"]["checkpoint_id"])
+        return config

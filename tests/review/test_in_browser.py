@@ -112,18 +112,20 @@ def test_an_action_is_opened_and_undone_with_its_dependents_and_redone_by_keys(b
 
 
 def test_a_conflict_must_be_decided_before_the_undo(browser: Browser, reviewed: Reviewed):
-    reviewed.run(NOTES)
-    (reviewed.root / "notes.txt").write_text("edited\n")
-    opened(browser, reviewed, 1)
-    browser.press("j", "u")
+    reviewed.run(NOTES, {**NOTES, "path": "other.txt"})
+    for name in ("notes.txt", "other.txt"):
+        (reviewed.root / name).write_text("edited\n")
+    opened(browser, reviewed, 2)
+    browser.press("j", "x", "j", "x", "u")
     until(browser, "document.querySelector('dialog').open")
     assert browser.evaluate("document.querySelector('dialog .main').disabled")
     browser.evaluate(
         "(() => { const choice = document.querySelector('dialog select'); choice.value = 'force';"
         " choice.dispatchEvent(new Event('change')); document.querySelector('dialog .main').click(); })()"
     )
-    until(browser, "document.querySelector('#message').textContent.startsWith('Undone: 1 action')")
+    until(browser, "document.querySelector('#message').textContent.startsWith('Undone: 2 actions')")
     assert (reviewed.root / "notes.txt").read_text() == "one\ntwo\nthree\n"
+    assert not (reviewed.root / "other.txt").exists()
 
 
 def test_actions_of_a_running_session_appear_by_themselves_and_the_focus_stays(browser: Browser, reviewed: Reviewed):

@@ -36,7 +36,7 @@ def undo_preview(actions: Actions, chosen: Sequence[str]) -> dict[str, Any]:
     for action in chosen:
         if action not in standing:
             state = actions.journal.standing(action).state
-            raise UsageError(f"action {action}: is {state}; only an action that stands can be undone")
+            raise InputError(f"action {action}: is {state}; only an action that stands can be undone")
     wanted, found = set(chosen), set[str]()
     since = list(itertools.dropwhile(lambda each: each not in wanted, standing))
     for action in since if set(since) != wanted else ():
@@ -79,13 +79,17 @@ def key_of(name: str) -> str:
 def undo(session: Session, previewed: Sequence[str], savepoint: str | None, choices: Mapping[str, Choice]) -> list[str]:
     """Undo exactly the actions of a preview, all or none. `choices` are by the keys of conflicts.
 
-    Raises InputError as `Session.undo`, and where `savepoint` is given and other actions stand since.
+    Raises InputError as `Session.undo`, and where a preview would name other actions now.
     """
+    chosen = previewed if savepoint is None else since_savepoint(session.actions, savepoint)
+    if differing := set(undo_preview(session.actions, chosen)["actions"]) ^ set(previewed):
+        raise InputError(
+            f"actions {', '.join(sorted(differing))}: came since the preview, or do not stand any more; nothing was "
+            "undone. Fix: preview again; if agents are at work, stop them first"
+        )
     names = {os.fsdecode(bytes.fromhex(key)): choice for key, choice in choices.items()}
     if savepoint is None:
         return session.undo(*previewed, choices=names)
-    if set(since_savepoint(session.actions, savepoint)) != set(previewed):
-        raise InputError(f"savepoint {savepoint!r}: other actions stand since than those of the preview; preview again")
     return session.undo_to(savepoint, choices=names)
 
 

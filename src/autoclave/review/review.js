@@ -359,10 +359,17 @@ function dialog(title, content, ends) {
   if (!place.open) place.showModal();
 }
 
+const CHOICES = {
+  refuse: "choose …",
+  skip: "skip: leave it as it is now",
+  force: "force: undo it; their version is kept for a redo",
+  save_aside: "save aside: undo it; their version is kept under another name",
+};
 const PAST = { undo: "Undone", redo: "Redone", commit: "Committed", discard: "Discarded", resolve: "Resolved", revoke: "Revoked", savepoints: "Savepoint", stop: "Stopped" };
 
 async function send(verb, body) {
   say("Working…");
+  for (const each of $("dialog").querySelectorAll("button")) each.disabled = true;
   try {
     const told = await ask(verb, body);
     $("dialog").close();
@@ -410,18 +417,21 @@ async function undo(what) {
   const update = () => { confirm.disabled = told.obstacles.length > 0 || told.conflicts.some(({ key }) => (choices[key] ?? "refuse") === "refuse"); };
   const obstacles = new Map(told.obstacles.map(({ action, reason }) => [action, reason]));
   const why = (action) => obstacles.get(action) || (told.dependents.includes(action) ? "came later and depends on it, so it is undone as well" : "");
-  const conflicts = told.conflicts.map(({ action, name, key }) => {
-    const choice = el("select", { onchange: () => { choices[key] = choice.value; update(); } },
-      [["refuse", "choose …"], ["skip", "skip: leave it as it is now"], ["force", "force: undo it; their version is kept for a redo"],
-        ["save_aside", "save aside: undo it; their version is kept under another name"]].map(([value, text]) => el("option", { value }, text)));
-    return el("label", {}, el("span", {}, `${name} was changed by others since action ${action}`), choice);
-  });
+  const chooser = (text, onchange) => {
+    const choice = el("select", { onchange: () => { onchange(choice.value); update(); } }, Object.entries(CHOICES).map(([value, words]) => el("option", { value }, words)));
+    return el("label", {}, el("span", {}, text), choice);
+  };
+  const conflicts = told.conflicts.map(({ action, name, key }) =>
+    chooser(`${name} was changed by others since action ${action}`, (value) => { choices[key] = value; }));
+  const ofAll = conflicts.length > 1 ? [chooser(`All ${conflicts.length} that were changed by others since`, (value) => {
+    for (const [place, { key }] of told.conflicts.entries()) choices[key] = conflicts[place].querySelector("select").value = value;
+  })] : [];
   update();
   dialog("Undo", [
     el("p", {}, "All of these are undone, or none. The weakest guarantee: ", guaranteeOf(told.guarantee), ` ${MEANINGS[told.guarantee]}.`),
     el("ul", { tabindex: "0", "aria-label": "Actions that are undone" }, told.actions.map((action) => itemOf(action, why(action), obstacles.has(action) ? "bad" : ""))),
     told.unchecked ? el("p", { class: "reason" }, `Whether others changed anything since could not be checked: ${told.unchecked}`) : null,
-    ...conflicts,
+    ...ofAll, ...conflicts,
   ], confirm);
   (confirm.disabled ? $("dialog").querySelector("select, button") : confirm).focus();
 }

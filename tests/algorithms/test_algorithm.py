@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import pickle  # noqa: TID251  what executors do with an algorithm of ours
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -19,7 +21,15 @@ from autoclave.algorithms import (
     LossTerm,
     TokenLoss,
     build_algorithm,
+    chain,
+    group_advantages,
+    group_token_advantages,
+    k3,
+    kl_penalty,
     step_metrics,
+    token_kl,
+    truncated_importance,
+    whitened,
 )
 from autoclave.algorithms.choices import CHOICES
 from autoclave.config import (
@@ -31,7 +41,7 @@ from autoclave.config import (
     RlooConfig,
     TruncatedCorrectionConfig,
 )
-from autoclave.core import MaskReason
+from autoclave.core import InputError, MaskReason
 from tests.algorithms.choices import EVERY_VARIANT, NAMES, VARIANTS
 
 BUILT = {name: build_algorithm(settings) for name, settings in VARIANTS.items()}
@@ -361,6 +371,110 @@ def test_choices_that_cannot_work_are_refused_when_they_are_made():
         Algorithm("mine", (*ours.advantage, Equation(Column.IN_LOSS, screen.compute)), ours.weighting, ours.terms)
 
 
+def _entropic(entropy):
+    return entropy
+
+
+def _by_reward(rewards):
+    return TokenLoss(rewards)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda: Equation(Column.ADVANTAGES, _scaled),
+            r"equation of advantages is _scaled; must be .* ColumnFunction\(",
+        ),
+        (lambda: LossTerm("mine", partial(_mean)), r"loss term mine is _mean; must be a ColumnFunction"),
+        (lambda: replace(GRPO, weighting=_scaled), "grpo: weighting is _scaled; must be a ColumnFunction"),
+        (lambda: replace(GRPO, advantage=GRPO.advantage[0]), r"advantage = Equation\(.*must be a tuple of Equation"),
+        (lambda: replace(GRPO, terms=GRPO.terms[0]), r"terms = LossTerm\(.*must be a tuple of LossTerm"),
+        (lambda: replace(GRPO, terms=GRPO.terms * 2), "loss terms policy, kl, entropy, policy.*a name of its own"),
+        (lambda: replace(GRPO, weighting=ColumnFunction(_entropic)), "_entropic reads entropy, which it cannot have"),
+        (
+            lambda: replace(GRPO, advantage=chain(whitened).equations),
+            "grpo: whitened reads advantages, .*; it may read group",
+        ),
+        (
+            lambda: replace(GRPO, terms=(LossTerm("mine", ColumnFunction(_by_reward)),)),
+            "grpo: loss term mine: _by_reward reads rewards, .*; it may read advantages",
+        ),
+    ],
+)
+def test_an_algorithm_of_unusable_parts_is_refused_when_it_is_made(change, message):
+    with pytest.raises(ValueError, match=message):
+        change()
+
+
+@pytest.mark.parametrize(
+    ("function", "option", "known"),
+    [
+        (group_token_advantages, {"scale": "Std"}, "std, none"),
+        (group_token_advantages, {"baseline": "median"}, "mean, leave_one_out"),
+        (partial(truncated_importance, upper=2.0), {"level": "word"}, "token, sequence, geometric"),
+        (partial(kl_penalty, coefficient=0.1), {"estimator": "k4"}, "k1, k2, k3"),
+        (token_kl, {"estimator": k3}, "k1, k2, k3"),
+    ],
+)
+def test_an_unknown_word_of_an_option_is_refused_when_it_is_bound(function, option, known):
+    ((name, value),) = option.items()
+    with pytest.raises(ValueError, match=rf": {name} = {re.escape(repr(value))}: must be one of {known}"):
+        ColumnFunction(partial(function, **option))
+
+
+def test_an_unknown_word_of_an_option_is_refused_in_a_call(make_batch):
+    columns = {name: make_batch(1)[name] for name in ("rewards", "group")}
+    with pytest.raises(ValueError, match="scale = 'Std': must be one of std, none"):
+        group_advantages(**columns, in_baseline=torch.ones(len(columns["group"]), dtype=torch.bool), scale="Std")
+    with pytest.raises(ValueError, match="level = 'word': must be one of"):
+        truncated_importance(torch.zeros(1), torch.zeros(1), torch.tensor([0]), level="word", upper=2.0)
+
+
+COLUMNS = {
+    "rewards": torch.tensor([1.0, 0.0]),
+    "group": torch.tensor([0, 0]),
+    "row": torch.tensor([0, 1, 1]),
+    "in_loss": torch.tensor([True, False]),
+}
+
+
+@pytest.mark.parametrize("given", [[0.5, 0.5, 0.5], None])
+def test_an_estimator_that_gives_no_tensor_is_refused_with_its_name(given):
+    def estimate(rewards):
+        return given
+
+    wrong = replace(GRPO, advantage=chain(estimate).equations)
+    with pytest.raises(InputError, match=rf"estimate: advantages is a {type(given).__name__}; must be a tensor \(N,\)"):
+        wrong.prepare(COLUMNS)
+
+
+def test_advantages_that_are_not_finite_are_refused_with_the_function_that_gives_them():
+    def logarithmic(rewards, row):
+        return (rewards[row] - 1).log()
+
+    algorithm = replace(GRPO, advantage=chain(logarithmic, _halved).equations)
+    with pytest.raises(InputError, match="grpo: logarithmic gives advantages that are not finite"):
+        algorithm.prepare(COLUMNS)
+    masked = COLUMNS | {"rewards": torch.tensor([2.0, 0.0])}  # NaN for the second rollout, which does not train
+    assert algorithm.prepare(masked)["advantages"].tolist() == [0.0, 0.0, 0.0]
+
+
+def _halved(advantages):
+    return advantages / 2
+
+
+@pytest.mark.parametrize("weights", [[-0.5, 0.0, 0.0], [math.nan, 0.0, 0.0], [0.5, 0.5, 0.0]])
+def test_weights_are_neither_negative_nor_of_tokens_that_do_not_train(weights):
+    def weigh(row):
+        return torch.tensor(weights)
+
+    with pytest.raises(
+        InputError, match=r"grpo: weigh gives a token the weight (-0.5|nan|0.5); must be 0 or more, and 0"
+    ):
+        replace(GRPO, weighting=ColumnFunction(weigh)).prepare(COLUMNS)
+
+
 def test_a_column_of_another_shape_is_refused_with_the_function_that_gives_it():
     wrong = replace(GRPO, advantage=(Equation(Column.ADVANTAGES, ColumnFunction(_per_rollout)),))
     columns = {
@@ -380,6 +494,10 @@ def _tensor(log_probs):
     return -log_probs
 
 
+def _number(log_probs):
+    return TokenLoss(-log_probs, means={"x": 3.0})
+
+
 def _mean(log_probs):
     return TokenLoss(-log_probs.mean())
 
@@ -388,6 +506,7 @@ def _mean(log_probs):
     ("function", "message"),
     [
         (_tensor, r"_tensor: loss term mine gives a Tensor\. Fix: return TokenLoss\(loss\), with loss \(N,\)"),
+        (_number, r"_number: loss term mine: x is a float; must be a tensor \(N,\) = \(2,\)"),
         (_mean, r"_mean: loss term mine: loss has shape \(\); must be \(N,\) = \(2,\)"),
     ],
 )

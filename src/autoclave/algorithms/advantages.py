@@ -12,7 +12,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from autoclave.algorithms.packed import check_tokens, discounted_sums, next_tokens, numbered
+from autoclave.algorithms.packed import check_tokens, discounted_sums, next_tokens, numbered, require_choice
+
+Baseline = Literal["mean", "leave_one_out"]
+Scale = Literal["std", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,8 @@ def group_advantages(
     group: Tensor,
     *,
     in_baseline: Tensor,
-    baseline: Literal["mean", "leave_one_out"] = "mean",
-    scale: Literal["std", "none"] = "std",
+    baseline: Baseline = "mean",
+    scale: Scale = "std",
     epsilon: float = 1e-6,
 ) -> Tensor:
     """Advantage of each rollout over the others of its group.
@@ -72,11 +75,14 @@ def group_advantages(
         (B,), dtype of `rewards`. Exactly 0 for rows outside of the baseline, for a single row and for equal rewards.
 
     Raises:
-        ValueError: the three are not all (B,), or a row in the baseline has a reward that is not finite.
+        ValueError: the three are not all (B,), a row in the baseline has a reward that is not finite, or `baseline` or
+            `scale` is none of these words.
 
     Source: Shao et al., DeepSeekMath, arXiv:2402.03300, section 4.1.2; Liu et al., Dr. GRPO, arXiv:2503.20783; Ahmadian
     et al., arXiv:2402.14740, section 2.3 (RLOO).
     """
+    require_choice("baseline", baseline, Baseline)
+    require_choice("scale", scale, Scale)
     of_group = group_statistics(rewards, group, in_baseline)
     counts = in_baseline & of_group.has_spread
     advantages = torch.where(counts, rewards.double() - of_group.mean, 0.0)
@@ -93,8 +99,8 @@ def group_token_advantages(
     in_baseline: Tensor,
     row: Tensor,
     *,
-    baseline: Literal["mean", "leave_one_out"] = "mean",
-    scale: Literal["std", "none"] = "std",
+    baseline: Baseline = "mean",
+    scale: Scale = "std",
     epsilon: float = 1e-6,
 ) -> Tensor:
     """Advantage of each token: that of its rollout.

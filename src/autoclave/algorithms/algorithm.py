@@ -18,16 +18,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from itertools import takewhile
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from autoclave.algorithms.advantages import rows_with_signal
-from autoclave.algorithms.columns import Column, ColumnFunction, Columns, read_columns, require_shape
+from autoclave.algorithms.columns import Column, ColumnFunction, Columns, read_columns, require_shape, require_wrapped
 from autoclave.algorithms.control import Controller, Metrics, State
 from autoclave.algorithms.diagnostics import Diagnostics, observe
-from autoclave.algorithms.losses import TokenLoss
+from autoclave.algorithms.parts import Equation, LossTerm
+from autoclave.core.errors import InputError
 from autoclave.core.rollout import MaskReason, Rollout
 
 RolloutFilter = Callable[[Sequence[Rollout]], tuple[Rollout, ...]]
@@ -35,51 +37,8 @@ AlgorithmState = Mapping[str, State]
 
 
 _SCORES = frozenset({Column.OLD_LOG_PROBS, Column.REFERENCE_LOG_PROBS, Column.OLD_VALUES})
-
-
-@dataclass(frozen=True, slots=True)
-class Equation:
-    """Computes the column `gives` from others. One that gives IN_LOSS only removes rows from it, for `mask_reason`."""
-
-    gives: Column
-    compute: ColumnFunction[Tensor]
-    mask_reason: MaskReason | None = None
-
-    def computed(self, columns: Columns) -> Tensor:
-        """Return the column `gives`.
-
-        Raises:
-            ValueError: a column that it reads is missing, or the result has another shape than the column.
-        """
-        result = self.compute(columns)
-        size, letter = (len(columns[Column.IN_LOSS]), "B") if self.gives.is_per_row else (len(columns[Column.ROW]), "N")
-        require_shape(self.compute.name, {self.gives: result}, size, letter)
-        return result
-
-
-@dataclass(frozen=True, slots=True)
-class LossTerm:
-    """A summand of a loss. It reads (N,) columns only, and gets only the tokens that train."""
-
-    name: str
-    """The metric `loss_<name>` is its total."""
-    compute: ColumnFunction[TokenLoss]
-    skip_if_zero: Column | None = None
-    """A row in which this column is 0 at all tokens has no loss here; if so in all terms, it needs no forward pass."""
-
-    def computed(self, columns: Columns) -> TokenLoss:
-        """Return the loss of each token.
-
-        Raises:
-            ValueError: a column that it reads is missing, or the result is not a `TokenLoss` of columns (N,).
-        """
-        part = cast("object", self.compute(columns))  # of another package, perhaps
-        place = f"{self.compute.name}: loss term {self.name}"
-        if not isinstance(part, TokenLoss):
-            raise ValueError(f"{place} gives a {type(part).__name__}. Fix: return TokenLoss(loss), with loss (N,)")
-        tensors = {"loss": part.loss, **part.means, **part.maxima}
-        require_shape(place, tensors, len(columns[Column.WEIGHTS]), "N")
-        return part
+_COLLECTED = frozenset({*takewhile(lambda column: column is not Column.KL_COEFFICIENT, Column), Column.IN_BASELINE})
+"""Columns that every batch has; the first equation may read these and `_SCORES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +54,7 @@ class Algorithm:
     """Filters, advantage, weighting and loss terms. Stateless; equal inputs give equal outputs.
 
     Raises:
-        ValueError: they do not fit together.
+        ValueError: they do not fit together, or a function reads a column that it cannot have.
     """
 
     name: str
@@ -121,6 +80,7 @@ class Algorithm:
     """Dynamic sampling: how often a group with equal rewards is sampled again."""
 
     def __post_init__(self) -> None:
+        self._require_types()
         screens = [equation for equation in self.advantage if equation.gives is Column.IN_LOSS]
         if Column.ADVANTAGES not in [equation.gives for equation in self.advantage]:
             raise ValueError(f"{self.name}: no equation gives advantages")
@@ -130,6 +90,40 @@ class Algorithm:
             raise ValueError(
                 f"{self.name}: rows are removed before forward passes, so no equation may read log-probs or values"
             )
+        self._require_columns()
+
+    def _require_types(self) -> None:
+        kinds = {"advantage": Equation, "terms": LossTerm, "critic_terms": LossTerm, "controllers": Controller}
+        for field, kind in kinds.items():
+            given: Any = getattr(self, field)
+            if not isinstance(given, tuple) or not all(isinstance(each, kind) for each in cast("Any", given)):
+                raise ValueError(
+                    f"{self.name}: {field} = {repr(getattr(self, field))[:120]}: must be a tuple of {kind.__name__}"
+                )
+        for field in ("weighting", "correction", "trust_region"):
+            if getattr(self, field) is not None:
+                require_wrapped(f"{self.name}: {field}", getattr(self, field))
+        for names in ([term.name for term in terms] for terms in (self.terms, self.critic_terms)):
+            if len(set(names)) < len(names):
+                raise ValueError(f"{self.name}: loss terms {', '.join(names)}: each must have a name of its own")
+
+    def _require_columns(self) -> None:
+        steps = [(each.compute, each.gives) for each in self.advantage] + [(self.weighting, Column.WEIGHTS)]
+        steps += [(self.correction, Column.IMPORTANCE)] if self.correction else []
+        known = _COLLECTED | _SCORES | {Column(controller.gives) for controller in self.controllers}
+        for function, gives in steps:
+            function.require_known(self.name, known)
+            known |= {gives}
+        if self.trust_region:
+            known |= {Column.STEP_LOG_PROBS}
+            self.trust_region.require_known(self.name, known)
+        of_tokens = {column for column in known if not column.is_per_row}
+        for terms, predicted in (
+            (self.terms, {Column.LOG_PROBS, Column.ENTROPY}),
+            (self.critic_terms, {Column.VALUES}),
+        ):
+            for term in terms:
+                term.compute.require_known(f"{self.name}: loss term {term.name}", of_tokens | predicted)
 
     # --- What a run must have for it ---------------------------------------------------------------------------------
 
@@ -199,7 +193,8 @@ class Algorithm:
             ADVANTAGES are 0 for rows that do not train; WEIGHTS are those of each optimizer step and term by itself.
 
         Raises:
-            ValueError: a column is missing, or columns do not fit each other.
+            InputError: a column is missing, columns do not fit each other, advantages are not finite although what they
+                are computed from is, or weights are negative or of tokens that do not train.
         """
         term = columns.get(Column.TERM)
         if term is None or len(term) == 0:
@@ -226,7 +221,13 @@ class Algorithm:
         found = dict(columns)
         for equation in self.advantage:
             found[Column.IN_BASELINE] = self.in_baseline(found)
+            before = dict(found)
             found[equation.gives] = equation.computed(found)
+            if not _is_finite(found, [Column.ADVANTAGES]) and _is_finite(before, equation.compute.reads):
+                raise InputError(
+                    f"{self.name}: {equation.compute.name} gives advantages that are not finite to rollouts that "
+                    "train, although all that it reads of them is finite"
+                )
         found[Column.IN_BASELINE] = self.in_baseline(found)
         trained = found[Column.IN_LOSS][found[Column.ROW]]
         found[Column.ADVANTAGES] = torch.where(trained, found[Column.ADVANTAGES], 0.0)
@@ -294,7 +295,7 @@ class Algorithm:
             `step_metrics`: `loss`, `loss_<term>`, what the terms observe, and `observed`.
 
         Raises:
-            ValueError: a column is missing, or columns do not have one length.
+            InputError: a column is missing, or columns do not have one length.
         """
         return _step_loss(self.terms, columns, observed or {})
 
@@ -334,8 +335,14 @@ class Algorithm:
         minibatch = columns.get(Column.MINIBATCH, torch.zeros_like(in_loss, dtype=torch.int64))
         weights = torch.zeros(len(columns[Column.ROW]), device=in_loss.device)
         for number in range(int(minibatch.amax()) + 1 if len(minibatch) else 0):
-            shares = self.weighting({**columns, Column.IN_LOSS: in_loss & (minibatch == number)})
+            own = in_loss & (minibatch == number)
+            shares = self.weighting({**columns, Column.IN_LOSS: own})
             require_shape(self.weighting.name, {Column.WEIGHTS: shares}, len(weights), "N")
+            if (is_wrong := ~(shares >= 0) | ((shares != 0) & ~own[columns[Column.ROW]])).any():
+                raise InputError(
+                    f"{self.name}: {self.weighting.name} gives a token the weight {shares[is_wrong][0].item():g}; must "
+                    "be 0 or more, and 0 where the rollout is not in_loss"
+                )
             weights += shares
         factors = columns.get(Column.TERM_WEIGHTS)
         return weights if factors is None else weights * factors[columns[Column.ROW]].float()
@@ -351,6 +358,13 @@ def _step_loss(terms: Sequence[LossTerm], columns: Columns, observed: Columns) -
     means |= {name: values for part in parts.values() for name, values in part.means.items()}
     maxima = {name: values for part in parts.values() for name, values in part.maxima.items()}
     return StepLoss(total, observe({"loss": total} | totals, means, maxima))
+
+
+def _is_finite(columns: Columns, names: Sequence[Column]) -> bool:
+    """True if these columns, as far as they are there, are finite in all rows that train."""
+    in_loss, row = columns[Column.IN_LOSS], columns[Column.ROW]
+    found = (columns[name][in_loss if name.is_per_row else in_loss[row]] for name in names if name in columns)
+    return all(bool(values.isfinite().all()) for values in found)
 
 
 def _only(columns: Columns, own: Tensor) -> dict[str, Tensor]:

@@ -8,9 +8,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, cast, get_origin, get_type_hints
 
 from torch import Tensor
+
+from autoclave.algorithms.packed import require_choice
+from autoclave.core.errors import InputError
 
 Result = TypeVar("Result")
 Columns = Mapping[str, Tensor]
@@ -105,7 +108,7 @@ class ColumnFunction(Generic[Result]):
     """A pure function with its options bound (`functools.partial`); its other parameters name the columns it reads.
 
     Raises:
-        ValueError: a parameter that is not bound names no column.
+        ValueError: a parameter that is not bound names no column, or a bound one is a `Literal` without that value.
     """
 
     function: Callable[..., Result]
@@ -122,35 +125,67 @@ class ColumnFunction(Generic[Result]):
             )
         if optional := sorted(set(parameters) & set(Column) - set(names)):
             raise ValueError(f"{self.name}: parameter {optional[0]}: a column has no default. Fix: remove the default")
+        for name, hint in _hints(self.function).items():
+            if get_origin(hint) is Literal and name in parameters:
+                require_choice(f"{self.name}: {name}", parameters[name].default, hint)
         object.__setattr__(self, "reads", tuple(Column(name) for name in names))
 
     @property
     def name(self) -> str:
         """Name of the function, for messages."""
-        function = self.function
-        while isinstance(function, partial):
-            function = function.func
+        function = _unbound(self.function)
         return getattr(function, "__name__", str(function))
+
+    def require_known(self, place: str, known: Collection[Column]) -> None:
+        """Raise ValueError if it reads a column that is not `known`."""
+        if unknown := sorted(set(self.reads) - set(known)):
+            raise ValueError(
+                f"{place}: {self.name} reads {', '.join(unknown)}, which it cannot have there; "
+                f"it may read {', '.join(sorted(known))}"
+            )
 
     def __call__(self, columns: Columns) -> Result:
         """Call the function.
 
         Raises:
-            ValueError: a column that it reads is missing.
+            InputError: a column that it reads is missing.
         """
         return self.function(**read_columns(columns, self.reads))
 
 
+def require_wrapped(place: str, function: object) -> None:
+    """Raise ValueError unless `function` is a `ColumnFunction`."""
+    if not isinstance(function, ColumnFunction):
+        name = getattr(_unbound(function), "__name__", str(function))
+        raise ValueError(f"{place} is {name}; must be a ColumnFunction. Fix: ColumnFunction({name})")
+
+
+def _unbound(function: object) -> object:
+    while isinstance(function, partial):
+        function = cast("partial[Any]", function).func
+    return function
+
+
+def _hints(function: object) -> dict[str, Any]:
+    """Return the types of the parameters; empty where annotations name what only type checkers import."""
+    try:
+        return get_type_hints(_unbound(function))
+    except (NameError, TypeError, AttributeError):
+        return {}
+
+
 def read_columns(columns: Columns, names: Collection[Column]) -> dict[str, Tensor]:
-    """The columns of these names; ValueError if one is missing."""
+    """The columns of these names; InputError if one is missing."""
     missing = sorted({name.value for name in names if name not in columns})
     if missing:
-        raise ValueError(f"the batch lacks {', '.join(missing)}; it has {', '.join(sorted(columns))}")
+        raise InputError(f"the batch lacks {', '.join(missing)}; it has {', '.join(sorted(columns))}")
     return {name.value: columns[name] for name in names}
 
 
-def require_shape(place: str, tensors: Mapping[str, Tensor], size: int, letter: str) -> None:
-    """Raise ValueError if one of `tensors`, by name, is not (size,)."""
+def require_shape(place: str, tensors: Mapping[str, object], size: int, letter: str) -> None:
+    """Raise InputError if one of `tensors`, by name, is not a tensor (size,)."""
     for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise InputError(f"{place}: {name} is a {type(tensor).__name__}; must be a tensor ({letter},) = ({size},)")
         if (shape := tuple(tensor.shape)) != (size,):
-            raise ValueError(f"{place}: {name} has shape {shape}; must be ({letter},) = ({size},)")
+            raise InputError(f"{place}: {name} has shape {shape}; must be ({letter},) = ({size},)")

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from autoclave.algorithms.kl import LOG_RATIO_LIMIT, log_ratio
-from autoclave.algorithms.packed import check_tokens, row_lengths, row_sums
+from autoclave.algorithms.packed import check_tokens, require_choice, row_lengths, row_sums
 
 Level = Literal["token", "sequence", "geometric"]
 
@@ -40,7 +40,7 @@ def truncated_importance(
         (N,) float64, in (0, upper].
 
     Raises:
-        ValueError: the first two are not both (N,).
+        ValueError: the first two are not both (N,), or `level` is none of these words.
 
     Source: Ionides, "Truncated Importance Sampling", 2008; for samplers of language models Yao et al., "Your Efficient
     RL Framework Secretly Brings You Off-Policy RL Training", 2025 (token level). The default 2 is that of verl and
@@ -68,7 +68,7 @@ def masked_importance(
         (N,) float64.
 
     Raises:
-        ValueError: the first two are not both (N,).
+        ValueError: the first two are not both (N,), or `level` is none of these words.
 
     Source: Ling team, "Every Step Evolves" (IcePop), arXiv:2510.18855 (token level, 0.5 to 5); Liu et al., "When Speed
     Kills Stability", 2025 (sequence and geometric level).
@@ -79,6 +79,7 @@ def masked_importance(
 
 def _ratios(old_log_probs: Tensor, sampler_log_probs: Tensor, row: Tensor, level: Level) -> Tensor:
     """(N,) float64: w of each token."""
+    require_choice("level", level, Level)
     check_tokens(row, old_log_probs=old_log_probs, sampler_log_probs=sampler_log_probs)
     of_tokens = log_ratio(old_log_probs.double(), sampler_log_probs.double())
     if level == "token":

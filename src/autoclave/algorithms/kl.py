@@ -15,7 +15,13 @@ Source: Schulman, "Approximating KL Divergence", 2020, http://joschu.net/blog/kl
 
 from __future__ import annotations
 
+from typing import Literal
+
 from torch import Tensor
+
+from autoclave.algorithms.packed import require_choice
+
+KlEstimator = Literal["k1", "k2", "k3"]
 
 LOG_RATIO_LIMIT = 20.0
 """Log-ratios are cut at this size, so that their exponentials stay finite; beyond it the gradient is 0."""
@@ -51,3 +57,9 @@ def k3(log_probs: Tensor, other_log_probs: Tensor) -> Tensor:
     """
     difference = log_ratio(other_log_probs, log_probs)
     return difference.expm1() - difference  # e^d - 1 - d loses all digits for small d
+
+
+def kl_estimate(estimator: KlEstimator, log_probs: Tensor, other_log_probs: Tensor) -> Tensor:
+    """The estimate by the estimator of this name. Arguments and result as in `k1`; ValueError for another name."""
+    require_choice("estimator", estimator, KlEstimator)
+    return {"k1": k1, "k2": k2, "k3": k3}[estimator](log_probs, other_log_probs)

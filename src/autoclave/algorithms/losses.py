@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from autoclave.algorithms.kl import k3, log_ratio
+from autoclave.algorithms.kl import KlEstimator, k3, kl_estimate, log_ratio
 from autoclave.algorithms.packed import row_lengths, row_sums
 
 
@@ -204,7 +203,7 @@ def kl_penalty(
     reference_log_probs: Tensor,
     *,
     coefficient: float,
-    estimator: Callable[[Tensor, Tensor], Tensor] = k3,
+    estimator: KlEstimator = "k3",
 ) -> TokenLoss:
     """KL penalty to the reference policy.
 
@@ -214,14 +213,14 @@ def kl_penalty(
         log_probs: (N,) float, under the policy that learns; carries the gradient.
         reference_log_probs: (N,) float, under the reference policy.
         coefficient: loss per nat.
-        estimator: `k1`, `k2` or `k3` of `autoclave.algorithms.kl`, which says what each means as a loss.
+        estimator: "k1", "k2" or "k3"; `autoclave.algorithms.kl` says what each means as a loss.
 
     Returns:
         Loss, and `reference_kl`, the estimate in nats.
 
     Source: Shao et al., DeepSeekMath, arXiv:2402.03300, equations 3 and 4.
     """
-    divergence = estimator(log_probs, reference_log_probs)
+    divergence = kl_estimate(estimator, log_probs, reference_log_probs)
     return TokenLoss(coefficient * divergence, {"reference_kl": divergence.detach()})
 
 

@@ -11,19 +11,16 @@ from autoclave.algorithms.algorithm import Equation, LossTerm, RolloutFilter
 from autoclave.algorithms.columns import Column, ColumnFunction
 from autoclave.algorithms.control import Controller, fixed
 from autoclave.algorithms.importance import masked_importance, truncated_importance
-from autoclave.algorithms.kl import k1, k2, k3
+from autoclave.algorithms.kl import KlEstimator
 from autoclave.algorithms.losses import TokenLoss, entropy_bonus, kl_penalty
 from autoclave.algorithms.rewards import penalised_rewards, penalised_token_rewards, token_kl
 from autoclave.config.algorithm import (
     AlgorithmSettings,
-    KlEstimator,
     MaskedCorrectionConfig,
     TruncatedCorrectionConfig,
 )
 from autoclave.core.rollout import FinishReason, MaskReason, Rollout
 from autoclave.core.verdict import Status
-
-ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3}
 
 
 def filters(settings: AlgorithmSettings) -> tuple[RolloutFilter, ...]:
@@ -54,7 +51,7 @@ def policy_term(loss: ColumnFunction[TokenLoss]) -> LossTerm:
 
 def kl_term(coefficient: float, estimator: KlEstimator) -> tuple[LossTerm, ...]:
     """KL to the reference as a term of the loss; nothing at 0, so that nothing is computed for it."""
-    penalty = partial(kl_penalty, coefficient=coefficient, estimator=ESTIMATORS[estimator])
+    penalty = partial(kl_penalty, coefficient=coefficient, estimator=estimator)
     return (LossTerm("kl", ColumnFunction(penalty)),) if coefficient else ()
 
 
@@ -83,7 +80,7 @@ def fixed_kl(coefficient: float) -> tuple[Controller, ...]:
 
 
 def _kl(estimator: KlEstimator) -> Equation:
-    return Equation(Column.KL, ColumnFunction(partial(token_kl, estimator=ESTIMATORS[estimator])))
+    return Equation(Column.KL, ColumnFunction(partial(token_kl, estimator=estimator)))
 
 
 def mask_no_verdict(rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:

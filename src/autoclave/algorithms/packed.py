@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast, get_args
 
 import torch
 from torch import Tensor
@@ -13,6 +13,12 @@ def check_tokens(row: Tensor, **columns: Tensor) -> None:
     for name, column in columns.items():
         if row.ndim != 1 or column.shape != row.shape:
             raise ValueError(f"{name} {tuple(column.shape)} and row {tuple(row.shape)} must both be (N,)")
+
+
+def require_choice(name: str, value: object, choices: Any) -> None:
+    """Raise ValueError if `value` of the option `name` is not one of `choices`, a `Literal`."""
+    if value not in get_args(choices):
+        raise ValueError(f"{name} = {value!r}: must be one of {', '.join(map(str, get_args(choices)))}")
 
 
 def row_sums(values: Tensor, row: Tensor, num_rows: int) -> Tensor:

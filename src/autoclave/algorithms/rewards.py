@@ -5,12 +5,10 @@ Pure functions; no gradient flows through them. Rows without a verdict keep what
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
-from autoclave.algorithms.kl import k1
+from autoclave.algorithms.kl import KlEstimator, kl_estimate
 from autoclave.algorithms.packed import check_tokens, row_lengths, row_sums
 
 
@@ -41,23 +39,18 @@ def soft_overlong_rewards(
     return (rewards.double() - penalty * (excess / (buffer * limits)).clamp(0, 1)).to(rewards.dtype)
 
 
-def token_kl(
-    old_log_probs: Tensor,
-    reference_log_probs: Tensor,
-    *,
-    estimator: Callable[[Tensor, Tensor], Tensor] = k1,
-) -> Tensor:
+def token_kl(old_log_probs: Tensor, reference_log_probs: Tensor, *, estimator: KlEstimator = "k1") -> Tensor:
     """(N,) in nats: the estimate of KL(policy || reference) at each token, of the policy at the start of the step.
 
     Args:
         old_log_probs: (N,) float, under the policy at the start of the step.
         reference_log_probs: (N,) float, under the reference policy.
-        estimator: `k1`, `k2` or `k3` of `autoclave.algorithms.kl`. As part of a reward k1 is unbiased in value and
+        estimator: "k1", "k2" or "k3", see `autoclave.algorithms.kl`. As part of a reward k1 is unbiased in value and
             gradient; k2 and k3 are not.
 
     Source: Ziegler et al., arXiv:1909.08593, equation 2 (k1 in the reward).
     """
-    return estimator(old_log_probs.double(), reference_log_probs.double())
+    return kl_estimate(estimator, old_log_probs.double(), reference_log_probs.double())
 
 
 def penalised_rewards(rewards: Tensor, row: Tensor, kl: Tensor, kl_coefficient: Tensor) -> Tensor:

@@ -59,9 +59,9 @@ class TrainedModel:
         require_process_group()
         hold(module, trainer, device or next(module.parameters()).device)
         self.module = module
-        fix = f"Go on from a checkpoint with a lower {setting}.learning_rate; policy/ratio_max shows the course."
-        self._fix = f"No weight of that step was overwritten. {fix}"
-        self._fix_after = f"The step itself made them so, and nothing was published. {fix}"
+        self._lower_rate = (
+            f"Go on from a checkpoint with a lower {setting}.learning_rate; policy/ratio_max shows the course."
+        )
         self._settings, self._total_steps, self._steps_taken = settings, total_steps, 0
         self._micro_batch_tokens = micro_batch_tokens
         self._layout: Layout = layout
@@ -116,8 +116,8 @@ class TrainedModel:
         """
         trained = batch.responses["weights"] > 0
         columns = {name: torch.from_numpy(column[trained]) for name, column in batch.responses.items()}
-        where = f"before optimizer step {self._steps_taken + 1}"
-        raise_together(complaint_of(lambda: require_finite(columns, where, self._fix)))
+        step = self._steps_taken + 1
+        raise_together(complaint_of(lambda: require_finite(columns, f"before optimizer step {step}", self._fix(step))))
 
     def step(self, batch: Batch, predict: Predict, loss_of: LossOf) -> dict[str, float]:
         """One optimizer step on all rows of `batch`; without rows, only the learning rate goes on.
@@ -178,14 +178,19 @@ class TrainedModel:
         if not math.isfinite(loss.diagnostics.totals["loss"]):
             trained = columns[Column.WEIGHTS] > 0
             tensors = {name: column[trained] for name, column in columns.items()} | {"loss": loss.total}
-            require_finite(tensors, f"optimizer step {self._steps_taken}", self._fix)
+            require_finite(tensors, f"optimizer step {self._steps_taken}", self._fix(self._steps_taken))
+
+    def _fix(self, step: int) -> str:
+        cause = "The weights were those of the start, so the algorithm or a number format made them so."
+        return f"No weight of that step was overwritten. {self._lower_rate if step > 1 else cause}"
 
     def _require_finite_weights(self) -> None:
         """Check the weights that the optimizer step has made."""
         weights = {name: each.detach() for name, each in self.module.named_parameters() if each.requires_grad}
         norm = whole(torch.nn.utils.get_total_norm(weights.values()))
         if not math.isfinite(norm):
-            require_finite(weights, f"after optimizer step {self._steps_taken}", self._fix_after)
+            fix = f"The step itself made them so, and nothing was published. {self._lower_rate}"
+            require_finite(weights, f"after optimizer step {self._steps_taken}", fix)
 
     def _clip_gradients(self) -> float:
         """The norm of the gradient before it is clipped, which must be finite: clipping would make all of it NaN."""
@@ -194,7 +199,7 @@ class TrainedModel:
         whole_norm = whole(norm)  # the same on all ranks
         if not math.isfinite(whole_norm):
             where = f"optimizer step {self._steps_taken}"
-            require_finite(gradients | {"norm of the gradient": whole_norm}, where, self._fix)
+            require_finite(gradients | {"norm of the gradient": whole_norm}, where, self._fix(self._steps_taken))
         torch.nn.utils.clip_grads_with_norm_(self.module.parameters(), self._settings.gradient_clip, norm)
         return whole_norm.item()
 

@@ -47,7 +47,6 @@ def examine(root: Path, state: Path | None = None) -> Iterator[Check]:
 
 
 def _libraries(name: str, modules: Sequence[str], extra: str) -> Check:
-    """Return whether all modules that something needs are installed."""
     missing = [each for each in modules if importlib.util.find_spec(each) is None]
     detail = f"{', '.join(missing)} missing" if missing else ", ".join(modules)
     return Check(f"libraries for {name}", not missing, False, detail, install_command(extra))

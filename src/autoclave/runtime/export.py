@@ -21,7 +21,6 @@ _OK, _ERROR = 1, 2
 
 
 def as_json_lines(records: Iterable[Record]) -> str:
-    """Return all records, with the digests of the chain."""
     plain = (asdict(each) | {"previous": each.previous.hex(), "digest": each.digest.hex()} for each in records)
     return "".join(f"{json.dumps(each)}\n" for each in plain)
 

@@ -34,7 +34,6 @@ class PersonalData:
         self._values: dict[str, str] = {}
 
     def hide(self, text: str) -> str:
-        """Replace personal data by placeholders."""
         for kind, pattern in _FORMS.items():
             text = pattern.sub(functools.partial(self._placeholder, kind), text)
         return text

@@ -127,7 +127,6 @@ def audit(
 
 
 def _broken_links(records: Sequence[Record]) -> Iterator[Finding]:
-    """Yield the places where the chain is broken."""
     before = NO_DIGEST
     for record in records:
         if not record.is_whole or record.previous != before:

@@ -47,7 +47,6 @@ class TableEffect:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns that images hold."""
         return json.loads(self.layout)[0]
 
     @property

@@ -118,7 +118,6 @@ class Engine(ABC):
         """Return whether what `Keep` got with this mark was committed; raise InDoubt if that cannot be told now."""
 
     def require_few(self, effect: Effect) -> Effect:
-        """Check that an effect is within the limits of the settings."""
         if sum(rows for _, _, rows in effect.row_counts()) > self.settings.max_rows:
             raise InputError(f"{self.where}: {TOO_MANY.format(self.settings.max_rows)}")
         return effect
@@ -211,10 +210,7 @@ class OpenTransactions:
         self._is_closed = False
 
     def open(self, action: str, operation: Any, keep: Callable[[Effect, Mapping[str, Any]], None]) -> None:
-        """Run statements, call `keep`, and leave the transaction open under the name of the action.
-
-        Raises InputError and HostError as `Engine.rehearse`; nothing was done.
-        """
+        """Run statements, call `keep`, and leave the transaction open under this name. Raises as `Engine.rehearse`."""
         timeout_s = self._engine.settings.transaction_timeout_s
         with contextlib.ExitStack() as unless_open, self._engine.translated():
             connection = self._engine.connect()
@@ -278,7 +274,6 @@ class OpenTransactions:
 
 
 def _close(connection: Any) -> None:
-    """Close a connection, which rolls back what was not committed."""
     with contextlib.suppress(Exception):  # it may be lost already
         connection.close()
 

@@ -60,7 +60,6 @@ class DatabaseManager(Manager):
     # --- Planning ---------------------------------------------------------------------------------------------------
 
     def told(self) -> str:
-        """See `Manager`: what the tables are made of."""
         lines: list[str] = []
         for name in self._databases:
             engine = self._databases.engine(name)
@@ -215,7 +214,6 @@ class DatabaseManager(Manager):
         return self._receipt(action, {**receipt, "images": redoing["images"], "forwards": redoing["forwards"]})
 
     def difference(self, action: str, operation: Config, receipt: Json | None, *, is_done: bool) -> list[str]:
-        """See `Manager`: the rows that went and came."""
         if receipt is None or "images" not in receipt:
             return []
         effect = self._kept.effect(action, receipt)
@@ -244,7 +242,6 @@ def accesses(database: str, effect: Effect, defined: frozenset[str]) -> tuple[Ac
 
 
 def digest(sql: Operation, mode: Mode, effect: Effect, defined: frozenset[str]) -> str:
-    """Of the statements and of what they do."""
     told = [sql.model_dump(mode="json"), mode, sorted(defined), effect.digest()]
     return hashlib.sha256(canonical_json(told)).hexdigest()
 

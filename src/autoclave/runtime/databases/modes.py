@@ -45,7 +45,6 @@ class KeptRows:
         self._last = action, name, effect
 
     def get(self, action: str, name: str) -> Effect:
-        """An effect. Raises InputError where it is not kept."""
         if self._last is None or self._last[:2] != (action, name):
             found = self._read(action, f"{name}.json")
             if found is None:
@@ -93,7 +92,6 @@ class KeptRows:
 
 
 def effect_of(content: bytes) -> Effect:
-    """The effect of which `Effect.to_bytes` made this."""
     header, has_rows, rows = content.partition(b"\n")
     if not has_rows:
         with contextlib.suppress(ValidationError):  # whose words hold values
@@ -239,7 +237,6 @@ class TransactionMode(ImagesMode):
         self._tables[action] = sql.database, tables
 
     def forget(self, action: str) -> None:
-        """It holds nothing any more."""
         self._tables.pop(action, None)
 
     def _mark(self, action: str) -> Json:

@@ -42,7 +42,6 @@ class Sql(BaseOperation):
         return self
 
     def values_of(self, number: int) -> tuple[Parameter, ...]:
-        """The values for a statement, by its place."""
         return self.parameters[number] if self.parameters else ()
 
 

@@ -25,7 +25,6 @@ Name = tuple[str, str]
 
 
 def place_of(schema: str, name: str) -> str:
-    """Return how something in a schema is called."""
     return f"{spelt(schema)}/{spelt(name)}"
 
 

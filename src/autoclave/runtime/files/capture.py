@@ -193,7 +193,6 @@ def _names_of_one(scope: Scope, folder: str) -> dict[int, frozenset[str]]:
 
 
 def _clean(folder: int, name: str) -> None:
-    """Remove the overlay marks from an entry of a folder."""
     about = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if about.st_rdev == 0 and stat.S_ISCHR(about.st_mode):
         os.unlink(name, dir_fd=folder)

@@ -39,10 +39,7 @@ _MOST_FOLDERS = 2000
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """Something prepared in the stash: a file with content, a folder, or a link.
-
-    `below`: nested names, if it is not at the place itself but under new folders.
-    """
+    """A file, folder or link prepared in the stash; `below`: nested names if it is under new folders at its place."""
 
     stash: str
     entry: Entry

@@ -66,7 +66,6 @@ class Entry:
 
     @property
     def is_open_folder(self) -> bool:
-        """Return whether it is a folder that can be listed."""
         return self.kind == "folder" and not self.digest
 
 
@@ -295,7 +294,6 @@ def _read(parent: int, name: str, path: str, about: os.stat_result) -> Entry:
 
 @contextlib.contextmanager
 def open_file(parent: int | None, name: str | Path, flags: int = _LOOK) -> Generator[int]:
-    """Yield a descriptor for reading an entry of a folder."""
     descriptor = os.open(name, flags, dir_fd=parent)
     try:
         yield descriptor

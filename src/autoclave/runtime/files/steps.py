@@ -168,13 +168,11 @@ def _before(step: Step) -> _Places:
 
 
 def _has_arrived(step: Step, scope: Scope, stash: Scope) -> bool:
-    """Return whether a step moved what it was to move."""
     _, at_to, stashed = _look(step, scope, stash)
     return at_to == step.inode if step.do == "move" else stashed == _before(step.inverse())[2]
 
 
 def has_happened(step: Step, scope: Scope, stash: Scope) -> bool:
-    """Return whether an interrupted step has taken effect."""
     arrival = {"take": 2, "move": 1}.get(step.do, 0)
     is_there = _look(step, scope, stash)[arrival] == step.inode
     return is_there and (step.do != "set_facts" or _has_facts(step.path, step.facts, scope))

@@ -109,7 +109,6 @@ def survey_inside(folder: str, scope: Scope, *, is_strict: bool = False) -> Surv
 
 
 def is_by_inode(digest: str) -> bool:
-    """Return whether a digest is one of `survey_by_inode`."""
     return digest.startswith(_BY_INODE)
 
 

@@ -76,10 +76,7 @@ class Device:
 
 
 class Authorizing:
-    """Has services authorised, and puts their tokens into `vault`.
-
-    `verify`: the certificates that providers are verified by; None for those of the system.
-    """
+    """Puts tokens of authorised services into `vault`; `verify`: certificates of providers, None for the system's."""
 
     def __init__(
         self, vault: Vault, verify: ssl.SSLContext | None = None, now: Callable[[], float] = time.time

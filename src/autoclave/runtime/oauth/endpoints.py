@@ -66,7 +66,6 @@ class Endpoints:
         return self._posted(self.provider.token_url, prepare_token_request(grant_type, **fields))
 
     def device(self, scopes: str) -> Mapping[str, Any]:
-        """Ask for a code for another device (RFC 8628)."""
         return self._posted(self.provider.device_url, urlencode({"scope": scopes} if scopes else {}))
 
     def revoke(self, token: str, kind: str) -> None:

@@ -90,10 +90,7 @@ def decide(grants: Sequence[Grant], request: Request, usage: Usage, now: float) 
 
 
 def violation(grants: Sequence[Grant], rules: Sequence[str], actual: Request, usage: Usage, now: float) -> str:
-    """Return the first access that is forbidden, or exceeds the allowances in `rules`; empty if there is none.
-
-    `usage` and `now` are those of the decision.
-    """
+    """Return the first access that is forbidden or exceeds `rules` at this `usage` and `now`; empty if none is."""
     valid = [grant for grant in grants if grant.effect == "forbid" or grant.id in rules]
     return decide(valid, actual, usage, now).reason.removesuffix(_NOT_PERMITTED)
 

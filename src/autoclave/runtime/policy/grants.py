@@ -90,7 +90,6 @@ class Grant(Config):
         return "*" in self.verbs or verb in self.verbs
 
     def covers(self, verb: str, resource: str) -> bool:
-        """Return whether the grant applies to an access."""
         if not self.is_about(verb):
             return False
         if verb == "read" and resource.endswith("/**"):  # for other verbs it is a literal name
@@ -152,7 +151,6 @@ class Grant(Config):
 
     @cached_property
     def prefixes(self) -> tuple[str, ...]:
-        """Prefixes of the resources that it permits."""
         return tuple(map(literal_prefix, self.resources))
 
     @cached_property

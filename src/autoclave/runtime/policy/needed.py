@@ -42,13 +42,11 @@ def as_model_says(ask: Callable[[str], str]) -> Needed:
 
 
 def services_of(grants: Sequence[Grant]) -> list[str]:
-    """Return the services that permissions name."""
     parts = [pattern.split("/") for grant in grants for pattern in grant.resources if grant.effect == "allow"]
     return sorted({each[1] for each in parts if len(each) > 1 and each[0] == "services" and "*" not in each[1]})
 
 
 def narrowing(needed: Collection[str]) -> Grant:
-    """Return a prohibition of all other services."""
     exceptions = tuple(f"services/{name}" for name in sorted(needed))
     kept = (*exceptions, *(f"{each}/**" for each in exceptions))
     return Grant(effect="forbid", resources=("services/**",), verbs=("*",), excluded=kept)

@@ -225,7 +225,6 @@ class OperationSpec(Config):
 
     @property
     def leaves_it(self) -> bool:
-        """True if its subject is there afterwards."""
         return self.leaves != "absent" if self.leaves else self.method != "DELETE"
 
     @property

@@ -97,10 +97,7 @@ class Compensations:
         return f"{service}/{operation}/{digest_of(['name_and_schema', given, [declared]])[:16]}"
 
     def learnt(self, name: str, declared: str = ProofStatus.UNPROVEN) -> Learnt:
-        """Return what is known of a compensating request that the catalogue declares as `declared`.
-
-        Broken stays broken, until a developer pins it.
-        """
+        """Return what is known of one that is `declared` so; broken stays broken, until a developer pins it."""
         learnt = Learnt(ProofStatus(declared))
         for record in [each for each in self._journal.records(name) if each.kind == _KIND]:
             status = ProofStatus(record.body["status"])
@@ -120,7 +117,6 @@ class Compensations:
         self._journal.append(_KIND, name, {"status": status, "reason": reason, "undo": given})
 
     def all(self) -> dict[str, Learnt]:
-        """Return all of which anything is known."""
         names = dict.fromkeys(record.subject for record in self._journal.records_of_kinds(_KIND))
         return {name: self.learnt(name) for name in names}
 

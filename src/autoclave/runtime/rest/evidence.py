@@ -114,7 +114,6 @@ def _is_made_of(part: Part, read_back: ReadBack, now: State) -> bool:
 
 
 def _merged(before: Any, change: Any) -> Any:
-    """Return what a change of some names leaves."""
     if not (isinstance(before, Mapping) and isinstance(change, Mapping)):
         return change
     return {**before, **{key: _merged(before.get(key), inner) for key, inner in change.items()}}

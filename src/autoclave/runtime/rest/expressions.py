@@ -113,7 +113,6 @@ def _is_reduced(template: Any) -> bool:
 
 
 def steps_of(pointer: str) -> list[str]:
-    """Return the names in a JSON pointer (RFC 6901)."""
     return _pointer(pointer).parts
 
 

@@ -165,7 +165,6 @@ def has_mark(value: Any) -> bool:
 
 
 def require_no_mark(where: str, value: Any) -> None:
-    """Check that JSON data can be sent as it is."""
     if has_mark(value):
         raise InputError(
             f"{where}: has {_MARK}... in it, which stands for a key or for what cannot be written as it was; "

@@ -201,7 +201,6 @@ class RestManager(Manager):
         self._notes.forget(action)
 
     def difference(self, action: str, operation: Config, receipt: Json | None, *, is_done: bool) -> list[str]:
-        """See `Manager`: what the service shows before and after, or would be sent."""
         service, ask = self._asked(operation)
         part = self._begun(action, receipt)[1] if receipt else service.requested(ask, reads_back=True)
         before = _lines(part.before.body if part.before else None)

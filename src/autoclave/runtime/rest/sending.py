@@ -57,10 +57,7 @@ class Refused(InputError):
 
 
 class Sender:
-    """Sends the calls of actions. `notes`: where marks and answers are.
-
-    Where nobody can tell what became of a call, or the service does not show it, InDoubt is raised.
-    """
+    """Sends the calls of actions, with marks in `notes`. Raises InDoubt where it is unknown what became of a call."""
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
@@ -291,7 +288,6 @@ def _says_nothing(answer: Answer) -> bool:
 
 
 def _seen(service: Service, part: Part) -> tuple[State, Evidence]:
-    """Return what there is of the subject of a part, and what that proves."""
     assert part.subject is not None
     with _in_doubt():
         now = service.read_back(part.read_back, part.subject)

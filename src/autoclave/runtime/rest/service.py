@@ -148,7 +148,6 @@ class Service:
         return Call(read_back.method, target, self.catalogue.headers, body, form=read_back.form)
 
     def read_back(self, name: str, subject: Call) -> State:
-        """Return what there is of a subject, by the read-back of this name."""
         assert self.catalogue is not None
         read_back, answer = self.catalogue.read_backs[name], self.seen(subject)
         if read_back.is_absence(answer.status, answer.body):

@@ -48,10 +48,7 @@ class Compensator:
     # --- Choosing ---------------------------------------------------------------------------------------------------
 
     def best(self, service: Service, part: Part) -> tuple[Compensation | None, str]:
-        """Return the one of the catalogue, or one learnt, that fits what was there before, or None and why.
-
-        What was broken is never used.
-        """
+        """Return the declared or learnt one that fits what was there before and was never broken, or None and why."""
         declared = [each for each in service.spec_of(part).undo if _fits(service, part, each)]
         learnt = self._compensations.reusable(service.name, part.operation) if part.operation else []
         reasons: list[str] = []
@@ -151,7 +148,6 @@ class Compensator:
         return self._made(service, part, compensation, now)
 
     def _made(self, service: Service, part: Part, compensation: Compensation, now: State | None) -> Part:
-        """The part that takes another back by a compensating request."""
         undo = compensation.undo
         new = service.part(undo.operation, evaluated(undo.arguments, part.context), reads_back=False)
         num_inside = service.num_inside(new) if now is None or now.is_there else None

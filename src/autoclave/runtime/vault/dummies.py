@@ -25,10 +25,7 @@ _LEAST_DRAWN = 6
 
 
 def dummy_of(value: str, service: str, session_key: bytes) -> str:
-    """Return the dummy of a secret in a session: always the same, and never the secret itself.
-
-    Raises InputError where the secret is too short.
-    """
+    """Return the dummy of a secret in a session, never the secret; raise InputError if the secret is too short."""
     known = _KNOWN_PREFIXES.match(value)
     prefix = known[0] if known else ""
     rest = value[len(prefix) :]

@@ -298,7 +298,6 @@ class _Talk:
                 raise ConnectionError("there is no request")
 
     def respond(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes | None) -> None:
-        """Send the response, and announce the end of the connection."""
         length = [] if body is None else [(b"content-length", b"%d" % len(body))]
         whole = [*headers, *length, (b"connection", b"close")]
         events: list[Any] = [h11.Response(status_code=status, headers=whole)]

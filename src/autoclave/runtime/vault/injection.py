@@ -95,10 +95,7 @@ def judged(request: Outgoing, secrets: Sequence[Secret], dummies: Mapping[str, s
 
 
 def injected(request: Outgoing, secret: Secret, dummies: Mapping[str, str]) -> Outgoing:
-    """Return the request with the real value in place of the dummy; `dummies` are those of all services by name.
-
-    Raises Alarm where a dummy is where it does not belong.
-    """
+    """Return the request with the real value for the dummy; raise Alarm if one of `dummies` is elsewhere."""
     blank = _filled(request, [secret], dummies, {secret.service: ""})
     refuse_dummies(words_of(blank), dummies, request.host)
     whole = _filled(request, [secret], dummies, {secret.service: secret.value})

@@ -28,10 +28,7 @@ _LOCAL_GATEWAYS = ipaddress.IPv6Network("64:ff9b:1::/48")
 
 
 def path_of(target: str) -> str:
-    """Return the decoded path of a target, if it is unambiguous.
-
-    Raises InputError where it is ambiguous, or has a character that a target may not have.
-    """
+    """Return the decoded path of a target; raise InputError if it is ambiguous or has a forbidden character."""
     path, mark, query = target.partition("?")
     if not _PATH.fullmatch(path):
         raise InputError(f"path {path[:200]!r}: must be absolute and plain, of the characters that RFC 3986 allows")
@@ -52,10 +49,7 @@ def plain_path(target: str) -> str:
 
 
 def with_parameter(target: str, name: str, old: str, new: str) -> str | None:
-    """Return the target with another value for the first parameter with this name and value; None if there is none.
-
-    All other bytes stay as they are.
-    """
+    """Return the target with another value for the first such parameter, or None; other bytes stay as they are."""
     path, mark, query = target.partition("?")
     parts = query.split("&")
     for number, part in enumerate(parts):

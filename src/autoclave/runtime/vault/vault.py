@@ -141,7 +141,6 @@ class Vault:
         self.told(secret.service, "add", hosts=list(secret.hosts))
 
     def put(self, secret: Secret, access: str, **about: Any) -> None:
-        """Add a secret or replace that of its service."""
         with self._changing() as kept:
             kept[secret.service] = secret
         self.told(secret.service, access, **about)
@@ -154,10 +153,7 @@ class Vault:
         return changed
 
     def rotate(self, service: str, value: str) -> None:
-        """Give a service another value.
-
-        Raises InputError where there is no secret, the new one could not be used, or the value is renewed by OAuth 2.
-        """
+        """Give a service another value; raise InputError if it has no secret, cannot use it, or OAuth 2 renews it."""
 
         def another(before: Secret) -> Secret:
             if before.authorization:

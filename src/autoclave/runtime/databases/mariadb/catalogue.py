@@ -33,12 +33,10 @@ class TableFacts(BaseTable):
 
     @cached_property
     def stored(self) -> tuple[ColumnFacts, ...]:
-        """Columns that an image holds."""
         return tuple(each for each in self.columns if not each.is_virtual)
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """Return where the value of a column stands in an image."""
         return {each.name: number for number, each in enumerate(self.stored)}
 
     @cached_property
@@ -51,7 +49,6 @@ class TableFacts(BaseTable):
         return json.dumps([[each.name for each in self.stored], columns, self.key], separators=(",", ":"))
 
     def reading(self, row: str = "") -> str:
-        """SQL for the values of an image."""
         return ", ".join(each.reading(row) for each in self.stored)
 
     def image(self, row: Sequence[Value]) -> Image:
@@ -59,7 +56,6 @@ class TableFacts(BaseTable):
         return (key_in_words(key) if key else "", [*row])
 
     def literals(self, image: Image, columns: Iterable[str]) -> tuple[str, ...]:
-        """SQL for some values of a row."""
         return tuple(self.stored[self.places[name]].literal(image[1][self.places[name]]) for name in columns)
 
     @property

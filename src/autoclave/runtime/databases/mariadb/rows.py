@@ -57,7 +57,6 @@ class Rows:
         return found
 
     def by_key(self, table: TableFacts, images: Iterable[Image]) -> dict[str, Image]:
-        """The rows that are there under the keys of images, by these keys."""
         wanted = {image[0]: table.literals(image, table.key) for image in images}
         found = {image[0]: image for image in self.matching(table, table.key, wanted.values())}
         if found.keys() - wanted.keys():  # keys that are other texts, and the same to the server ('a' and 'A')
@@ -192,7 +191,6 @@ def _is_read(column: ColumnFacts, value: str | None) -> str:
 
 
 def counted(images: Iterable[Image]) -> Counter[tuple[Any, ...]]:
-    """Return how often each row is there."""
     return Counter((key, *values) for key, values in images)
 
 

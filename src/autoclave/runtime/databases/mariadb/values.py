@@ -37,7 +37,6 @@ def quoted(*names: str) -> str:
 
 
 def literal_of(text: str, charset: str = "utf8mb4") -> str:
-    """SQL for a text, whatever is in it."""
     return f"_{charset} x'{text.encode().hex()}'"
 
 
@@ -57,7 +56,6 @@ class ColumnFacts:
 
     @property
     def is_virtual(self) -> bool:
-        """True if it is computed when it is read."""
         return bool(self.generation) and "VIRTUAL" in self.extra
 
     @property
@@ -66,7 +64,6 @@ class ColumnFacts:
 
     @property
     def is_known(self) -> bool:
-        """True if values of its type can be read and written exactly."""
         return self.kind in _KNOWN
 
     @property

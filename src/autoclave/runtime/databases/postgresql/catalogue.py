@@ -80,14 +80,12 @@ class TableFacts(BaseTable):
         return any(identity or _UNSETTLED.search(default or "") for *_, identity, default in self.columns)
 
     def key_of(self, row: str) -> str:
-        """SQL for the key of a row in words."""
         if not self.key:
             return "''"
         columns = [f"{row}.{quoted(name)}" for name in self.key]
         return f"{columns[0]}::text" if len(columns) == 1 else f"ROW({', '.join(columns)})::text"
 
     def is_same_key(self, one: str, other: str) -> str:
-        """SQL for whether two rows have equal keys."""
         return " AND ".join(f"{one}.{quoted(name)} = {other}.{quoted(name)}" for name in self.key) or "true"
 
     def told_columns(self) -> Iterator[Column]:

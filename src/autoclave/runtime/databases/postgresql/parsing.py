@@ -241,7 +241,6 @@ class Planned(Reading):
 
     @property
     def are_rows(self) -> bool:
-        """True if they change rows alone."""
         return all(each.kind == "rows" for each in self.statements)
 
 

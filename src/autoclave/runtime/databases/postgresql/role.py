@@ -113,10 +113,7 @@ class Role:
 
 
 def require_callees(role: Role, text: str, allowed: Collection[str], number: int, types: Sequence[str] = ()) -> bool:
-    """Check what a statement on rows calls, for which the server makes a function of it; see `require_allowed`.
-
-    `types`: those of its values.
-    """
+    """Check what a statement on rows with values of `types` calls, as a function of it; see `require_allowed`."""
     made = f"pg_temp.autoclave_look({', '.join(types)})"
     role.run(f"CREATE FUNCTION {made} RETURNS void LANGUAGE sql BEGIN ATOMIC {text}\n; END")
     found = require_allowed(role.connection, OF_FUNCTION, allowed, number, function=made)

@@ -121,10 +121,7 @@ class Barrier:
 
 @contextlib.contextmanager
 def guarded(connection: apsw.Connection, text: str, number: int, *, runs: bool = True) -> Generator[Seen]:
-    """Have a connection compile, and run unless told otherwise, no more than one statement that is an action.
-
-    Raises InputError where it is none, it is refused, or there are several.
-    """
+    """Compile, and if `runs` run, one action; raise InputError if the text is none, is refused, or is several."""
     import apsw
 
     if "\0" in text:
@@ -196,10 +193,7 @@ def _known(names: set[str], tables: Mapping[str, TableMaker]) -> set[str]:
 
 
 def parents_of(effect: TableEffect, tables: Mapping[str, TableMaker]) -> Iterator[str]:
-    """Rows that those that came refer to, where their key is the rowid; else their tables.
-
-    Other keys may be spelt otherwise where they refer.
-    """
+    """Rows that those that came refer to, where their key is the rowid; else tables, as other keys may be respelt."""
     table = tables[name_of(effect.table)]
     places = {folded(column[0]): number for number, column in enumerate(table.stored)}
     for reference in table.references:

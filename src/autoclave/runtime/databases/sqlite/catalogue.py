@@ -93,7 +93,6 @@ class TableMaker:
 
     @cached_property
     def key(self) -> tuple[int, ...]:
-        """Places of the columns of the primary key, in its order."""
         own = [(place, number) for number, (*_, place, _) in enumerate(self.stored) if place]
         return tuple(number for _, number in sorted(own))
 
@@ -114,7 +113,6 @@ class TableMaker:
 
     @cached_property
     def stored(self) -> tuple[tuple[str, str, bool, int, int], ...]:
-        """Columns that are in the file."""
         return tuple(column for column in self.columns if column[4] != _VIRTUAL)
 
     @cached_property

@@ -285,7 +285,6 @@ class SqliteDatabase(SqlEngine):
             raise Rejected(f"{self.where}: what others did since stands against it ({kind})") from None
 
     def _broken(self, connection: apsw.Connection) -> set[Any]:
-        """Foreign keys that refer to nothing."""
         if not self.settings.enforces_foreign_keys:
             return set()
         return set(connection.execute("PRAGMA foreign_key_check"))

@@ -175,10 +175,7 @@ def _counts(
 
 
 class Rows:
-    """Of one file and of one effect, which is put beside it, in one transaction.
-
-    `tables`: those of the file as they are in the transaction.
-    """
+    """Of one file and of one effect, which is put beside it, in one transaction; `tables`: those of the file in it."""
 
     def __init__(self, connection: apsw.Connection, effect: Effect) -> None:
         self._connection, self._effect = connection, effect

@@ -295,6 +295,30 @@ def test_a_session_on_an_unusable_folder_says_so(tmp_path: Path):
         asyncio.run(work())
 
 
+def test_a_difference_shows_a_model_only_what_it_may_read(root: Path, tmp_path: Path):
+    (root / ".env").write_text("PASSWORD=1\n")
+    with sqlite3.connect(tmp_path / "shop.db") as shop:
+        shop.execute("CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT)")
+        shop.execute("INSERT INTO item VALUES (1, 'private')")
+    shop.close()
+    databases = {"shop": {"engine": "sqlite", "path": str(tmp_path / "shop.db")}}
+    writing = {"resources": ["files/**", "files/.env"], "verbs": ["create", "modify", "delete"]}
+    with act.session(root, allow=[writing, "databases/**"], databases=databases) as session:
+        for path in ("notes.txt", ".env"):
+            action = session.call("write", {"path": path, "content": "v2"}).action
+            shown = session.call("diff", {"action": action})
+            assert shown.text == f"refused: read 'files/{path}' is not permitted"
+            assert "+v2" in session.diff(action)  # the program sees all
+        rows = session.call("sql", {"database": "shop", "statements": ["DELETE FROM item"]})
+        assert "private" not in session.call("diff", {"action": rows.action}).text
+        session.undo(all=True)
+    (root / "key").write_text("-----BEGIN PRIVATE KEY-----\n")
+    with act.session(root, name="other", allow=["files/**"]) as other:
+        assert "is of session" in other.call("diff", {"action": action}).text
+        deleted = other.call("delete", {"path": "key"}).action
+        assert "a private key is in its difference" in other.call("diff", {"action": deleted}).text
+
+
 def test_the_command_line_works_between_two_calls(root: Path):
     with act.session(root, allow=ALL) as session:
         action = session.call("write", {"path": "notes.txt", "content": "v2"}).action

@@ -43,8 +43,10 @@ from autoclave.core.closing import Closing
 from autoclave.core.json import foreign_json, validated
 from autoclave.runtime.actions import Actions
 from autoclave.runtime.connections import load_connections
+from autoclave.runtime.files.manager import FileManager
+from autoclave.runtime.files.reading import PRIVATE_KEY
 from autoclave.runtime.guarantee import Guarantee
-from autoclave.runtime.interface import Choice, Json, Plan
+from autoclave.runtime.interface import Choice, Json, NotPermitted, Plan
 from autoclave.runtime.opening import default_state, open_records, open_session
 from autoclave.runtime.policy.grants import Grant, grant_from
 from autoclave.runtime.proposals import refusal_of, result_of
@@ -204,7 +206,7 @@ class Session(Closing):
                 shown = [each.told() for each in found[-given.last :]]
                 return {"changes": shown, "left_out": len(found) - len(shown)}
             case Diff():
-                return {"diff": self.diff(given.action)[:_MOST_SHOWN]}
+                return {"diff": self._readable_diff(given.action)[:_MOST_SHOWN]}
             case Undo():
                 last = None if given.actions else given.last or 1
                 return {"undone": self.undo(*given.actions, last=last, dependents=given.dependents)}
@@ -258,6 +260,25 @@ class Session(Closing):
         with self.opened() as found:
             return "\n".join(found.difference(action))
 
+    def _readable_diff(self, action: str) -> str:
+        """Return the difference of an action of this session, if the grants permit to read all that it shows.
+
+        Rows of databases are not shown: a model sees the schema only.
+        """
+        with self.opened() as found:
+            self._require_own(found, action)
+            manager = found.actions.manager_of_action(action)
+            if not isinstance(manager, FileManager):
+                raise InputError(f"action {action}: is not on files, and only of those a difference is shown")
+            accesses = manager.observed(action, found.actions.receipt(action)).accesses
+            resources = {each for access in accesses for each in access.resources if each.startswith("files")}
+            if hidden := found.permissions.not_readable(sorted(resources)):
+                raise NotPermitted(f"read {hidden[0]!r} is not permitted")
+            shown = "\n".join(found.difference(action))
+        if PRIVATE_KEY.search(shown.encode("utf-8", "surrogateescape")):
+            raise NotPermitted(f"action {action}: a private key is in its difference")
+        return shown
+
     # --- Undo -------------------------------------------------------------------------------------------------------
 
     def undo(
@@ -280,7 +301,7 @@ class Session(Closing):
         with self.opened() as found:
             own = self._own(found.actions)
             chosen = actions or tuple(own if all else own[-(last or 1) :])
-            self._require_own(found, chosen)
+            self._require_independent(found, chosen)
             return found.undo(*chosen, dependents=dependents, choices=choices, on_conflict=on_conflict)
 
     def undo_to(self, savepoint: str, *, on_conflict: Choice = Choice.REFUSE) -> list[str]:
@@ -290,7 +311,7 @@ class Session(Closing):
             if not (own := [each.number for each in records if each.body["session"] == self.name]):
                 raise UsageError(f"savepoint {savepoint!r}: session {self.name!r} has none of that name")
             chosen = self._own(found.actions, since=own[-1])
-            self._require_own(found, chosen)
+            self._require_independent(found, chosen)
             return found.undo(*chosen, on_conflict=on_conflict) if chosen else []
 
     def _own(self, actions: Actions, since: int = 0) -> list[str]:
@@ -298,15 +319,17 @@ class Session(Closing):
         order = actions.standing_order()
         return [each.action for each in order if each.proposed["session"] == self.name and each.number > since]
 
-    def _require_own(self, found: RuntimeSession, chosen: Sequence[str]) -> None:
-        def session_of(action: str) -> str:
-            return str(found.journal.standing(action).proposed["session"])
+    def _require_own(self, found: RuntimeSession, *actions: str) -> None:
+        for action in actions:
+            if (other := _session_of(found, action)) != self.name:
+                raise InputError(f"action {action}: is of session {other!r}, which can show and undo it, as can a user")
 
+    def _require_independent(self, found: RuntimeSession, chosen: Sequence[str]) -> None:
+        """Raise InputError where actions are not of this session, or actions of others depend on them."""
+        self._require_own(found, *chosen)
         for action in chosen:
-            if (other := session_of(action)) != self.name:
-                raise InputError(f"action {action}: is of session {other!r}, which can undo it, as can a user")
-            later = [f"{each} of session {session_of(each)!r}" for each in found.dependents_of(action)]
-            if others := [each for each in later if not each.endswith(f" {self.name!r}")]:
+            later = {each: _session_of(found, each) for each in found.dependents_of(action)}
+            if others := [f"{each} of session {name!r}" for each, name in later.items() if name != self.name]:
                 raise InputError(
                     f"action {action}: {', '.join(others)} came later and depend on it; nothing was undone"
                 )
@@ -333,6 +356,10 @@ class Session(Closing):
         """Execute the queued actions of all sessions whose delay has passed."""
         with self.opened() as found:
             return [Change.of(each) for each in found.run_queued()]
+
+
+def _session_of(found: RuntimeSession, action: str) -> str:
+    return str(found.journal.standing(action).proposed["session"])
 
 
 def _grant(given: Allowance, session: str) -> Grant:

@@ -1,9 +1,7 @@
 """LangGraph with a folder that travels in time: each checkpoint of a graph is a savepoint of its session."""
 
-from typing import Any
-
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import Checkpoint
+from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.memory import InMemorySaver
 
 import autoclave.act as act
@@ -16,11 +14,17 @@ class Savepoints(InMemorySaver):
         super().__init__()
         self._session = session
 
-    def put(self, config: RunnableConfig, checkpoint: Checkpoint, *rest: Any) -> RunnableConfig:
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
         self._session.savepoint(checkpoint["id"])
-        return super().put(config, checkpoint, *rest)
+        return super().put(config, checkpoint, metadata, new_versions)
 
     def travel(self, config: RunnableConfig) -> RunnableConfig:
         """Restore the folder as it was at a checkpoint; return the config that continues the graph from there."""
-        self._session.undo_to(config["configurable"]["checkpoint_id"])
+        self._session.undo_to(config.get("configurable", {})["checkpoint_id"])
         return config

@@ -7,6 +7,7 @@ OPENAI_API_KEY=... python examples/agents/openai_chat.py project "Rename notes.t
 
 import os
 import sys
+from typing import Any
 
 from openai import OpenAI
 
@@ -16,9 +17,10 @@ import autoclave.act as act
 def work(session: act.Session, task: str) -> str:
     """Have the model call tools until it is done; return what it says last."""
     client, model = OpenAI(), os.environ.get("OPENAI_MODEL", "gpt-5")
-    messages = [{"role": "user", "content": task}]
+    tools: Any = session.tools("openai")
+    messages: list[Any] = [{"role": "user", "content": task}]
     while True:
-        answer = client.chat.completions.create(model=model, messages=messages, tools=session.tools("openai"))
+        answer = client.chat.completions.create(model=model, messages=messages, tools=tools)
         message = answer.choices[0].message
         messages.append(message.model_dump(exclude_none=True))
         for call in message.tool_calls or ():

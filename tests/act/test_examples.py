@@ -78,7 +78,7 @@ def test_a_checkpoint_of_langgraph_is_a_savepoint(root: Path):
         builder.add_edge(START, "first").add_edge("first", "second").add_edge("second", END)
         checkpoints = langgraph_checkpoints.Savepoints(session)
         graph = builder.compile(checkpointer=checkpoints)
-        thread = {"configurable": {"thread_id": "1"}}
+        thread: Any = {"configurable": {"thread_id": "1"}}
         graph.invoke({"step": 1}, thread, durability="sync")
         assert (root / "notes.txt").read_text() == "one\nstep 1\nstep 2\n"
         before_second = next(each for each in graph.get_state_history(thread) if each.next == ("second",))

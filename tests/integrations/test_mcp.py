@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,11 +16,13 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from click.testing import CliRunner
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent
 
 import autoclave.act as act
+from autoclave.cli.main import cli
 from autoclave.core import UsageError
 from autoclave.integrations.mcp.server import serve_http, server_of
 from autoclave.runtime.opening import open_records
@@ -185,6 +188,25 @@ def test_a_server_that_is_killed_in_a_call_leaves_the_truth(root: Path, tmp_path
 
     anyio.run(main)
     assert sorted(path.name for path in root.iterdir()) == ["notes.txt"]
+
+
+def test_the_three_commands_of_the_page_undo_a_change_of_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    page = (Path(__file__).parents[2] / "docs/how-to/act-agents.md").read_text(encoding="utf-8")
+    commands = page.partition("```sh\n")[2].partition("```")[0].replace("$PWD", str(tmp_path)).splitlines()
+    grant, add, undo = (shlex.split(each, comments=True) for each in commands)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "project").mkdir()
+    assert CliRunner().invoke(cli, grant[1:], catch_exceptions=False).exit_code == 0
+    server = add[add.index("--") + 2 :]
+
+    async def agent() -> None:
+        async with Client(StdioServerParameters(command=sys.executable, args=["-m", "autoclave", *server])) as client:
+            await call(client, "write", path="new", content="")
+
+    anyio.run(agent)
+    assert (tmp_path / "project/new").exists()
+    assert CliRunner().invoke(cli, undo[1:], catch_exceptions=False).exit_code == 0
+    assert not (tmp_path / "project/new").exists()
 
 
 @pytest.mark.parametrize("num", [2, pytest.param(20, marks=pytest.mark.soak)])

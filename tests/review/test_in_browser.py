@@ -56,6 +56,13 @@ def test_nothing_that_agents_wrote_runs_and_nothing_else_is_loaded(browser: Brow
     assert complaints == []
 
 
+def test_an_empty_history_says_so(browser: Browser, reviewed: Reviewed):
+    browser.open(reviewed.url)
+    until(browser, "document.querySelector('#root').textContent", str(reviewed.root))
+    assert browser.evaluate("document.querySelector('#empty').textContent").startswith("Nothing was done here yet")
+    until(browser, "document.querySelector('#audit').textContent.endsWith('as they were written')")
+
+
 def test_markup_cannot_even_be_made_in_the_page(browser: Browser, shared: Reviewed):
     opened(browser, shared, 4)
     making = "document.body.innerHTML = '<b>x</b>'"

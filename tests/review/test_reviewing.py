@@ -77,7 +77,16 @@ def test_groups_stay_those_of_act_list_whatever_is_done_and_undone(tmp_path: Pat
             assert timeline.since(0, journal)["groups"] == actions.groups()
 
 
+def test_a_queued_action_says_for_how_long(tmp_path: Path):
+    with Journal(tmp_path / "journal", tmp_path / "checkpoints") as journal:
+        journal.advance("0", ActionState.PROPOSED, {"operation": {"do": "delete", "path": "x"}, "guarantee": "none"})
+        journal.advance("0", ActionState.APPROVED, {"delay_s": 60.0})
+        (line,) = Timeline().since(0, journal)["actions"]
+    assert (line["reason"], line["can"]) == ("queued for 60 s; until then it can be discarded", ["discard"])
+
+
 def test_changes_of_another_process_arrive_while_it_works(reviewed: Reviewed):
+    reviewed.run(OTHER)
     number = reviewed.get("timeline")["number"]
     with reviewed.session() as session:
         assert "actions" not in reviewed.get(f"timeline?after={number}")

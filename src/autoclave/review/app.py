@@ -59,8 +59,8 @@ class Place:
     open_session: Callable[[], Session]
 
     @contextlib.contextmanager
-    def records(self, name: str = "main") -> Generator[tuple[Actions, Permissions]]:
-        with open_records(self.root, self.state, name=name) as found:
+    def records(self) -> Generator[tuple[Actions, Permissions]]:
+        with open_records(self.root, self.state) as found:
             yield found
 
     @property

@@ -19,7 +19,7 @@ const actions = new Map();
 const rows = new Map();
 const selected = new Set();
 let groups = [], groupOf = new Map(), savepoints = [], notes = [];
-let number = 0, leftOut = 0, auditedAt = 0, most = STEP, opened = "", openedNumber = 0, polling = 0;
+let number = null, leftOut = 0, auditedAt = 0, most = STEP, opened = "", openedNumber = 0, polling = 0;
 
 // --- Elements -------------------------------------------------------------------------------------------------------
 
@@ -69,7 +69,7 @@ async function poll() {
   clearTimeout(polling);
   let pause = 1000;
   try {
-    const told = await ask(`timeline?after=${number}`);
+    const told = await ask(`timeline?after=${number ?? 0}`);
     $("live").textContent = "live";
     $("live").className = "live on";
     if (told.number !== number) take(told);

@@ -20,7 +20,7 @@ from autoclave.runtime.states import FOLLOWING, IN_DOUBT, STANDING, ActionState
 
 _S = ActionState
 _STATES = frozenset(_S)
-_OTHERS = ("savepoint", "forgotten", "denied", "alarm", "grant", "revoke", "checkpoints_missing")
+_OTHERS = ("savepoint", "forgotten", "denied", "alarm", "checkpoints_missing")
 _SETTLED = (_S.EXECUTED, _S.FAILED, _S.UNDONE, _S.UNDO_FAILED)
 _MOST_ACTIONS, _MOST_NOTES = 5000, 200
 
@@ -49,6 +49,8 @@ class Line:
         """Take over a new state."""
         self.state, self.number, self.at = _S(record.kind), record.number, record.at
         self.reason = str(record.body.get("reason") or record.body.get("resolved") or "")
+        if self.state is _S.APPROVED and (delay_s := record.body.get("delay_s")):
+            self.reason = f"queued for {delay_s:g} s; until then it can be discarded"
         following = FOLLOWING[self.state]
         steps = {"undo": _S.UNDOING, "redo": _S.REDOING, "commit": _S.COMMITTED}
         self.can = [verb for verb, state in steps.items() if state in following]
@@ -158,7 +160,6 @@ def _note(record: Record) -> dict[str, Any]:
     text = {
         "denied": f"{body.get('reason', '')}" + (f"; permitted by: {body['hint']}" if body.get("hint") else ""),
         "alarm": f"did {body.get('outside', '')}, which was not permitted",
-        "grant": f"{body.get('effect', '')} {', '.join(body.get('resources', ()))}",
         "checkpoints_missing": "the checkpoints of the journal were removed",
     }.get(record.kind, "")
     return {**told, "session": str(body.get("session", "")), "text": text}

@@ -1,10 +1,10 @@
-"""What the way from an agent to a reversible action costs: a session in Python, and the MCP server over stdio.
+"""What the way from an agent to a reversible action costs: in Python, over MCP, and by hooks and shell of a host.
 
-    python benchmarks/agents.py [--quick] [--json FILE]
+    python benchmarks/agents.py [--quick] [--json FILE] [--only PART]
 
 One small file is written by a session of `autoclave.act` and by a tool call of the official MCP client, in turn. The
 overhead is the difference of the medians. The cost of opening the state for each call, so that others can work on it in
-between, is that of a session in Python over an exclusive one.
+between, is that of a session in Python over an exclusive one. Hooks and shell are measured in `observing.py`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
-from harness import arguments, finish, print_environment, sized
+from harness import argument_parser, finish, print_environment, sized
 from mcp import Client, StdioServerParameters
+from observing import missed_changes, observer_overhead, shell_overhead
 
 import autoclave.act as act
 from autoclave.runtime.opening import open_records
@@ -25,11 +27,24 @@ from autoclave.runtime.policy import Grant
 
 
 def main() -> None:
-    options = arguments(__doc__ or "")
+    parser = argument_parser(__doc__ or "")
+    parser.add_argument("--only", choices=("calls", "opening", "observer", "shell", "changes"), help="one part")
+    options = parser.parse_args()
     print_environment()
-    rounds = sized(options, 300, 100, 2)
-    with tempfile.TemporaryDirectory() as place:
-        figures = anyio.run(calls, Path(place), rounds) | opening(Path(place), rounds)
+    rounds, few = sized(options, 300, 100, 2), sized(options, 40, 15, 2)
+    num_files = sized(options, 10_000, 10_000, 200)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        parts: dict[str, Callable[[], dict[str, float]]] = {
+            "calls": lambda: anyio.run(calls, place, rounds),
+            "opening": lambda: opening(place, rounds),
+            "observer": lambda: observer_overhead(place, num_files, few),
+            "shell": lambda: shell_overhead(place, num_files, few),
+            "changes": lambda: missed_changes(place, sized(options, 1000, 100, 5)),
+        }
+        figures: dict[str, float] = {}
+        for name in [options.only] if options.only else parts:
+            figures |= parts[name]()
     finish("agents", figures, options.json)
 
 

@@ -53,7 +53,7 @@ def install(
         folder = observer_folder(place)
         folder.mkdir(exist_ok=True, mode=0o700)
     common = ["--root", str(root.resolve()), *(["--state", str(state.resolve())] if state else []), "--session", name]
-    commands = {event: _hook_command(folder, what, common) for event, what in _EVENTS[host].items()}
+    commands = {event: hook_command(folder, what, common) for event, what in _EVENTS[host].items()}
     server = {"command": sys.executable, "args": ["-I", "-m", "autoclave", "act", "mcp", *common]}
     edits: dict[str, Callable[[str], str]] = {}
     if host == "claude":
@@ -117,7 +117,7 @@ def uninstall(host: HostName, root: Path, state: Path | None = None) -> list[str
     return told
 
 
-def _hook_command(folder: Path, event: str, common: list[str]) -> str:
+def hook_command(folder: Path, event: str, common: list[str]) -> str:
     """Return the line of shell that hands an event to the observer."""
     program = Path(client.__file__).with_name("_hook")
     fast = [str(program)] if os.access(program, os.X_OK) else [sys.executable, "-I", "-S", client.__file__]

@@ -213,6 +213,23 @@ def test_a_session_undoes_its_own_actions_only(root: Path):
     assert not (root / "shared").exists()
 
 
+def test_the_command_line_undoes_the_actions_of_one_session(root: Path):
+    def undone(*words: str) -> str:
+        return CliRunner().invoke(cli, ["act", "undo", *words, "--root", str(root)], standalone_mode=False).output
+
+    with act.session(root, name="ann", allow=ALL) as ann, act.session(root, name="bob", allow=ALL) as bob:
+        first, start = ann.call("write", {"path": "a", "content": ""}).action, ann.savepoint()
+        second = ann.call("write", {"path": "b", "content": ""}).action
+        other = bob.call("append", {"path": "a", "content": "2"}).action
+        assert undone("--to", start, "--session", "ann") == f"undone: {second}  write 'b'\n"
+        error = CliRunner().invoke(cli, ["act", "undo", "--all", "--session", "ann", "--root", str(root)]).exception
+        assert f"{other} of session 'bob' came later" in str(error)
+        assert undone("--last", "5", "--session", "bob") == f"undone: {other}  append 'a'\n"
+        listed = CliRunner().invoke(cli, ["act", "list", "--root", str(root)]).output
+        assert "write 'a'  (ann)\n" in listed
+        assert undone("--all") == f"undone: {first}  write 'a'\n"
+
+
 def test_calls_of_several_threads_are_done_one_after_another(root: Path):
     with act.session(root, allow=ALL) as session, ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda n: session.call("write", {"path": f"f{n}", "content": f"{n}"}), range(24)))

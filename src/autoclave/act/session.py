@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from autoclave.act.connecting import changing_connections
 from autoclave.act.functions import name_of
+from autoclave.act.own import own_actions, own_actions_since, require_independent, require_own
 from autoclave.act.results import Change, Result
 from autoclave.act.tools import (
     OWN,
@@ -41,7 +42,6 @@ from autoclave.config import Config
 from autoclave.core import AutoclaveError, InputError, UsageError
 from autoclave.core.closing import Closing
 from autoclave.core.json import foreign_json, validated
-from autoclave.runtime.actions import Actions
 from autoclave.runtime.connections import load_connections
 from autoclave.runtime.files.manager import FileManager
 from autoclave.runtime.files.reading import PRIVATE_KEY
@@ -266,7 +266,7 @@ class Session(Closing):
         Rows of databases are not shown: a model sees the schema only.
         """
         with self.opened() as found:
-            self._require_own(found, action)
+            require_own(found, self.name, action)
             manager = found.actions.manager_of_action(action)
             if not isinstance(manager, FileManager):
                 raise InputError(f"action {action}: is not on files, and only of those a difference is shown")
@@ -299,40 +299,18 @@ class Session(Closing):
         if (bool(actions), last is not None, all).count(True) != 1:
             raise UsageError("undo: give ids of actions, or one of last=N and all=True")
         with self.opened() as found:
-            own = self._own(found.actions)
+            own = own_actions(found, self.name)
             chosen = actions or tuple(own if all else own[-(last or 1) :])
-            self._require_independent(found, chosen)
+            require_own(found, self.name, *chosen)
+            require_independent(found, self.name, chosen)
             return found.undo(*chosen, dependents=dependents, choices=choices, on_conflict=on_conflict)
 
     def undo_to(self, savepoint: str, *, on_conflict: Choice = Choice.REFUSE) -> list[str]:
         """Undo the actions of this session since a savepoint of it that stand, all or none; return the ids in order."""
         with self.opened() as found:
-            records = [each for each in found.journal.records(savepoint) if each.kind == "savepoint"]
-            if not (own := [each.number for each in records if each.body["session"] == self.name]):
-                raise UsageError(f"savepoint {savepoint!r}: session {self.name!r} has none of that name")
-            chosen = self._own(found.actions, since=own[-1])
-            self._require_independent(found, chosen)
+            chosen = own_actions_since(found, self.name, savepoint)
+            require_independent(found, self.name, chosen)
             return found.undo(*chosen, on_conflict=on_conflict) if chosen else []
-
-    def _own(self, actions: Actions, since: int = 0) -> list[str]:
-        """Return the actions of this session that stand, in the order of their execution."""
-        order = actions.standing_order()
-        return [each.action for each in order if each.proposed["session"] == self.name and each.number > since]
-
-    def _require_own(self, found: RuntimeSession, *actions: str) -> None:
-        for action in actions:
-            if (other := _session_of(found, action)) != self.name:
-                raise InputError(f"action {action}: is of session {other!r}, which can show and undo it, as can a user")
-
-    def _require_independent(self, found: RuntimeSession, chosen: Sequence[str]) -> None:
-        """Raise InputError where actions are not of this session, or actions of others depend on them."""
-        self._require_own(found, *chosen)
-        for action in chosen:
-            later = {each: _session_of(found, each) for each in found.dependents_of(action)}
-            if others := [f"{each} of session {name!r}" for each, name in later.items() if name != self.name]:
-                raise InputError(
-                    f"action {action}: {', '.join(others)} came later and depend on it; nothing was undone"
-                )
 
     def redo(self, action: str) -> Change:
         """Redo an action that was undone."""
@@ -349,17 +327,13 @@ class Session(Closing):
     def commit(self, *actions: str) -> None:
         """Make actions permanent, by default all of this session, and free what was kept for their undo."""
         with self.opened() as found:
-            for action in actions or self._own(found.actions):
+            for action in actions or own_actions(found, self.name):
                 found.commit(action)
 
     def run_queued(self) -> list[Change]:
         """Execute the queued actions of all sessions whose delay has passed."""
         with self.opened() as found:
             return [Change.of(each) for each in found.run_queued()]
-
-
-def _session_of(found: RuntimeSession, action: str) -> str:
-    return str(found.journal.standing(action).proposed["session"])
 
 
 def _grant(given: Allowance, session: str) -> Grant:

@@ -16,7 +16,8 @@ from autoclave.cli.act.common import FOLDER, acting, on_folder, recorded, say, s
 def list_actions(root: Path, state: Path | None, name: str, as_json: bool) -> None:
     """List all actions with their state; the number in brackets is the group for `undo --group`.
 
-    Works beside a running session, as does `show`.
+    The name at the end of a line is that of the session, if it is not `main`. Works beside a running session, as does
+    `show`.
 
     \b
     Example: autoclave act list --root project
@@ -30,8 +31,9 @@ def list_actions(root: Path, state: Path | None, name: str, as_json: bool) -> No
                 say_json(told)
             else:
                 shown = f"[{group}]" if group else ""
-                guarantee = each.proposed["guarantee"]
-                say(f"{each.action}  {each.state:<14}{shown:<6}{guarantee:<14}{words(each.proposed['operation'])}")
+                guarantee, who = each.proposed["guarantee"], each.proposed["session"]
+                by = "" if who == "main" else f"  ({who})"
+                say(f"{each.action}  {each.state:<14}{shown:<6}{guarantee:<14}{words(each.proposed['operation'])}{by}")
 
 
 @click.command()

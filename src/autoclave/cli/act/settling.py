@@ -47,9 +47,12 @@ def undo(
 ) -> None:
     """Undo actions, a group, or all since a savepoint: all of them or none. Later changes by others are never lost.
 
+    With --session, --last, --all and --to mean the actions and savepoints of that session alone.
+
     \b
     Example: autoclave act undo 3f2a9c01 --root project
     """
+    from autoclave.act.own import own_actions, own_actions_since, require_independent
     from autoclave.runtime.interface import Choice
 
     if sum((bool(actions), last is not None, is_all, savepoint_name is not None, group is not None)) != 1:
@@ -57,13 +60,19 @@ def undo(
     choices = {path: Choice(choice) for path, choice in map(_choice, choose)}
     settled = {"choices": choices, "on_conflict": Choice(on_conflict)}
     with acting(root, state, name) as session:
-        if savepoint_name is not None:
-            ids = session.undo_to(savepoint_name, **settled)
-        elif group is not None:
+        if group is not None:
             ids = session.undo_group(group, **settled)
+        elif savepoint_name is not None and name == "main":
+            ids = session.undo_to(savepoint_name, **settled)
         else:
-            order = [each.action for each in session.actions.standing_order()]
-            chosen = actions or (order if is_all else order[-(last or 1) :])
+            who = None if name == "main" else name
+            if savepoint_name is not None:
+                order = own_actions_since(session, name, savepoint_name)
+            else:
+                order = own_actions(session, who)
+            chosen = actions or (order[-last:] if last else order)
+            if who and not actions:
+                require_independent(session, who, chosen)
             ids = session.undo(*chosen, dependents=dependents, **settled)
         for each in ids:
             say(f"undone: {each}  {words(session.journal.standing(each).proposed['operation'])}")

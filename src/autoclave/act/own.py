@@ -1,0 +1,45 @@
+"""Actions of one session among those of all sessions on a state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autoclave.core import InputError, UsageError
+from autoclave.runtime.session import Session
+
+
+def session_of(session: Session, action: str) -> str:
+    """Return the name of the session that did an action."""
+    return str(session.journal.standing(action).proposed["session"])
+
+
+def own_actions(session: Session, name: str | None, since: int = 0) -> list[str]:
+    """Return the actions of the session `name` (None: of all) that stand, in the order of their execution.
+
+    `since`: only those after the record with this number.
+    """
+    order = (each for each in session.actions.standing_order() if each.number > since)
+    return [each.action for each in order if name in (None, each.proposed["session"])]
+
+
+def own_actions_since(session: Session, name: str, savepoint: str) -> list[str]:
+    """Return the actions of the session `name` since its latest savepoint of that name, as `own_actions`."""
+    records = [each for each in session.journal.records(savepoint) if each.kind == "savepoint"]
+    if not (own := [each.number for each in records if each.body["session"] == name]):
+        raise UsageError(f"savepoint {savepoint!r}: session {name!r} has none of that name")
+    return own_actions(session, name, own[-1])
+
+
+def require_own(session: Session, name: str, *actions: str) -> None:
+    """Raise InputError where an action is of another session than `name`."""
+    for action in actions:
+        if (other := session_of(session, action)) != name:
+            raise InputError(f"action {action}: is of session {other!r}, which can show and undo it, as can a user")
+
+
+def require_independent(session: Session, name: str, chosen: Sequence[str]) -> None:
+    """Raise InputError where later actions of other sessions than `name` depend on `chosen`; names them."""
+    for action in chosen:
+        later = {each: session_of(session, each) for each in session.dependents_of(action)}
+        if others := [f"{each} of session {who!r}" for each, who in later.items() if who != name]:
+            raise InputError(f"action {action}: {', '.join(others)} came later and depend on it; nothing was undone")

@@ -154,6 +154,15 @@ def test_a_connected_database_has_a_tool_that_shows_its_schema(root: Path, tmp_p
     shop.close()
 
 
+def test_a_connected_service_has_a_tool_that_lists_its_operations(root: Path):
+    settings = {"calendar": {"base_url": "http://127.0.0.1:9", "catalogue": "radicale", "allows_private": True}}
+    with act.session(root, services=settings, wait_s=20.0) as session:
+        tool = next(each for each in session.tool_list() if each.name == "request")
+    assert tool.parameters["properties"]["service"]["enum"] == ["calendar"]
+    assert "make_calendar" in tool.description
+    assert tool.reaches_outside
+
+
 def test_an_exclusive_session_keeps_a_transaction_open(root: Path, tmp_path: Path):
     with sqlite3.connect(tmp_path / "shop.db") as shop:
         shop.execute("CREATE TABLE item (id INTEGER PRIMARY KEY)")
@@ -342,3 +351,5 @@ def test_the_command_line_works_between_two_calls(root: Path):
         ended = CliRunner().invoke(cli, ["act", "undo", action, "--root", str(root)], catch_exceptions=False)
         assert ended.exit_code == 0
         assert session.changes()[0].state is ActionState.UNDONE
+        CliRunner().invoke(cli, ["act", "stop", "--root", str(root)], catch_exceptions=False)
+        assert session.call("write", {"path": "notes.txt", "content": "v2"}).is_error

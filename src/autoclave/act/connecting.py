@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autoclave.core.json import validated
 from autoclave.runtime.connections import Connections, load_connections, save_connections
 from autoclave.runtime.opening import alone_on, require_files_outside
-from autoclave.runtime.vault.vault import Vault
+
+if TYPE_CHECKING:
+    from autoclave.runtime.vault.vault import Vault
 
 
 @contextlib.contextmanager

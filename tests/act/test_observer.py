@@ -278,6 +278,26 @@ def test_a_lost_pre_image_is_reported_and_has_no_guarantee(root: Path):
     assert not (root / "new").exists()
 
 
+def test_what_was_in_a_folder_that_could_not_be_listed_is_not_taken_for_new(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def blind(folder: int) -> tuple[dict[str, bytes], list[str]]:
+        found, _ = scan.scan(folder)
+        return {path: each for path, each in found.items() if not path.startswith("docs")}, ["docs"]
+
+    with Observer(root) as observer:
+        with monkeypatch.context() as unlistable:
+            unlistable.setattr(shadow, "scan", blind)
+            observer.before(BASH)
+        (root / "new").write_text("tool")
+        action, told = observer.after(BASH)
+    assert told == ["not covered: 'docs' could not be listed before"]
+    with open_session(root) as session:
+        assert session.journal.standing(action).proposed["guarantee"] == "none"
+        session.undo(action)
+    assert ((root / "docs/c.txt").exists(), (root / "new").exists()) == (True, False)
+
+
 def test_a_tool_use_during_the_first_copy_is_reported_as_not_covered(root: Path):
     with Observer(root) as observer, pytest.raises(HostError, match="the first copy of the folder was not complete"):
         observer.after(BASH)

@@ -67,10 +67,13 @@ def recording_of(changes: Sequence[Change], top: Facts, shadow: Shadow) -> Recor
     `top`: the folder of the tree itself, as it is now.
     """
     found, content, facts = Recording(), dict[str, Step](), dict[str, Step]()
-    tops: set[str] = set()
-    for change in changes:
-        path, old, new = change
-        if any(above in tops for above in with_those_above(path.rpartition("/")[0])):
+    tops, unknown = set[str](), set(shadow.note("unlisted") or ())
+    for path, old, new in changes:
+        folders = set(with_those_above(path.rpartition("/")[0]))
+        if folders & unknown:
+            told = f"not covered: {max(folders & unknown)!r} could not be listed before"
+            found.left_out += [told] if told not in found.left_out else []
+        if folders & (tops | unknown):
             continue
         if old and new and old.facts.kind == new.kind and not _is_replaced(path, old, new, shadow):
             for step in _facts_steps(path, old, new, shadow.scope):

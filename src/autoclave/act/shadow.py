@@ -201,6 +201,7 @@ class Shadow(Closing):
             if not due:
                 break
         self.keep_note("top", look.top)
+        self.keep_note("unlisted", sorted(look.unlisted) or None)
         return problems
 
     def _pass(self, due: dict[str, Facts | None], *, is_last: bool) -> tuple[dict[str, Facts | None], list[str]]:

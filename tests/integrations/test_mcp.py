@@ -88,10 +88,9 @@ async def call(client: Client, tool: str, /, **arguments: Any) -> Any:
     return told(result)
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_a_client_over_stdio_changes_looks_and_undoes(root: Path, mode: str):
+def test_a_client_over_stdio_changes_looks_and_undoes(root: Path):
     async def main() -> None:
-        async with Client(parameters(root), mode=mode) as client:
+        async with Client(parameters(root), mode="legacy") as client:
             await work(client)
 
     anyio.run(main)
@@ -144,17 +143,16 @@ def test_clients_over_http_need_the_token_and_the_name_of_the_server(root: Path)
         anyio.run(main, url)
 
 
-def test_a_server_without_token_or_beyond_this_machine_is_refused(root: Path):
+def test_a_server_without_token_or_beyond_this_machine_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch):
     with act.session(root) as session:
         with pytest.raises(UsageError, match="must be one of"):
             serve_http(server_of(session), "0.0.0.0", 0, TOKEN, print)
         with pytest.raises(UsageError, match="must have 16 characters"):
             serve_http(server_of(session), "127.0.0.1", 0, "short", print)
-    environment = {key: value for key, value in os.environ.items() if key != "AUTOCLAVE_MCP_TOKEN"}
-    command = [*SERVER, "--root", str(root), "--http", "127.0.0.1:0"]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
-    assert "needs a token" in ended.stderr
+    monkeypatch.delenv("AUTOCLAVE_MCP_TOKEN", raising=False)
+    ended = CliRunner().invoke(cli, [*SERVER[3:], "--root", str(root), "--http", "127.0.0.1:0"])
+    assert isinstance(ended.exception, UsageError)
+    assert "needs a token" in str(ended.exception)
 
 
 def test_a_server_that_is_killed_in_a_call_leaves_the_truth(root: Path, tmp_path: Path):
@@ -209,8 +207,10 @@ def test_the_three_commands_of_the_page_undo_a_change_of_an_agent(tmp_path: Path
     assert not (tmp_path / "project/new").exists()
 
 
-@pytest.mark.parametrize("num", [2, pytest.param(20, marks=pytest.mark.soak)])
-def test_servers_at_the_same_time_lose_and_cross_nothing(root: Path, num: int):
+@pytest.mark.soak
+def test_twenty_servers_at_the_same_time_lose_and_cross_nothing(root: Path):
+    num = 20
+
     async def agent(name: str) -> None:
         async with Client(parameters(root, "--session", name)) as client:
             for number in range(5):

@@ -130,6 +130,7 @@ def test_edits_of_the_filesystem_server_are_undone_byte_for_byte(root: Path):
     assert content(results[3])[-1].endswith("nothing was changed")
 
 
+@pytest.mark.soak  # the server takes seconds to start, for each call
 @pytest.mark.usefixtures("sealing_host")
 def test_commits_of_the_git_server_are_undone_byte_for_byte(root: Path):
     subprocess.run(["git", "init", "--quiet", str(root)], check=True)

@@ -27,12 +27,10 @@ SHORT = {
 
 
 def takes_settings(command: F) -> F:
-    """Add the argument `[RECIPE] [a.b=value]...`."""
     return click.argument("settings", nargs=-1, metavar="[RECIPE] [KEY=VALUE]...")(command)
 
 
 def takes_short_options(command: F) -> F:
-    """Add the short options of training."""
     for option, kind, text in (
         ("--seed", int, "Random seed."),
         ("--steps", int, "Steps of reinforcement learning."),

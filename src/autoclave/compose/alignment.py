@@ -196,7 +196,6 @@ def _is_told(working: Sequence[str], settings: AlignmentConfig) -> bool:
 
 
 def trace_of(judge: Judge, candidate: Candidate) -> Future[Trace]:
-    """The trace of a candidate, in the making."""
     problem = candidate.problem
     return judge.trace(JudgeJob(problem, Program(candidate.program, problem.language), problem.id), candidate.test)
 

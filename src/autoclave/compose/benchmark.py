@@ -57,7 +57,6 @@ _MOST_LISTED = 5
 
 
 def definition_names() -> list[str]:
-    """The benchmarks that are known by name."""
     return sorted(path.name.removesuffix(".yaml") for path in _DEFINITIONS.iterdir() if path.name.endswith(".yaml"))
 
 
@@ -186,7 +185,6 @@ def _advance(bar: tqdm[Any]) -> None:
 
 
 def write_result(result: BenchmarkResult, out: Path) -> None:
-    """The result and its page, in the folder `out`."""
     result.save(out)
     write_atomically(out / REPORT, result_page(result))
 
@@ -381,7 +379,6 @@ def _num_samples(
 
 
 def _settings(config: BenchmarkConfig) -> dict[str, Any]:
-    """Inputs that responses and grades depend on."""
     return config.model_dump(mode="json")
 
 

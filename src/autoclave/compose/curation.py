@@ -179,7 +179,6 @@ def with_short_limits(config: CurateConfig) -> CurateConfig:
 
 
 def verified(config: CurateConfig, programs: CandidatePrograms) -> list[Stage]:
-    """The stages that run official solutions."""
     stages: list[Stage] = []
     if verification := config.verification:
         unsolved = frozenset(source.label for source in config.sources if not source.needs_solutions)

@@ -52,7 +52,6 @@ class FolderModel:
         self.identity: Any = ["folder", digest, engine, model.chat_template, model.dtype, model.seed]
 
     def respond(self, requests: Sequence[ResponseRequest]) -> list[Future[Response]]:
-        """See `ResponseSource`."""
         prompts = [self._encoded(request) for request in requests]
         completions = self._samplers.submit(
             [

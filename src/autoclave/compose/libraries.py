@@ -42,5 +42,4 @@ def settle_determinism(is_on: bool) -> None:
 
 
 def sampling_parameters(config: SamplerConfig) -> SamplingParameters:
-    """Sampling of responses in training."""
     return SamplingParameters(config.temperature, config.top_p, config.max_new_tokens, config.stops)

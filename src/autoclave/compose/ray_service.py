@@ -175,7 +175,6 @@ def _deployment(config: ServeConfig) -> Any:
 
 
 def _end(patience_s: float) -> None:
-    """End the deployment, and wait until it has."""
     serve.delete(NAME, _blocking=False)
     until = time.monotonic() + patience_s
     while NAME in serve.status().applications and time.monotonic() < until:

@@ -117,7 +117,6 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
 
 
 def url_of(config: ServeConfig, port: int) -> str:
-    """Return the URL of a server on a port."""
     host = f"[{config.host}]" if ":" in config.host else config.host
     return f"{'https' if config.tls.certificate_file else 'http'}://{host}:{port}"
 

@@ -23,7 +23,6 @@ def find_task(name: str) -> Callable[[Judge, Any], Task]:
 
 
 def build_task(config: TaskConfig, judge: Judge) -> Task:
-    """Task of a run: its prompts, and its rewards by `judge`."""
     return find_task(config.name)(judge, config)
 
 

@@ -145,12 +145,10 @@ class Workers:
 
     @property
     def groups(self) -> dict[str, WorkerGroup[Any]]:
-        """The worker groups that this run has, by name."""
         parts = (self.actor, self.reference, self.critic, self.reward_model, *self.sampler.groups)
         return {part.name: part for part in parts if isinstance(part, WorkerGroup)}
 
     def peak_memory(self) -> dict[str, list[MemoryPeak]]:
-        """The most memory that each rank of each group has taken."""
         return {name: group.peak_memory().result() for name, group in self.groups.items()}
 
     def export(self, run: RunFolder) -> None:

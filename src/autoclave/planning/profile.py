@@ -51,7 +51,6 @@ class Profile:
         return self.token_ms / 1e3 * (1 + self.batch_slope * running)
 
     def train_s(self, tokens: int, devices: int) -> float:
-        """Seconds of learning from `tokens` on `devices`."""
         return tokens * self.train_ms_per_token / 1e3 / devices
 
     def slowed(self, factor: float) -> Profile:

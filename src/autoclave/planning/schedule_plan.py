@@ -161,7 +161,6 @@ def split_of(config: Mapping[str, Any]) -> Split:
 
 
 def work_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of `WORK`, by their names."""
     found: dict[str, Any] = {}
     for name in WORK:
         value: Any = config

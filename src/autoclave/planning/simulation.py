@@ -165,7 +165,6 @@ class _SamplerDevice:
         self._left[iteration] += 1
 
     def fill(self) -> None:
-        """Start the requests that there are slots for."""
         while self._waiting and len(self._running) < self._profile.slots:
             iteration, request, tokens = self._waiting.popleft()
             heappush(self._running, (self._tokens + tokens, iteration, request, self._now))
@@ -177,7 +176,6 @@ class _SamplerDevice:
         return max((span.end for span in self.spans if span.step == iteration + 1), default=0.0)
 
     def advance(self, until: float) -> None:
-        """Go on until a moment."""
         while self._running and self._next_end() <= until:
             self._end_next()
         if self._running and until > self._now:

@@ -38,7 +38,6 @@ class ProblemCandidate:
     facts: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object of one line of a file between two stages."""
         return {"origin": to_plain(self.origin), "facts": dict(self.facts), "problem": self.problem.to_json()}
 
     @staticmethod

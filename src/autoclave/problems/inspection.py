@@ -26,7 +26,6 @@ class SetStatistics:
 
 
 def statistics_of(problems: Iterable[Problem]) -> SetStatistics:
-    """Compute the statistics in one pass."""
     kinds, sources, difficulties, languages = (Counter[str]() for _ in range(4))
     tests: list[int] = []
     days: list[str] = []

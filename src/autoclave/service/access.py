@@ -27,7 +27,6 @@ _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def parts_of(request: Request) -> Parts:
-    """Return the parts of the server that handles the request."""
     return request.app.state.parts
 
 
@@ -132,6 +131,5 @@ def _require_no_web_page(request: Request) -> None:
 
 
 def needs(*scopes: Scope) -> object:
-    """Return the dependency of a route that needs these scopes."""
     dependency: Callable[..., Awaitable[Client]] = client_of
     return Security(dependency, scopes=[scope.value for scope in scopes])

@@ -40,7 +40,6 @@ class AuditLog:
             os.write(self._handle, f"{json.dumps(line)}\n".encode())
 
     def close(self) -> None:
-        """Close the file."""
         with self._lock:
             if self._handle >= 0:
                 os.close(self._handle)

@@ -65,7 +65,6 @@ class _Submission:
     after: int = 0
 
     def count(self) -> None:
-        """Count the unfinished jobs as in flight."""
         self.link.num_in_flight += len(self.left) - self.num_held
         self.num_held = len(self.left)
 
@@ -92,11 +91,9 @@ class Balancer:
 
     @property
     def num_pending(self) -> int:
-        """Number of programs queued here or at servers."""
         return sum(not pending.future.done() for pending in self._unsettled)
 
     def add(self, pending: Pending) -> None:
-        """Queue a program."""
         self._pending.append(pending)
         self._unsettled.append(pending)
         self._changed.set()

@@ -49,7 +49,6 @@ class _Decoder:
                 data = self._inner.unused_data + data
 
     def end(self) -> None:
-        """Check that the data is complete."""
         if self._inner is not None and not self._inner.eof:
             raise bad_input(f"the body is a truncated {self._coding} file")
 

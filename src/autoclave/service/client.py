@@ -97,7 +97,6 @@ class RemoteJudge(Closing):
         return future
 
     def state(self) -> str:
-        """Describe the pending and the judged programs in words."""
         waiting = f"{self._balancer.num_pending} programs pending, {self._balancer.num_judged} judged"
         down = [link.url for link in self._links if link.failures or link.is_excluded]
         return waiting + (f"; no response from {', '.join(down)}" if down else "")
@@ -136,7 +135,6 @@ class RemoteJudge(Closing):
     # --- In the loop of the thread ---------------------------------------------------------------------------------
 
     async def _open(self) -> None:
-        """Find at least one server."""
         reasons: list[str] = []
         for attempt in range(self._config.retries + 1):
             found = await asyncio.gather(*(link.refresh() for link in self._links), return_exceptions=True)

@@ -99,7 +99,6 @@ class Dispatcher:
         self._thread.start()
 
     def on_event(self, event: Event) -> None:
-        """Take an event of the store."""
         with self._changed:
             if event.kind in (EventKind.WAITING, EventKind.UNKNOWN):
                 self._may_wait, self._next_deadline = True, 0.0
@@ -154,7 +153,6 @@ class Dispatcher:
         return self._thread.is_alive() and not self._is_stopped
 
     def per_s(self) -> float:
-        """Return the recent rate of verdicts per second."""
         with self._changed:
             return self._rate.per_s(time.monotonic())
 
@@ -193,7 +191,6 @@ class Dispatcher:
             raise refusal
 
     def has_refused(self, now: float) -> bool:
-        """Return whether any program was refused recently. `now` is monotonic."""
         return self._recent_refusals.has_any(now)
 
     def _busy(self, full: QueueFull) -> Refused:
@@ -322,7 +319,6 @@ class Dispatcher:
             self._changed.notify_all()
 
     def _settle(self, ended: Sequence[tuple[str, Verdict]]) -> None:
-        """Store verdicts; the store sends the events."""
         if not ended:
             return
         kept = set(self._store.finish([(id, _written(verdict)) for id, verdict in ended]))

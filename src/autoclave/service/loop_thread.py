@@ -28,7 +28,6 @@ class LoopThread:
         self._thread.start()
 
     def time(self) -> float:
-        """Return the time of the loop's clock, in seconds."""
         return self._loop.time()
 
     def require_open(self) -> None:
@@ -49,7 +48,6 @@ class LoopThread:
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` and return its result."""
         return self.start(work).result()
 
     def soon(self, call: Callable[[], object]) -> None:
@@ -112,13 +110,11 @@ class Notices:
                     del self._watches[name]
 
     def wake(self, names: Iterable[str]) -> None:
-        """Set the events of these names."""
         with self._lock:
             entries = [entry for name in names for entry in self._watches.get(name, ())]
         self._set(entries)
 
     def wake_all(self) -> None:
-        """Set all events."""
         with self._lock:
             entries = [entry for watches in self._watches.values() for entry in watches]
         self._set(entries)

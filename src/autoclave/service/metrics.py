@@ -31,7 +31,6 @@ class Metrics:
         self._seconds.observe(seconds)
 
     def note_response(self, method: str, status: int) -> None:
-        """Count a response."""
         self._responses.labels(method, status).inc()
 
     def text(self, gauges: Mapping[str, float]) -> str:

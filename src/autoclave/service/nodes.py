@@ -31,7 +31,6 @@ class Node:
 
     @property
     def is_in_touch(self) -> bool:
-        """Return whether the last heartbeat is younger than the lease."""
         return time.monotonic() - self._last_beat < self._lease_s
 
     def start(self, adopted: Adopted) -> None:

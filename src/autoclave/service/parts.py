@@ -29,7 +29,6 @@ class RunQueue:
 
     @property
     def num_admitted(self) -> int:
-        """Number of runs that run or wait."""
         return self._num_admitted
 
     async def __aenter__(self) -> None:

@@ -16,7 +16,6 @@ class RateMeter:
         self._total = 0
 
     def note(self, now: float, count: int) -> None:
-        """Count events."""
         self._ended.append((now, count))
         self._total += count
         self._drop(now)

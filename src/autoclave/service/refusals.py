@@ -51,7 +51,6 @@ class Refused(HTTPException):
 
     @property
     def body(self) -> dict[str, dict[str, str]]:
-        """Return the body."""
         return {"error": {"kind": self.kind, "message": self.detail}}
 
 
@@ -69,7 +68,6 @@ class RecentRefusals:
         return refusal if refusal and now - since < _REFUSED_AGAIN_S and count >= least else None
 
     def has_any(self, now: float) -> bool:
-        """Return whether any client was refused recently."""
         return any(now - since < _REFUSED_AGAIN_S for since, _, _ in self._known.values())
 
     def note(self, client: str, count: int, refusal: Refused, now: float) -> None:
@@ -106,7 +104,6 @@ def validation_message(error: RequestValidationError) -> str:
 
 
 def fault() -> Refused:
-    """Return 500 for a program that the judge could not run."""
     return Refused(500, "fault", "the judge could not run the program; this is not a result of the program")
 
 
@@ -116,7 +113,6 @@ def not_found(what: str) -> Refused:
 
 
 def bad_input(message: str) -> Refused:
-    """Return 422 for input that is not valid."""
     return Refused(422, "input", message)
 
 
@@ -126,17 +122,14 @@ def too_large(what: str, limit: float, unit: str = "MiB") -> Refused:
 
 
 def busy(message: str, retry_after_s: float) -> Refused:
-    """Return 429 for a full queue."""
     return Refused(429, "busy", message, retry_after_s)
 
 
 def draining(retry_after_s: float) -> Refused:
-    """Return 503 for a server that is shutting down."""
     return Refused(
         503, "draining", "the server is shutting down. Fix: retry later, or use another server", retry_after_s
     )
 
 
 def store_unavailable() -> Refused:
-    """Return 503 for a database that does not respond."""
     return Refused(503, "store", "the store does not respond. Fix: retry later, or use another server", _STORE_RETRY_S)

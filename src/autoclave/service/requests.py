@@ -66,7 +66,6 @@ def _accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Options,
 
 
 def spec_of(job: Job) -> JobSpec:
-    """Return the job as the store keeps it."""
     return JobSpec(
         digest=job.problem,
         source=job.source.encode("utf-8", "surrogatepass"),
@@ -188,5 +187,4 @@ def decoded(files: Mapping[str, str | None]) -> dict[str, bytes]:
 
 
 def encoded(files: Mapping[str, bytes]) -> dict[str, str]:
-    """Encode contents of files as base64."""
     return {path: base64.b64encode(content).decode("ascii") for path, content in files.items()}

@@ -120,11 +120,9 @@ class ServerLink:
 
     @property
     def batch_limit(self) -> int:
-        """Largest number of programs in one request."""
         return self.info.batch_limit if self.info else 2**31
 
     def note_success(self) -> None:
-        """Record a response."""
         if self.failures:
             self.failures, self.available_at = 0, 0.0
 
@@ -254,7 +252,6 @@ class ServerLink:
             await self._call("DELETE", path)
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._http.aclose()
 
     async def _call(self, method: str, path: str, body: Any = None, *, form: str = "application/json") -> Any:

@@ -84,7 +84,6 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve(app: FastAPI, parts: Parts, listening: socket.socket) -> None:
-    """Serve until a signal ends the server."""
     # uvloop leaves more CPU time to the judge than the loop of the standard library.
     with contextlib.closing(listening), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(DrainingServer(app, parts).serve([listening]))

@@ -47,7 +47,6 @@ class TokenRecord:
     is_revoked: bool = False
 
     def is_valid(self, now: float) -> bool:
-        """Return whether the token is neither revoked nor expired."""
         return not self.is_revoked and (self.expires is None or now < self.expires)
 
 

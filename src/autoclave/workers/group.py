@@ -68,7 +68,6 @@ class WorkerGroup(Generic[W]):
 
     @property
     def nodes(self) -> Sequence[str]:
-        """The machine of each rank."""
         return self._ranks.nodes
 
     @property

@@ -49,7 +49,6 @@ class MeasuresMemory:
 
     @register(Dispatch.ALL_TO_LIST)
     def peak_memory(self) -> MemoryPeak:
-        """The peak of this process so far."""
         resident = _resident("VmHWM")
         return MemoryPeak(resident, max(0, resident - _LIBRARIES), _of_device(), os.getpid())
 

@@ -72,7 +72,6 @@ def check_cluster(demands: Mapping[str, Demand], nodes: Sequence[Mapping[str, fl
 
 
 def cluster_nodes() -> list[dict[str, float]]:
-    """The resources of each living node."""
     connect()
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
@@ -111,7 +110,6 @@ class RayExecutor:
         self._places = self._survey()
 
     def _survey(self) -> list[_Place]:
-        """The bundles in order of rank."""
         look = [
             _look_around.options(
                 num_cpus=1, num_gpus=self._demand.devices, scheduling_strategy=self._in_bundle(index)
@@ -134,7 +132,6 @@ class RayExecutor:
         return [place.devices for place in self._places]
 
     def start(self, group: str, make_worker: Callable[[], Any], *, process_group: bool = False) -> RayRanks:
-        """Start an actor in each bundle; see `Executor`."""
         actors = [
             _Actor.options(scheduling_strategy=self._in_bundle(place.bundle)).remote(
                 RankInfo(rank, self.processes, place.devices)
@@ -147,12 +144,10 @@ class RayExecutor:
         return ranks
 
     def kill(self) -> None:
-        """Have all workers ended; see `Executor`."""
         for ranks in tuple(self._started):
             ranks.kill()
 
     def close(self) -> None:
-        """End all actors and give the resources back."""
         for ranks in self._started:
             ranks.end()
         remove_placement_group(self._reserved)
@@ -177,7 +172,6 @@ class _Actor:
         self._host = WorkerHost(rank_info, pack)
 
     def process_id(self) -> int:
-        """Of the process that the worker is in."""
         return os.getpid()
 
     @ray.method(num_returns=2)
@@ -194,7 +188,6 @@ class _Stored(Held):
     reference: ray.ObjectRef
 
     def fetch(self) -> Any:
-        """The value; see `Held`."""
         try:
             return ray.get(self.reference).fetch()
         except RayError as error:

@@ -58,7 +58,6 @@ class RemoteRanks(ABC):
 
     @property
     def are_alive(self) -> bool:
-        """True if calls can succeed."""
         return self._death is None
 
     def build(self, make_worker: Callable[[], Any], store_address: str | None) -> None:
@@ -80,11 +79,9 @@ class RemoteRanks(ABC):
             raise
 
     def call(self, method: str, plan: CallPlan) -> list[Held]:
-        """Call `method` on all ranks; see `executor.Ranks`."""
         return self._carry_out(Order("call", method), dict(enumerate(plan.arguments)), plan.answering)
 
     def kill(self) -> None:
-        """Have the workers ended; see `executor.Ranks`."""
         self._death = self._death or (0, "was ended")
         self._kill()
 

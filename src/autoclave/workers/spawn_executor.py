@@ -52,7 +52,6 @@ class SpawnExecutor:
         return len(self._devices)
 
     def start(self, group: str, make_worker: Callable[[], Any], *, process_group: bool = False) -> SpawnRanks:
-        """Start a process for each rank; see `Executor`."""
         rank_infos = [RankInfo(rank, self.processes, own) for rank, own in enumerate(self._devices)]
         ranks = SpawnRanks(group, rank_infos)
         self._started.append(ranks)
@@ -60,7 +59,6 @@ class SpawnExecutor:
         return ranks
 
     def kill(self) -> None:
-        """Have all workers ended; see `Executor`."""
         for ranks in tuple(self._started):
             ranks.kill()
 

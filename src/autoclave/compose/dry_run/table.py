@@ -64,7 +64,6 @@ def exercised(recipe: TrainConfig, small: TrainConfig, folder: Path, found: Find
 
 
 def rows_of(run: Run) -> list[Row]:
-    """The rows of a run in miniature."""
     return [*_data(run), *_sampling(run), *_learning(run), *_trainer(run), *_places(run), *_around(run)]
 
 
@@ -79,7 +78,6 @@ def describe(rows: Sequence[Row], recipe: TrainConfig, small: TrainConfig) -> st
 
 
 def to_json(rows: Sequence[Row], recipe: TrainConfig, small: TrainConfig) -> dict[str, Any]:
-    """The table as JSON data."""
     return {"parts": [asdict(row) for row in rows], "changed": [list(each) for each in changes(recipe, small)]}
 
 
@@ -277,7 +275,6 @@ def check_recipe(config: TrainConfig, out: Path) -> Findings:
 
 
 def _check_problems(config: TrainConfig, sets: ProblemSets, judge: Judge) -> str:
-    """Result of the checks of a recipe's problem files."""
     for problem in (*sets.train, *sets.heldout):
         judge.check(problem)
     if config.sft.is_on or not config.model.path:

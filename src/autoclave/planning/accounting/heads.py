@@ -47,7 +47,6 @@ class Heads:
 
 
 def trunk_of(shape: ModelShape) -> ModelShape:
-    """The same without output embedding."""
     return replace(shape, ties_embeddings=True)
 
 

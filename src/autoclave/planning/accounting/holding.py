@@ -165,7 +165,6 @@ def adapter_parameters(shape: ModelShape, lora: LoraConfig) -> int:
 
 
 def largest_adapter_tensor(shape: ModelShape, lora: LoraConfig) -> int:
-    """Weights of the largest matrix of an adapter."""
     return lora.rank * max(max(layer.inputs, layer.outputs) for layer in adapted_layers(shape, lora))
 
 

@@ -136,7 +136,6 @@ def reduced_bytes(shape: ModelShape, width: int) -> int:
 
 
 def size_text(number: int) -> str:
-    """Bytes with a unit."""
     if not number:
         return "-"
     return f"{number / GIB:.2f} GiB" if number >= GIB / 10 else f"{number / MIB:.2f} MiB"

@@ -92,7 +92,6 @@ class PoolPlan:
 
     @property
     def peak(self) -> Phase:
-        """The phase that takes most."""
         return max(self.phases, key=lambda phase: phase.total)
 
     def peak_on(self, memory: int) -> Phase:
@@ -142,7 +141,6 @@ class RunPlan:
     sampling: SamplingWork
 
     def devices_of(self, group: str) -> int:
-        """Devices of the pool of this group."""
         return next(pool.devices for pool in self.pools if group in pool.workers)
 
 

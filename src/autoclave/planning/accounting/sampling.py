@@ -46,7 +46,6 @@ class Requests:
 
 
 def requests_of_step(config: TrainConfig, prompt: int, response: int) -> Requests:
-    """Those of a step of training."""
     return Requests(prompt, response, config.problems_per_step * config.group_size, config.group_size)
 
 

@@ -60,12 +60,10 @@ class ModelShape:
 
     @property
     def embedding(self) -> int:
-        """Weights of one embedding."""
         return self.vocabulary * self.hidden_size
 
     @property
     def layer_parameters(self) -> int:
-        """All weights of one layer."""
         vectors = 2 * self.norm_parameters * self.hidden_size
         if self.has_query_key_value_bias:
             vectors += self.query_width + 2 * self.key_value_width
@@ -89,7 +87,6 @@ class ModelShape:
 
     @property
     def largest_tensor(self) -> int:
-        """Weights of the largest tensor."""
         return max(
             self.embedding, self.hidden_size * max(self.intermediate_size, self.query_width, self.key_value_width)
         )

@@ -79,7 +79,6 @@ class Calculation:
 
     @property
     def results(self) -> list[int]:
-        """The number after each operation."""
         return list(accumulate(self.operations, lambda number, each: each.apply(number), initial=self.first))[1:]
 
     @property
@@ -114,7 +113,6 @@ def working(first: int, operations: Iterable[ArithmeticOperation], results: Iter
 
 
 def right_working(calculation: Calculation) -> str:
-    """Return the response without a mistake."""
     return working(calculation.first, calculation.operations, calculation.results)
 
 

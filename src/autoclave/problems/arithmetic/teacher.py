@@ -94,7 +94,6 @@ class _Teacher:
 
 
 def _mistaken(operation: ArithmeticOperation, number: int) -> int:
-    """Return the result of a misunderstood operation."""
     match operation.sign:
         case "+":
             return number + operation.operand - 1

@@ -194,7 +194,6 @@ def _has_distinctive_tests(problem: Problem) -> bool:
 
 
 def _jobs(pairs: Sequence[WeakPair], problems: Mapping[CandidateKey, Problem], num_tests: int) -> Iterator[JudgeJob]:
-    """Two jobs for each pair."""
     for pair in pairs:
         better, other = problems[pair.better], problems[pair.other]
         for author, problem in ((better, other), (other, better)):

@@ -77,7 +77,6 @@ def _pairs_in_bands(signatures: NDArray[np.uint32], config: DeduplicationConfig)
 
 
 def _mixed(columns: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """Return one hash of each row."""
     mixed = np.zeros(len(columns), dtype=np.uint64)
     for column in range(columns.shape[1]):
         mixed = (mixed ^ columns[:, column]) * _MIX

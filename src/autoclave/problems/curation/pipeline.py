@@ -77,7 +77,6 @@ class StageResult:
 
     @property
     def reasons(self) -> Counter[str]:
-        """Number of dropped rows by reason."""
         return sum(map(Counter[str], self.num_dropped.values()), Counter[str]())
 
 
@@ -103,7 +102,6 @@ def run_stages(read: Stage, stages: Sequence[Stage], work: Path, notify: Notify 
 
 
 def drop_other_folders(results: Sequence[StageResult], work: Path) -> None:
-    """Remove the folders of stages with other settings."""
     known = {result.folder for result in results}
     for folder in work.iterdir():
         if folder not in known and folder.is_dir():

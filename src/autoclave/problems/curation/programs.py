@@ -41,7 +41,6 @@ class CandidatePrograms:
 
     @property
     def judge_identity(self) -> str:
-        """Digest of the settings of the judge."""
         return self._cache.judge_identity
 
     def verdicts(self, jobs: Iterable[JudgeJob]) -> Iterator[Verdict]:

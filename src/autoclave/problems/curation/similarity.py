@@ -29,7 +29,6 @@ class WordFrequencies:
         self.num_statements = 0
 
     def add(self, topic: WordHashes) -> None:
-        """Count the words of one statement."""
         self.num_statements += 1
         np.add.at(self._counts, topic % _SLOTS, 1)
 
@@ -221,7 +220,6 @@ def is_same_text(left: Features, right: Features, found: Similarity, config: Ded
 
 
 def have_other_tests(left: Features, right: Features) -> bool:
-    """Return whether the tests of two problems contradict each other."""
     return _contradict(compare_tests(left, right))
 
 

@@ -28,7 +28,6 @@ _WORDS = (
 
 
 def build_functions(config: FunctionsConfig) -> tuple[list[Problem], list[Problem]]:
-    """Return training and held-out problems."""
     lines = FUNCTIONS.read_text("utf-8").splitlines()
     kept = set(lowest(lines, config.heldout_share, f"{config.seed} function"))
     train = [problem for line in lines if line not in kept for problem in _problems(line)]

@@ -14,5 +14,4 @@ _MODULES: dict[Protocol, Any] = {"sandbox_fusion": sandbox_fusion, "piston": pis
 
 
 def routers_of(protocols: Iterable[Protocol]) -> list[APIRouter]:
-    """Return the routes of these protocols."""
     return [_MODULES[name].router for name in dict.fromkeys(protocols)]

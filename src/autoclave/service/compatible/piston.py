@@ -245,7 +245,6 @@ def _stage(outcome: Outcome) -> Stage:
 
 
 def _versions(parts: Parts) -> list[tuple[str, str]]:
-    """Return the supported languages with their versions."""
     found = [("python", ".".join(map(str, sys.version_info[:3])))]
     version = parts.runner.cpp_version()
     return found if version is None else [*found, ("cpp", version)]

@@ -79,7 +79,6 @@ def printed(outcome: Outcome) -> tuple[str, str]:
 
 
 def json_response(content: object, status: int, headers: Any = None) -> Response:
-    """Return a response with JSON."""
     return Response(json.dumps(content), status, headers, media_type="application/json")
 
 

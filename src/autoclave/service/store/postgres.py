@@ -274,7 +274,6 @@ _log = logging.getLogger(__name__)
 
 
 def written(event: Event) -> str:
-    """Return an event as the payload of a notification."""
     return f"{event.kind} {event.batch}"
 
 
@@ -296,7 +295,6 @@ class Subscription:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread."""
         self._is_closed.set()
         os.eventfd_write(self._waker, 1)
         self._thread.join()

@@ -135,7 +135,6 @@ def body_of(problem: Problem) -> bytes:
 
 
 def problem_of(body: bytes) -> Problem:
-    """Parse what `body_of` returned."""
     return Problem.from_json(json.loads(body), "store")
 
 
@@ -151,7 +150,6 @@ def about(problem: Problem) -> str:
 def record_of(
     digest: str, about: str, size: int, created: float, statement: str | bytes | None = None
 ) -> StoredProblem:
-    """Return the problem of a row."""
     text = None if statement is None else text_of(statement)
     return StoredProblem(digest=digest, size=size, created=created, statement=text, **json.loads(about))
 
@@ -162,18 +160,15 @@ def options_of(spec: JobSpec) -> str:
 
 
 def spec_of(digest: str, label: str | bytes, source: bytes, options: str) -> JobSpec:
-    """Return the job of a row."""
     return JobSpec(digest, source, label=text_of(label), **json.loads(options))
 
 
 def state_of(row: Sequence[Any]) -> JobState:
-    """Return the state of a row."""
     id, batch, client, place, label, *rest = row
     return JobState(id, batch, client, place, text_of(label), *rest)
 
 
 def token_of(row: Sequence[Any]) -> TokenRecord:
-    """Return the token of a row."""
     id, label, hash, scopes, created, expires, is_revoked = row
     return TokenRecord(id, label, hash, frozenset(map(Scope, scopes.split())), created, expires, bool(is_revoked))
 

@@ -36,7 +36,6 @@ POSTGRES = Types(
 
 
 def statements(types: Types) -> list[str]:
-    """Return the statements that create the tables."""
     template = Path(__file__).with_name("tables.sql").read_text("utf-8")
     return [part for part in template.format(**asdict(types)).split(";\n") if part]
 

@@ -373,7 +373,6 @@ class Store(ABC):
         return [state_of(row) for row in rows]
 
     def is_finished(self, batch: str) -> bool:
-        """Return whether all jobs of a batch have ended."""
         return self._row(f"SELECT 1 FROM jobs WHERE batch = ? AND {_UNFINISHED} LIMIT 1", batch) is None
 
     def load(self) -> Load:

@@ -184,7 +184,6 @@ class SamplerPool:
             self._changed.notify_all()
 
     def state(self) -> str:
-        """A line for each replica."""
         with self._changed:
             queued = sum(map(len, self._queue))
             return "\n".join(
@@ -220,7 +219,6 @@ class SamplerPool:
             self.attach(group)
 
     def _at_rest(self) -> list[WorkerGroup[SamplerWorker]]:
-        """All groups, once none has a call under way."""
         with self._changed:
             if not self._changed.wait_for(lambda: not any(r.doing for r in self._replicas), START_S):
                 raise FaultError(f"the samplers cannot be restarted:\n{self.state()}")

@@ -40,7 +40,6 @@ class EngineQueue:
 
     @property
     def outstanding(self) -> int:
-        """Number of requests that have not ended."""
         return len(self.running) + sum(map(len, self.batches))
 
     def take_batches(self) -> Batches:
@@ -125,7 +124,6 @@ class Replica:
 
     @property
     def is_idle(self) -> bool:
-        """True if it has no requests."""
         return not any(queue.outstanding for queue in self.queues)
 
     @property
@@ -134,7 +132,6 @@ class Replica:
         return any(queue.running for queue in self.queues)
 
     def take_unfinished(self) -> list[PendingRequest]:
-        """The requests of all its engines that are not done."""
         return [each for queue in self.queues for each in queue.take_unfinished()]
 
     def state(self) -> str:
@@ -152,7 +149,6 @@ class Replica:
 
 
 def by_prompt(pending: Iterable[PendingRequest]) -> list[list[PendingRequest]]:
-    """Group neighbours with equal prompts."""
     return [
         list(group)
         for _, group in groupby(pending, key=lambda pending_request: pending_request.request.prompt_tokens.tobytes())
@@ -160,7 +156,6 @@ def by_prompt(pending: Iterable[PendingRequest]) -> list[list[PendingRequest]]:
 
 
 def fail(pending: Iterable[PendingRequest], error: BaseException) -> None:
-    """Set `error` on the futures of `pending`."""
     for pending_request in pending:
         pending_request.future.set_exception(error)
 

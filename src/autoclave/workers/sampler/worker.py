@@ -39,7 +39,6 @@ class SamplerWorker(MeasuresMemory, ReceivesWeights):
             self._engine.wake_up()
 
     def offload(self) -> None:
-        """Leave the GPU to another group of the pool."""
         if isinstance(self._engine, SleepingEngine):
             self._engine.sleep()
 

@@ -45,12 +45,10 @@ class LearningWorker(MeasuresMemory):
 
     @register(Dispatch.ONE_TO_ALL)
     def load(self, folder: Path) -> None:
-        """Go on from what was saved in `folder`; see `TrainedModel.load`."""
         self._trained.load(folder)
 
     def onload(self) -> None:
         self._trained.onload()
 
     def offload(self) -> None:
-        """Leave the GPU to another group of the pool."""
         self._trained.offload()

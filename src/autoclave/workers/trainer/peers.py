@@ -23,7 +23,6 @@ FILLER = Batch(np.zeros(2, np.int64), np.array([0, 2]), np.array([1]), {}, {})
 
 
 def num_ranks() -> int:
-    """Number of ranks that hold the model together."""
     return torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
 
 
@@ -43,7 +42,6 @@ def require_process_group() -> None:
 
 
 def gather(value: T) -> list[T]:
-    """The values of all ranks, by rank."""
     if num_ranks() == 1:
         return [value]
     values: list[T | None] = [None] * num_ranks()

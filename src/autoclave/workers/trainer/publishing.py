@@ -118,7 +118,6 @@ class SendsWeights:
 
     @register(Dispatch.ONE_TO_ALL)
     def write_weights(self, version: int, deadline_s: float) -> None:
-        """Write the weights as they are now; see `Sender.write`."""
         self._opened().write(version, deadline_s)
 
     @register(Dispatch.ONE_TO_ALL)
@@ -145,7 +144,6 @@ class SendsWeights:
 
     @register(Dispatch.ONE_TO_ALL)
     def packed_weights(self) -> Buckets | None:
-        """Weights written last, as arrays; see `Sender.packed`."""
         return self._opened().packed()
 
     @register(Dispatch.ONE_TO_ALL)

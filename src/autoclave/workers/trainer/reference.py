@@ -52,7 +52,6 @@ class ReferenceWorker(MeasuresMemory):
         onload(self._model)
 
     def offload(self) -> None:
-        """Leave the GPU to another group of the pool."""
         offload(self._model)
 
 

@@ -196,7 +196,6 @@ def offload(module: nn.Module, optimizer: torch.optim.Optimizer | None = None) -
 
 
 def onload(module: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
-    """Take the GPU again."""
     _move(module, optimizer, device_of(module))
 
 

@@ -40,7 +40,6 @@ class Source:
 
     @property
     def weight(self) -> Weight:
-        """Its entry in a weight table."""
         return Weight(self.names, self.base.dtype, tuple(self.base.shape))
 
     @property

@@ -84,7 +84,6 @@ class TrainedModel:
 
     @property
     def remembers(self) -> bool:
-        """True if there is such a copy."""
         return self._remembered is not None
 
     @contextmanager
@@ -234,14 +233,12 @@ class TrainedModel:
         self._steps_taken = load_state(self.module, self._optimizer, folder, self._writer.process_group())
 
     def load_weights(self, folder: Path) -> None:
-        """Take the weights alone; see `load`."""
         load_state(self.module, None, folder, self._writer.process_group())
 
     def onload(self) -> None:
         onload(self.module, self._optimizer)
 
     def offload(self) -> None:
-        """Leave the GPU to another group of the pool."""
         offload(self.module, self._optimizer)
 
 
@@ -338,5 +335,4 @@ def complaint_of(check: Callable[[], None]) -> FaultError | None:
 
 
 def gradients_of(named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
-    """The gradients by the names of their parameters."""
     return {f"gradient of {name}": weights.grad for name, weights in named_parameters if weights.grad is not None}

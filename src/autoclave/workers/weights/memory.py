@@ -105,7 +105,6 @@ class WeightMemory:
         return WeightMemory(table, file, address, _slots_in(file, table, control.num_slots, access))
 
     def views(self, slot: int) -> dict[str, Tensor]:
-        """The weights in a slot, by all their names."""
         if slot not in self._views:
             self._views[slot] = self.table.views(self.slots[slot])
         return self._views[slot]

@@ -30,7 +30,6 @@ class ReceivesWeights:
 
     @register(Dispatch.ALL_TO_LIST)
     def weights_endpoint(self) -> Endpoint:
-        """Endpoint of the engine."""
         from autoclave.workers.weights.routes import Endpoint
 
         return replace(Endpoint.of(self.device), holds_adapter=self._holds_adapter)

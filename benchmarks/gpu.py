@@ -174,8 +174,9 @@ def speed_at(size: str, length: int, device: str, is_tiny: bool) -> Figures:
     from transformers import Qwen2ForCausalLM
 
     from autoclave.config import PublishConfig, TrainerConfig
-    from autoclave.planning.accounting import Lengths, peak_flops, plan_run, read_shape
-    from autoclave.planning.accounting.speed import learning_flops
+    from autoclave.planning.accounting.plan import Lengths, plan_run
+    from autoclave.planning.accounting.shape import read_shape
+    from autoclave.planning.accounting.speed import learning_flops, peak_flops
 
     new, rows = (8, 4) if is_tiny else (NEW_TOKENS, 8)
     base = memory.settings(rows // 2, 2, 64 if is_tiny else max(LENGTHS))

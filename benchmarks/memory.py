@@ -33,12 +33,12 @@ from autoclave.config import (
     TransformersEngineConfig,
 )
 from autoclave.models import Policy, build_tiny_policy
-from autoclave.planning.accounting import Lengths, RunPlan, plan_run, read_shape
-from autoclave.planning.accounting.plan import LIBRARIES_AT_WORK
+from autoclave.planning.accounting.plan import LIBRARIES_AT_WORK, Lengths, RunPlan, plan_run
+from autoclave.planning.accounting.shape import read_shape
 from autoclave.rollout import Request, SamplingParameters
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.workers import Batch
-from autoclave.workers.trainer import ActorWorker
+from autoclave.workers.trainer.actor import ActorWorker
 
 PHASES = ("sample", "log-probs", "update", "publish")
 

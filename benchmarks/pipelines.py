@@ -26,7 +26,9 @@ from workbook import Scale
 from workloads import CODE, MATHEMATICS, Ideal, generate, ideal, on_each_split, read_profile
 
 from autoclave.core.timeline import Role, clipped, seconds, union
-from autoclave.planning import Profile, ScheduleName, ScheduleRun
+from autoclave.planning.profile import Profile
+from autoclave.planning.schedule_run import ScheduleRun
+from autoclave.planning.simulation import ScheduleName
 from autoclave.training.schedules import asynchronous, minibatch_pipeline, one_off_pipeline, synchronous
 
 STALENESS = 2

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoclave.config import TrainConfig, load, parse_override
-from autoclave.planning.accounting import RunPlan, plan_for
 from autoclave.planning.accounting.fitting import USABLE_SHARE, rates_on
+from autoclave.planning.accounting.plan import RunPlan, plan_for
 from autoclave.planning.accounting.speed import GPUS, Gpu
 
 ROOT = Path(__file__).parents[1]

@@ -23,7 +23,7 @@ import numpy as np
 from workbook import Place, RealTime, Scale, Time, Workbook
 
 from autoclave.core import Completion, FinishReason, Reward, TaskItem
-from autoclave.planning import Profile
+from autoclave.planning.profile import Profile
 from autoclave.rollout.interface import EngineStats, Request
 
 NEXT_TO_NOTHING_S = 1e-9

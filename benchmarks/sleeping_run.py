@@ -23,7 +23,8 @@ from workbook import Scale, Workbook, items, requests
 
 from autoclave.core import Completion, Group, Reward, TaskItem
 from autoclave.core.timeline import Role, Span, Timeline
-from autoclave.planning import Profile, ScheduleRun
+from autoclave.planning.profile import Profile
+from autoclave.planning.schedule_run import ScheduleRun
 from autoclave.rollout import Collection, RewardFunction
 from autoclave.rollout.collection import CollectionSpans
 from autoclave.training.learned import ItemSource, Learned, ShuffledItems

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sleeping import SleepingEngine
 from workbook import Scale
 
-from autoclave.planning import Profile
+from autoclave.planning.profile import Profile
 from autoclave.workers import Dispatch, register
 from autoclave.workers.sampler.worker import Batches, StepOutput
 

@@ -93,7 +93,9 @@ def ours(work: Work, turn: Turn) -> None:
     from autoclave.workers import ResourcePool, WorkerGroup
     from autoclave.workers.sampler.pool import SamplerPool
     from autoclave.workers.sampler.worker import SamplerWorker
-    from autoclave.workers.trainer import ActorWorker, NoCritic, NoReference, NoRewardModel
+    from autoclave.workers.trainer.actor import ActorWorker
+    from autoclave.workers.trainer.critic import NoCritic
+    from autoclave.workers.trainer.reference import NoReference, NoRewardModel
     from autoclave.workers.weights.publisher import Publisher
 
     def endless_policy() -> Policy:

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from autoclave.core import TaskItem
-from autoclave.planning import Profile, Work
+from autoclave.planning.profile import Profile, Work
 from autoclave.rollout.interface import Request, SamplingParameters
 
 Place = tuple[int, int, int]

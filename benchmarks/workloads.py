@@ -29,7 +29,10 @@ from autoclave.core import DataError
 from autoclave.core.files import existing_file
 from autoclave.core.json import from_plain, parse_object
 from autoclave.core.rollout import IntArray
-from autoclave.planning import Profile, ScheduleName, ScheduleRun, Split, Work, every_split, simulate
+from autoclave.planning.profile import Profile, Work
+from autoclave.planning.schedule_plan import every_split
+from autoclave.planning.schedule_run import ScheduleRun
+from autoclave.planning.simulation import ScheduleName, Split, simulate
 
 
 @dataclass(frozen=True, slots=True)

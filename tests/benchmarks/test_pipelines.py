@@ -13,7 +13,8 @@ from workbook import Scale, Workbook, items
 
 from autoclave.core import Reward
 from autoclave.core.timeline import Role
-from autoclave.planning import Profile, ScheduleName, Work
+from autoclave.planning.profile import Profile, Work
+from autoclave.planning.simulation import ScheduleName
 from autoclave.training.schedules import synchronous
 from autoclave.workers import WorkerGroup
 from tests.planning.profiles import tiny

@@ -16,13 +16,8 @@ from workloads import CODE, MATHEMATICS, generate
 
 from autoclave.core import Completion, FinishReason
 from autoclave.core.timeline import Role
-from autoclave.planning import (
-    Profile,
-    ScheduleName,
-    Split,
-    Work,
-    simulate,
-)
+from autoclave.planning.profile import Profile, Work
+from autoclave.planning.simulation import ScheduleName, Split, simulate
 from tests.planning.profiles import profiles, tiny
 
 SCALE = Scale(time=200.0)

@@ -14,7 +14,7 @@ from workloads import CODE, MATHEMATICS, generate, ideal, read_profile
 
 from autoclave.core import DataError, InputError
 from autoclave.core.timeline import Role
-from autoclave.planning import ScheduleName, Split
+from autoclave.planning.simulation import ScheduleName, Split
 from tests.planning.profiles import tiny
 
 SYNCHRONOUS, MINIBATCH = ScheduleName.SYNCHRONOUS, ScheduleName.MINIBATCH_PIPELINE

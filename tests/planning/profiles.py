@@ -8,7 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from autoclave.planning import Profile, ScheduleName, Split, Work
+from autoclave.planning.profile import Profile, Work
+from autoclave.planning.simulation import ScheduleName, Split
 
 TWO_GROUPS = (Work(0, 2, 1.0), Work(1, 4, 1.0))
 """One response of 2 and one of 4 tokens; rewards of a second."""

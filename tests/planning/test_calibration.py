@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from autoclave.core import InputError
 from autoclave.core.timeline import Role, Span, StepTimeline
-from autoclave.planning import Profile, ScheduleName, Split, Work, simulate
 from autoclave.planning.calibration import (
     Calibration,
     calibrate,
     reward_seconds,
     sampling_times,
 )
+from autoclave.planning.profile import Profile, Work
+from autoclave.planning.simulation import ScheduleName, Split, simulate
 from tests.planning.profiles import tiny
 
 GROUPS, SIZE = 6, 4

@@ -13,14 +13,15 @@ import pytest
 from autoclave.compose.plan_from_runs import settings_for
 from autoclave.config import TrainConfig, load, parse_override
 from autoclave.core import DataError
-from autoclave.planning import Profile, ScheduleName, Split, Work, every_split, simulate
 from autoclave.planning.calibration import Rates
+from autoclave.planning.profile import Profile, Work
 from autoclave.planning.schedule_plan import (
     PLAN_FORMAT,
     PLAN_NAME,
     Candidate,
     SchedulePlan,
     candidate_lines,
+    every_split,
     read_plan,
     recommend,
     simulate_each,
@@ -28,6 +29,7 @@ from autoclave.planning.schedule_plan import (
     work_of,
     write_plan,
 )
+from autoclave.planning.simulation import ScheduleName, Split, simulate
 from tests.planning.profiles import tiny
 
 SHARES = {"sampler": 1.0, "judge": 0.5}

@@ -11,8 +11,8 @@ import yaml
 from autoclave.compose.preflight import preflight, require_cache_for_one_request
 from autoclave.config import BenchmarkConfig, TrainConfig, load
 from autoclave.core import AutoclaveError
-from autoclave.planning.accounting import read_shape
 from autoclave.planning.accounting.fitting import fits
+from autoclave.planning.accounting.shape import read_shape
 from benchmarks.recipes import (
     GIB,
     MIB,

@@ -35,7 +35,8 @@ from autoclave.service.client import RemoteJudge
 from autoclave.service.parts import Parts
 from autoclave.service.server import create_app
 from autoclave.service.serving import DrainingServer, listen
-from autoclave.service.store import Batch, JobSpec, Store
+from autoclave.service.store.records import Batch, JobSpec
+from autoclave.service.store.sql import Store
 from autoclave.service.tokens import Scope, create_token
 from tests.ports import reserved_port
 from tests.postgresql import Postgres, postgres

@@ -80,7 +80,7 @@ def test_a_job_that_killed_the_server_several_times_is_not_started_again(start_s
     import time
 
     from autoclave.service.dispatcher import MOST_STARTS
-    from autoclave.service.store import Batch, JobSpec
+    from autoclave.service.store.records import Batch, JobSpec
     from autoclave.service.store.sqlite import SqliteStore
 
     path = tmp_path / "store.sqlite"
@@ -103,7 +103,7 @@ def test_after_a_crash_jobs_of_missing_clients_are_cancelled_after_keep_s(start_
     import contextlib
     import time
 
-    from autoclave.service.store import Batch, JobSpec
+    from autoclave.service.store.records import Batch, JobSpec
     from autoclave.service.store.sqlite import SqliteStore
 
     path = tmp_path / "store.sqlite"
@@ -118,7 +118,7 @@ def test_after_a_crash_jobs_of_missing_clients_are_cancelled_after_keep_s(start_
 
 
 def test_a_job_claimed_while_the_store_failed_is_claimed_again(start_server, monkeypatch):
-    from autoclave.service.store import StoreUnavailable
+    from autoclave.service.store.records import StoreUnavailable
 
     server = start_server()
     digest = upload(server.client, problem())[0]

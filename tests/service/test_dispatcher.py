@@ -14,7 +14,8 @@ from autoclave.judge import JudgeJob
 from autoclave.service.dispatcher import Dispatcher
 from autoclave.service.loop_thread import Notices
 from autoclave.service.problem_cache import ProblemCache
-from autoclave.service.store import Bounds, JobSpec, Store
+from autoclave.service.store.records import Bounds, JobSpec
+from autoclave.service.store.sql import Store
 from autoclave.service.store.sqlite import SqliteStore
 
 from .conftest import RIGHT, batch, problem, until

@@ -15,8 +15,8 @@ import pytest
 from autoclave.compose.service import open_store
 from autoclave.config import AdmissionConfig, AuditConfig
 from autoclave.core import HostError, InputError
-from autoclave.service.store import Store
 from autoclave.service.store.schema import VERSION
+from autoclave.service.store.sql import Store
 from autoclave.service.tokens import Scope, create_token
 
 from .conftest import DEADLINE_S, RIGHT, LiveServer, Postgres, jobs, problem, run_together, unfinished, until, upload

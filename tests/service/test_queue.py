@@ -16,7 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from autoclave.service.rates import RateMeter, TokenBuckets, seconds_for
 from autoclave.service.refusals import RecentRefusals, busy
-from autoclave.service.store import Bounds, QueueFull, Store
+from autoclave.service.store.records import Bounds, QueueFull
+from autoclave.service.store.sql import Store
 from autoclave.service.store.sqlite import SqliteStore
 
 from .conftest import batch, jobs, unfinished

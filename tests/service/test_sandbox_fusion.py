@@ -11,7 +11,7 @@ import sandbox_fusion as fusion
 
 from autoclave.config import AdmissionConfig, CompatibleConfig, ServeConfig
 from autoclave.service.compatible import sandbox_fusion as ours
-from autoclave.service.store import StoreUnavailable
+from autoclave.service.store.records import StoreUnavailable
 
 from .conftest import RIGHT, LiveServer, problem, upload
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 
 from autoclave.core import InputError
-from autoclave.service.store import Bounds, Event, EventKind, JobSpec, KeyReused, QueueFull, Store
-from autoclave.service.store.records import body_of, problem_of
+from autoclave.service.store.records import Bounds, Event, EventKind, JobSpec, KeyReused, QueueFull, body_of, problem_of
+from autoclave.service.store.sql import Store
 from autoclave.service.store.sqlite import SqliteStore
 from autoclave.service.tokens import Scope, create_token, identity_of, is_authentic, seconds_of
 from tests import strategies

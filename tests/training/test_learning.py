@@ -23,7 +23,7 @@ from autoclave.training.learning import (
     with_rewards,
 )
 from autoclave.workers import Batch
-from autoclave.workers.trainer import ActorWorker
+from autoclave.workers.trainer.actor import ActorWorker
 from tests.training_parts import completion, given_gradients, group_of, plain_log_probs, tiny_policy
 
 GRPO_PLUS, GRPO = build_algorithm(GrpoPlusConfig()), build_algorithm(GrpoConfig())

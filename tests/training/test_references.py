@@ -19,7 +19,7 @@ from autoclave.config import (
 )
 from autoclave.models import save_policy
 from autoclave.workers import WorkerGroup
-from autoclave.workers.trainer import NoReference, SharedReference
+from autoclave.workers.trainer.reference import NoReference, SharedReference
 from tests.training_parts import tiny_policy
 
 LORA = LoraConfig(rank=2)

@@ -33,7 +33,7 @@ from autoclave.config import (
 )
 from autoclave.core import HostError, IncompleteError, JudgeFault, Reward, TaskItem
 from autoclave.evaluation import Evaluation, ProblemResult
-from autoclave.planning.accounting import Throughput
+from autoclave.planning.accounting.speed import Throughput
 from autoclave.rollout import RewardFunction
 from autoclave.runs.folder import MetricsLog, RunFolder
 from autoclave.runs.reader import read_events

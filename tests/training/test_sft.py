@@ -35,7 +35,7 @@ from autoclave.training.sft import (
 )
 from autoclave.training.watchdog import StopRequest
 from autoclave.workers import Batch, ResourcePool, WorkerGroup
-from autoclave.workers.trainer import ActorWorker
+from autoclave.workers.trainer.actor import ActorWorker
 from tests.training_parts import plain_log_probs, tiny_policy
 
 

@@ -22,7 +22,7 @@ from autoclave.config import SandboxConfig, TrainConfig, load
 from autoclave.core import IsolationError, Problem, StdinCase, StdinTests
 from autoclave.core.json import to_plain
 from autoclave.models import HeadModel, load_policy, save_head_model
-from autoclave.planning.accounting import plan_for
+from autoclave.planning.accounting.plan import plan_for
 from autoclave.sandbox import open_sandbox
 from benchmarks.metrics import undocumented
 from tests.training import train_server

@@ -17,10 +17,9 @@ from autoclave.training.stages import Stages
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.sampler.pool import SamplerPool
 from autoclave.workers.sampler.worker import SamplerWorker
-from autoclave.workers.trainer import (
-    ActorWorker,
-    CriticWorker,
-    NoCritic,
+from autoclave.workers.trainer.actor import ActorWorker
+from autoclave.workers.trainer.critic import CriticWorker, NoCritic
+from autoclave.workers.trainer.reference import (
     NoReference,
     NoRewardModel,
     ReferenceWorker,

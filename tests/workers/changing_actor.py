@@ -10,7 +10,7 @@ from torch.distributed.tensor import DTensor
 from autoclave.config import TrainerConfig
 from autoclave.models import load_policy
 from autoclave.workers import Dispatch, register
-from autoclave.workers.trainer import ActorWorker
+from autoclave.workers.trainer.actor import ActorWorker
 from autoclave.workers.trainer.peers import num_ranks
 from autoclave.workers.trainer.sharding import PLAIN
 from tests.workers.actor_conformance import Setup

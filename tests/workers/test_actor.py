@@ -16,7 +16,8 @@ from autoclave.config import GrpoConfig, GrpoPlusConfig, OptimizerConfig, Trunca
 from autoclave.core import FaultError
 from autoclave.models import Policy, load_policy
 from autoclave.workers import Batch
-from autoclave.workers.trainer import ActorWorker, ReferenceWorker
+from autoclave.workers.trainer.actor import ActorWorker
+from autoclave.workers.trainer.reference import ReferenceWorker
 from autoclave.workers.trainer.trained_model import learning_rate_share
 from tests.training_parts import given_gradients, plain_log_probs, tiny_policy
 

@@ -13,7 +13,8 @@ from autoclave.algorithms import build_algorithm
 from autoclave.config import GrpoPlusConfig, LoraConfig, OptimizerConfig
 from autoclave.models import Policy, load_policy, save_policy, with_adapter
 from autoclave.workers import Batch, ResourcePool, WorkerGroup
-from autoclave.workers.trainer import ActorWorker, ReferenceWorker, SharedReference
+from autoclave.workers.trainer.actor import ActorWorker
+from autoclave.workers.trainer.reference import ReferenceWorker, SharedReference
 from tests.training_parts import given_gradients, tiny_policy
 
 SCORING = {"temperature": 0.8, "micro_batch_tokens": 20}

@@ -14,7 +14,8 @@ from autoclave.config import OptimizerConfig, PpoConfig
 from autoclave.core import FaultError
 from autoclave.models import HeadModel
 from autoclave.workers import Batch
-from autoclave.workers.trainer import CriticWorker, NoCritic, NoRewardModel, RewardModelWorker
+from autoclave.workers.trainer.critic import CriticWorker, NoCritic
+from autoclave.workers.trainer.reference import NoRewardModel, RewardModelWorker
 from tests.training_parts import tiny_critic, tiny_reward_model
 
 PAIRS = [

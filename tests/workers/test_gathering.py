@@ -15,7 +15,8 @@ from torch.distributed.tensor import DTensor
 from autoclave.config import LoraConfig, TrainerConfig
 from autoclave.core import HostError
 from autoclave.models import load_policy, save_policy, stored, with_adapter
-from autoclave.workers.trainer import ActorWorker, sources
+from autoclave.workers.trainer import sources
+from autoclave.workers.trainer.actor import ActorWorker
 from autoclave.workers.trainer.sharding import hold
 from autoclave.workers.trainer.sources import sources_of, write_sources
 from autoclave.workers.weights.table import WeightTable

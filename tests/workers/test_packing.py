@@ -22,7 +22,8 @@ from autoclave.config import GrpoConfig, OptimizerConfig, TrainerConfig
 from autoclave.core import ConfigError
 from autoclave.models import Layout, Policy, require_full_attention
 from autoclave.workers import Batch
-from autoclave.workers.trainer import ActorWorker, ReferenceWorker
+from autoclave.workers.trainer.actor import ActorWorker
+from autoclave.workers.trainer.reference import ReferenceWorker
 from autoclave.workers.trainer.scoring import Scoring, batch_log_probs
 from tests.training_parts import tiny_policy
 

@@ -10,7 +10,7 @@ import pytest
 
 from autoclave.core import ConfigError, FaultError
 from autoclave.workers import Dispatch, Mesh, ResourcePool, WorkerGroup, register
-from autoclave.workers.trainer import NoReference
+from autoclave.workers.trainer.reference import NoReference
 from tests.training_parts import DEADLINE_S, settled
 
 pytestmark = pytest.mark.timeout(DEADLINE_S)

@@ -16,7 +16,7 @@ from autoclave.core import ConfigError, FaultError, HostError, InputError
 from autoclave.models import build_tiny_policy, load_policy, save_policy
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.spawn_executor import SpawnExecutor
-from autoclave.workers.trainer import ReferenceWorker
+from autoclave.workers.trainer.reference import ReferenceWorker
 from autoclave.workers.trainer.sharding import Place, check_device, decoder_layers, hold, offload, onload
 from tests.training_parts import tiny_policy
 from tests.workers.actor_conformance import Setup, sample_batch

@@ -68,7 +68,8 @@ def plan(
     if calibrate or runs:
         _plan_schedule(config, runs, out, iterations=iterations, devices=devices, as_json=as_json)
         return
-    from autoclave.planning.accounting import describe_plan, plan_for
+    from autoclave.planning.accounting.plan import plan_for
+    from autoclave.planning.accounting.text import describe_plan
 
     found = plan_for(config, prompt_tokens=prompt_tokens, response_tokens=response_tokens)
     refusals = _refusals(config, out or Path("runs") / config.name) if check else []

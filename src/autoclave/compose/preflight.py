@@ -25,9 +25,10 @@ from autoclave.config.model_size import count_parameters, parameters_of
 from autoclave.core import AutoclaveError, ConfigError, HostError, InputError
 from autoclave.core.files import cache_folder
 from autoclave.models import context_of, load_architecture, resolve_device
-from autoclave.planning.accounting import check_memory, on_device, size_text
+from autoclave.planning.accounting.fitting import check_memory
 from autoclave.planning.accounting.holding import WIDTHS
-from autoclave.planning.accounting.memory import token_key_value_bytes
+from autoclave.planning.accounting.memory import size_text, token_key_value_bytes
+from autoclave.planning.accounting.plan import on_device
 from autoclave.training.loggers import require_loggers
 
 MOST_PROCESSES_PER_CORE = 4

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from autoclave.service.audit import AuditLog
     from autoclave.service.metrics import Metrics
     from autoclave.service.parts import Parts
-    from autoclave.service.store import StartedJob, Store
+    from autoclave.service.store.records import StartedJob
+    from autoclave.service.store.sql import Store
 
 
 def open_store(place: str | Path) -> Store:
@@ -77,7 +78,7 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
     from autoclave.service.parts import Parts, RunQueue
     from autoclave.service.problem_cache import ProblemCache
     from autoclave.service.rates import TokenBuckets
-    from autoclave.service.store import Bounds
+    from autoclave.service.store.records import Bounds
 
     admission = config.admission
     _require_certificate(config.tls)

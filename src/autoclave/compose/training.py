@@ -24,7 +24,8 @@ from autoclave.core import EngineFault, IncompleteError, InputError, TaskItem, W
 from autoclave.core.files import drop_folder
 from autoclave.judge import Judge
 from autoclave.models import context_of, encode_prompt, load_architecture, resolve_device
-from autoclave.planning.accounting import Throughput, peak_flops, read_shape
+from autoclave.planning.accounting.shape import read_shape
+from autoclave.planning.accounting.speed import Throughput, peak_flops
 from autoclave.planning.schedule_plan import PLAN_NAME
 from autoclave.problems import ProblemSets
 from autoclave.report.run_report import write_report

@@ -28,7 +28,7 @@ from autoclave.training.metrics import Stopwatch
 from autoclave.training.model_cache import cached_model
 from autoclave.training.watchdog import StopRequest
 from autoclave.workers import ResourcePool, WorkerGroup
-from autoclave.workers.trainer import ActorWorker
+from autoclave.workers.trainer.actor import ActorWorker
 from autoclave.workers.trainer.sharding import check_device
 
 Say = Callable[[str], None]

@@ -33,17 +33,16 @@ from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.memory import MemoryPeak
 from autoclave.workers.sampler.pool import SamplerPool
 from autoclave.workers.sampler.worker import SamplerWorker
-from autoclave.workers.trainer import (
-    ActorWorker,
-    CriticWorker,
-    NoCritic,
+from autoclave.workers.trainer.actor import ActorWorker
+from autoclave.workers.trainer.critic import CriticWorker, NoCritic
+from autoclave.workers.trainer.peers import num_ranks
+from autoclave.workers.trainer.reference import (
     NoReference,
     NoRewardModel,
     ReferenceWorker,
     RewardModelWorker,
     SharedReference,
 )
-from autoclave.workers.trainer.peers import num_ranks
 from autoclave.workers.trainer.sharding import check_device
 from autoclave.workers.weights.buffer_descriptor import Form
 from autoclave.workers.weights.publisher import Publisher

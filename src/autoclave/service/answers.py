@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import not_found
-from autoclave.service.store import Batch, JobState, StoreUnavailable
+from autoclave.service.store.records import Batch, JobState, StoreUnavailable
 from autoclave.service.wire import BatchAnswer
 
 NDJSON = "application/x-ndjson"

@@ -24,7 +24,7 @@ from autoclave.service.loop_thread import Notices
 from autoclave.service.problem_cache import ProblemCache
 from autoclave.service.rates import RateMeter, seconds_for
 from autoclave.service.refusals import RecentRefusals, Refused, busy, draining
-from autoclave.service.store import (
+from autoclave.service.store.records import (
     Batch,
     Bounds,
     Event,
@@ -33,9 +33,9 @@ from autoclave.service.store import (
     Load,
     QueueFull,
     StartedJob,
-    Store,
     StoreUnavailable,
 )
+from autoclave.service.store.sql import Store
 
 MOST_STARTS = 4
 """A job during which the server died this many times gets no verdict."""

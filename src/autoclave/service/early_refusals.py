@@ -19,7 +19,7 @@ from autoclave.service.access import authenticate
 from autoclave.service.bodies import App, Message, Receive, Send
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused
-from autoclave.service.store import StoreUnavailable
+from autoclave.service.store.records import StoreUnavailable
 from autoclave.service.tokens import Client, Scope
 
 _JOBS, _BATCHES = "/v1/jobs", "/v1/batches"

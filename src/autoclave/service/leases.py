@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 
-from autoclave.service.store import Batch, Store, StoreUnavailable
+from autoclave.service.store.records import Batch, StoreUnavailable
+from autoclave.service.store.sql import Store
 
 _RETRY_S = 1.0
 

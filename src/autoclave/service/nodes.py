@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from autoclave.service.dispatcher import Dispatcher
-from autoclave.service.store import Batch, Store, StoreUnavailable
+from autoclave.service.store.records import Batch, StoreUnavailable
+from autoclave.service.store.sql import Store
 
 _BEATS_IN_A_LEASE = 3
 _log = logging.getLogger(__name__)

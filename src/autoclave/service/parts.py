@@ -16,7 +16,7 @@ from autoclave.service.nodes import Node
 from autoclave.service.problem_cache import ProblemCache
 from autoclave.service.rates import TokenBuckets
 from autoclave.service.refusals import busy
-from autoclave.service.store import Store
+from autoclave.service.store.sql import Store
 
 
 class RunQueue:

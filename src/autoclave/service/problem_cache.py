@@ -7,8 +7,8 @@ from collections import OrderedDict
 from dataclasses import replace
 
 from autoclave.core import Problem
-from autoclave.service.store import JobSpec, Store
-from autoclave.service.store.records import body_of
+from autoclave.service.store.records import JobSpec, body_of
+from autoclave.service.store.sql import Store
 
 _Key = tuple[str, str, str | None, float | None, int | None]
 

@@ -15,7 +15,7 @@ from autoclave.core.json import canonical_json
 from autoclave.judge import RunResult
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input, busy, judge_errors_refused, not_found
-from autoclave.service.store import Batch, JobSpec, KeyReused
+from autoclave.service.store.records import Batch, JobSpec, KeyReused
 from autoclave.service.tokens import Client
 from autoclave.service.wire import Job, Options
 

@@ -24,7 +24,7 @@ from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, described_errors, store_unavailable, validation_message
 from autoclave.service.routes import jobs, monitoring, problems, runs
-from autoclave.service.store import Batch, StoreUnavailable
+from autoclave.service.store.records import Batch, StoreUnavailable
 from autoclave.service.wire import ErrorAnswer
 
 _log = logging.getLogger(__name__)

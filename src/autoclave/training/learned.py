@@ -11,7 +11,7 @@ import numpy as np
 from autoclave.algorithms import LedgerEntry
 from autoclave.core import Group, TaskItem
 from autoclave.core.rollout import FloatArray
-from autoclave.planning.accounting import NOTHING, SequenceLengths
+from autoclave.planning.accounting.speed import NOTHING, SequenceLengths
 
 LARGEST = {"log_prob_mismatch", "mismatch/max"}
 

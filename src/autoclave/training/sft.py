@@ -22,7 +22,7 @@ from autoclave.training.checkpoints import Checkpoints
 from autoclave.training.metrics import Stopwatch
 from autoclave.training.watchdog import StopRequest
 from autoclave.workers import Batch, WorkerGroup
-from autoclave.workers.trainer import ActorWorker
+from autoclave.workers.trainer.actor import ActorWorker
 
 LOG_EVERY = 10
 """Steps between two lines of metrics."""

@@ -22,7 +22,7 @@ from autoclave.core.files import write_atomically
 from autoclave.core.rollout import FloatArray
 from autoclave.core.timeline import Timeline
 from autoclave.models import encode_prompt
-from autoclave.planning.accounting import SequenceLengths
+from autoclave.planning.accounting.speed import SequenceLengths
 from autoclave.rollout import Collection, Request, RewardFunction, SamplingParameters
 from autoclave.rollout.collection import CollectionSpans
 from autoclave.training.learned import Learned
@@ -39,10 +39,9 @@ from autoclave.training.learning import (
 from autoclave.training.length_schedule import LengthSchedule
 from autoclave.workers import Batch, WorkerGroup
 from autoclave.workers.sampler.pool import SamplerPool
-from autoclave.workers.trainer import (
-    ActorWorker,
-    CriticWorker,
-    NoCritic,
+from autoclave.workers.trainer.actor import ActorWorker
+from autoclave.workers.trainer.critic import CriticWorker, NoCritic
+from autoclave.workers.trainer.reference import (
     NoReference,
     NoRewardModel,
     ReferenceWorker,

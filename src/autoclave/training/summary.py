@@ -17,7 +17,8 @@ import torch
 
 from autoclave import __version__
 from autoclave.config import TrainConfig
-from autoclave.planning.accounting import excess, size_text
+from autoclave.planning.accounting.fitting import excess
+from autoclave.planning.accounting.memory import size_text
 from autoclave.runs.folder import RunFolder
 from autoclave.training.checkpoints import best_checkpoint
 from autoclave.workers.memory import MemoryPeak

@@ -18,7 +18,7 @@ from autoclave.config import TrainConfig
 from autoclave.core import Group, IncompleteError, JudgeFault
 from autoclave.core.timeline import Role
 from autoclave.evaluation import Evaluation
-from autoclave.planning.accounting import Throughput
+from autoclave.planning.accounting.speed import Throughput
 from autoclave.rollout import RewardFunction
 from autoclave.runs.folder import MetricsLog, RunFolder
 from autoclave.runs.reader import read_metrics

@@ -18,19 +18,11 @@ from autoclave.config import (
     VllmEngineConfig,
     WorkersConfig,
 )
-from autoclave.planning.accounting import (
-    GPUS,
-    Lengths,
-    RunPlan,
-    describe_plan,
-    fits,
-    plan_run,
-    rates_on,
-    shape_of,
-    smallest_change,
-)
-from autoclave.planning.accounting.fitting import ASSUMED_MFU, USABLE_SHARE
-from autoclave.planning.accounting.plan import Phase
+from autoclave.planning.accounting.fitting import ASSUMED_MFU, USABLE_SHARE, fits, rates_on, smallest_change
+from autoclave.planning.accounting.plan import Lengths, Phase, RunPlan, plan_run
+from autoclave.planning.accounting.shape import shape_of
+from autoclave.planning.accounting.speed import GPUS
+from autoclave.planning.accounting.text import describe_plan
 
 GPU = next(gpu for gpu in GPUS if gpu.name == "A100 80 GB")
 LENGTHS = Lengths(1000, 1000)

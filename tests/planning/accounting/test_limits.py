@@ -22,18 +22,11 @@ from autoclave.config import (
 )
 from autoclave.core import ConfigError, InputError
 from autoclave.models import save_head_model
-from autoclave.planning.accounting import (
-    Lengths,
-    Throughput,
-    check_memory,
-    excess,
-    plan_for,
-    plan_run,
-    read_shape,
-    shape_of,
-)
+from autoclave.planning.accounting.fitting import check_memory, excess
 from autoclave.planning.accounting.heads import head_parameters
-from autoclave.planning.accounting.speed import SequenceLengths
+from autoclave.planning.accounting.plan import Lengths, plan_for, plan_run
+from autoclave.planning.accounting.shape import read_shape, shape_of
+from autoclave.planning.accounting.speed import SequenceLengths, Throughput
 from tests.planning.accounting.test_plan import SHAPE, WEIGHTS, config
 from tests.training_parts import tiny_critic, tiny_reward_model
 

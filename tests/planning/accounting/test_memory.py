@@ -10,7 +10,6 @@ from transformers import PreTrainedModel
 
 from autoclave.config import LoraConfig
 from autoclave.models import with_adapter
-from autoclave.planning.accounting import ModelShape, read_shape
 from autoclave.planning.accounting.holding import adapter_activation_bytes, adapter_parameters
 from autoclave.planning.accounting.memory import (
     activation_bytes,
@@ -20,6 +19,7 @@ from autoclave.planning.accounting.memory import (
     logits_backward_bytes,
     logits_bytes,
 )
+from autoclave.planning.accounting.shape import ModelShape, read_shape
 from autoclave.rollout.running_batch import Rows, growing_cache, put_together
 
 from .models import models

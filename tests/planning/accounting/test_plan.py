@@ -33,9 +33,17 @@ from autoclave.config import (
 )
 from autoclave.core import ConfigError, InputError
 from autoclave.core.files import read_jsonl
-from autoclave.planning.accounting import Lengths, describe_plan, on_device, plan_for, plan_run, shape_of
 from autoclave.planning.accounting import sampling as sampling_module
-from autoclave.planning.accounting.plan import CHECKPOINT_FILE, LIBRARIES_AT_WORK
+from autoclave.planning.accounting.plan import (
+    CHECKPOINT_FILE,
+    LIBRARIES_AT_WORK,
+    Lengths,
+    on_device,
+    plan_for,
+    plan_run,
+)
+from autoclave.planning.accounting.shape import shape_of
+from autoclave.planning.accounting.text import describe_plan
 from autoclave.workers import Batch
 from autoclave.workers.trainer.saved_state import FILE_BYTES
 

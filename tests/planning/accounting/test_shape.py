@@ -10,7 +10,7 @@ import pytest
 from autoclave.config import ModelConfig, TinyModelConfig
 from autoclave.core import InputError
 from autoclave.models import build_tiny_policy
-from autoclave.planning.accounting import read_shape, shape_of
+from autoclave.planning.accounting.shape import read_shape, shape_of
 
 from .models import models
 

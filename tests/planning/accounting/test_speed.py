@@ -8,8 +8,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from autoclave.config import ModelConfig, TinyModelConfig
-from autoclave.planning.accounting import GPUS, SequenceLengths, Throughput, peak_flops, read_shape, shape_of
-from autoclave.planning.accounting.speed import forward_flops
+from autoclave.planning.accounting.shape import read_shape, shape_of
+from autoclave.planning.accounting.speed import GPUS, SequenceLengths, Throughput, forward_flops, peak_flops
 
 from .models import models
 

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from autoclave.config import TrainConfig
-from autoclave.planning import ScheduleName, Split
 from autoclave.planning.calibration import Rates
 from autoclave.planning.schedule_plan import (
     PLAN_FORMAT,
@@ -21,6 +20,7 @@ from autoclave.planning.schedule_plan import (
     work_of,
     write_plan,
 )
+from autoclave.planning.simulation import ScheduleName, Split
 from autoclave.report.run_report import write_report
 from autoclave.report.run_report.page import plan_section
 from autoclave.runs.reader import read_run

@@ -20,7 +20,7 @@ from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, draining, fault, judge_errors_refused, store_unavailable
 from autoclave.service.requests import accept
-from autoclave.service.store import StoreUnavailable
+from autoclave.service.store.records import StoreUnavailable
 from autoclave.service.tokens import Client, Scope
 from autoclave.service.wire import Job, Options
 

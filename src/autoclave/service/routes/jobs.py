@@ -13,7 +13,7 @@ from autoclave.service.answers import NDJSON, FollowedBatch, batch_answer, plain
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import not_found
 from autoclave.service.requests import accept, own_batch
-from autoclave.service.store import Batch, JobState
+from autoclave.service.store.records import Batch, JobState
 from autoclave.service.tokens import Client, Scope
 from autoclave.service.wire import (
     BatchAnswer,

@@ -14,7 +14,7 @@ from autoclave.service.access import PartsDep, needs
 from autoclave.service.bodies import lines_of
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input, not_found, without_fix
-from autoclave.service.store import JobSpec
+from autoclave.service.store.records import JobSpec
 from autoclave.service.tokens import Client, Scope
 from autoclave.service.wire import (
     EXAMPLE_DIGEST,

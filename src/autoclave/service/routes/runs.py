@@ -14,7 +14,7 @@ from autoclave.service.access import PartsDep, needs
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, judge_errors_refused
 from autoclave.service.requests import decoded, encoded, require_memory, run_queued, time_limit_of
-from autoclave.service.store import JobSpec
+from autoclave.service.store.records import JobSpec
 from autoclave.service.tokens import Client, Scope
 from autoclave.service.wire import RunAnswer, RunRequest, TraceAnswer, TraceRequest
 

@@ -50,7 +50,7 @@ class Gathered:
 @pytest.fixture
 def gathered(monkeypatch: pytest.MonkeyPatch) -> Gathered:
     counter = Gathered()
-    monkeypatch.setattr(sources, "_gathered", counter)
+    monkeypatch.setattr(sources, "whole", counter)
     return counter
 
 

@@ -149,10 +149,6 @@ def test_the_result_of_one_group_can_be_the_argument_of_another(pools, group):
     assert chain.result(DEADLINE_S) == 6
 
 
-def test_futures_by_name_are_resolved_too(pools):
-    assert pools[0].submit(int, "11", base=settled(2)).result(DEADLINE_S) == 3
-
-
 # --- Turns ---------------------------------------------------------------------------------------------------------
 
 

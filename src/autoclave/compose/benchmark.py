@@ -124,7 +124,7 @@ def evaluate_benchmark(
                 source,
                 SamplingParameters(config.temperature, config.top_p, config.max_new_tokens, config.stops),
                 is_chat=config.chat,
-                tick=lambda: _advance(bar),
+                tick=bar.update,
             )
         account = source.account()
         lazy = _accepting_lazy_programs(config, problems, judge, note) if config.lazy_programs else None
@@ -136,7 +136,7 @@ def evaluate_benchmark(
         name,
         tuple(question.info for question in questions),
         tuple(samples),
-        _settings(config),
+        config.model_dump(mode="json"),
         tuple(k for k in config.k if k <= fewest) or (1,),
         config.tables,
         config.score,
@@ -178,10 +178,6 @@ def _accepting_lazy_programs(
         more = ", ..." if len(accepting) > _MOST_LISTED else ""
         say(f"{len(accepting)} of {len(found)} problems accept a lazy program, which knows nothing: {listed}{more}")
     return accepting
-
-
-def _advance(bar: tqdm[Any]) -> None:
-    bar.update()
 
 
 def write_result(result: BenchmarkResult, out: Path) -> None:
@@ -376,10 +372,6 @@ def _num_samples(
             "problems out with --partial"
         )
     return source.num_samples
-
-
-def _settings(config: BenchmarkConfig) -> dict[str, Any]:
-    return config.model_dump(mode="json")
 
 
 def _rater(config: RatingConfig) -> Callable[[BenchmarkResult], dict[str, Any]]:

@@ -34,13 +34,13 @@ def evaluate_during_training(
     """Evaluate what the sampler holds at temperature 1: on all of `heldout`, or on the same few of it each time."""
     settings = config.evaluation
     return _evaluate(
+        config,
         workers.sampler,
         workers.tokenizer,
         reward,
         heldout if whole else pinned(config, heldout),
-        SamplingParameters(1.0, 1.0, config.longest_evaluated, config.sampler.stops),
         samples=settings.final_samples if whole else settings.samples,
-        seed=(config.seed, step, EVALUATION),
+        step=step,
     )
 
 
@@ -85,26 +85,19 @@ def evaluate_items(
     tokenizer = load_tokenizer(model)
     check_tokens(config, tokenizer)
     with open_samplers(config, model) as samplers:
-        return _evaluate(
-            samplers,
-            tokenizer,
-            reward,
-            items,
-            SamplingParameters(1.0, 1.0, config.longest_evaluated, config.sampler.stops),
-            samples=samples or config.evaluation.final_samples,
-            seed=(config.seed, 0, EVALUATION),
-        )
+        number = samples or config.evaluation.final_samples
+        return _evaluate(config, samplers, tokenizer, reward, items, samples=number, step=0)
 
 
 def _evaluate(
+    config: TrainConfig,
     samplers: SamplerPool,
     tokenizer: PreTrainedTokenizerBase,
     reward: RewardFunction,
     items: Sequence[TaskItem],
-    parameters: SamplingParameters,
     *,
     samples: int,
-    seed: tuple[int, ...],
+    step: int,
 ) -> Evaluation:
     return autoclave.evaluation.evaluate(
         items,
@@ -112,10 +105,10 @@ def _evaluate(
         reward=reward,
         encode=lambda item: encode_prompt(tokenizer, item.messages),
         family=_family,
-        parameters=parameters,
+        parameters=SamplingParameters(1.0, 1.0, config.longest_evaluated, config.sampler.stops),
         samples=samples,
         with_greedy=True,
-        seed=seed,
+        seed=(config.seed, step, EVALUATION),
     )
 
 

@@ -58,16 +58,11 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
         ConfigError: a worker group cannot live where the settings put it, or compute as they say.
         HostError: a pool asks for more than there is, or a package is not installed; the message names what is missing.
     """
-    workers = config.workers
-    if workers.reference and not build_algorithm(config.algorithm).needs_reference:
+    home, sharding = config.workers.reference, config.trainer.reference_sharding
+    if (home or sharding) and not build_algorithm(config.algorithm).needs_reference:
+        setting = f"workers.reference = {home!r}" if home else f"trainer.reference_sharding = {sharding}"
         raise ConfigError(
-            f"workers.reference = {workers.reference!r}: {config.algorithm.name} has no KL term here, so there is no "
-            "reference; remove it"
-        )
-    if config.trainer.reference_sharding and not build_algorithm(config.algorithm).needs_reference:
-        raise ConfigError(
-            f"trainer.reference_sharding = {config.trainer.reference_sharding}: {config.algorithm.name} has no KL term "
-            "here, so there is no reference; remove it"
+            f"{setting}: {config.algorithm.name} has no KL term here, so there is no reference; remove it"
         )
     device = resolve_device(config.model.device)
     check_device(config.trainer, device)

@@ -19,7 +19,7 @@ def graded_responses(
     parameters: SamplingParameters,
     *,
     is_chat: bool,
-    tick: Callable[[], None] = lambda: None,
+    tick: Callable[[], object] = lambda: None,
 ) -> list[GradedResponse]:
     """Return graded responses to all questions, by question and sample in order. `tick` is called after each.
 

@@ -329,8 +329,4 @@ def _unavailable(error: BaseException) -> Unavailable:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return CertificateError(cause.verify_message)
         cause = cause.__cause__ or cause.__context__
-    return Unavailable(_reason(error))
-
-
-def _reason(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__} {error}".split())[:300]
+    return Unavailable(" ".join(f"{type(error).__name__} {error}".split())[:300])

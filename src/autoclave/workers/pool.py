@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from autoclave.workers.executor import Executor, InlineExecutor
 from autoclave.workers.wire import Held
@@ -21,7 +21,6 @@ from autoclave.workers.wire import Held
 CLOSE_S = 60.0
 """Seconds that running calls may take when their pool is closed; then its workers are killed."""
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -88,8 +87,8 @@ class ResourcePool:
         self._thread = threading.Thread(target=self._work, name=f"pool-{name}", daemon=True)
         self._thread.start()
 
-    def submit(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Run `call` on the pool after everything submitted before it. Futures among `args` are waited for there.
+    def submit(self, call: Callable[[], R]) -> Future[R]:
+        """Run `call` on the pool after everything submitted before it.
 
         Raises:
             RuntimeError: the pool is closed.
@@ -98,7 +97,7 @@ class ResourcePool:
         with self._closing:
             if self._is_closed:
                 raise RuntimeError(f"pool {self.name} is closed")
-            self._waiting.put(_Call(future, lambda: _resolved(call, args, kwargs)))
+            self._waiting.put(_Call(future, call))
         return future
 
     def give_turn(self, owner: Owner, begin: Callable[[], None] | None = None) -> None:
@@ -134,10 +133,3 @@ class ResourcePool:
             call.run()
             del call  # or its result would live until the next one
         self.executor.close()
-
-
-def _resolved(call: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
-    return call(
-        *(arg.result() if isinstance(arg, Future) else arg for arg in args),
-        **{name: arg.result() if isinstance(arg, Future) else arg for name, arg in kwargs.items()},
-    )

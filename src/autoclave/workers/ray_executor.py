@@ -223,7 +223,8 @@ class RayRanks(RemoteRanks):
         rank = rank_of[ready[0]]
         answer, value = self._sent.pop(rank)  # kept here, the value would be in the store until the next call
         try:
-            return rank, _event(ray.get(answer), value)
+            found: Answer = ray.get(answer)
+            return rank, Returned(_Stored(value)) if isinstance(found, Returned) else found
         except RayActorError as error:
             return rank, Died(f"died ({_cause(error)})")
 
@@ -235,10 +236,6 @@ class RayRanks(RemoteRanks):
         for actor in self._actors:  # it is gone, and its memory free, when it says so
             with contextlib.suppress(RayActorError):
                 ray.get(actor.process_id.remote())
-
-
-def _event(answer: Answer, value: ray.ObjectRef) -> Event:
-    return Returned(_Stored(value)) if isinstance(answer, Returned) else answer
 
 
 def _cause(error: RayActorError) -> str:

@@ -73,7 +73,7 @@ class Trainer(SendsWeights):
         for weights in self._model.parameters():
             if weights.requires_grad:
                 change = torch.randn(weights.shape, generator=generator)
-                spread = sources._gathered(weights).float().std()
+                spread = sources.whole(weights).float().std()
                 own = sources._own_rows(weights)
                 part = change if own is None or own == sources.ALL else change[own]
                 sources._local(weights).add_((0.3 * (spread + 0.01) * part).to(weights.dtype))

@@ -364,10 +364,9 @@ def _trainer_phases(
     gathered = gathered_weights(shape, holding)
     # The layers have passed when logits are made: what is left of them is the last hidden state, and its response part.
     hidden = (rows * lengths.whole + tokens) * shape.hidden_size * width
-    score = _larger(
-        {"activations": forward_bytes(shape, rows, lengths.whole, width)},
-        {"activations": hidden, "logits": logits_bytes(shape, tokens, width, chunk=chunk)},
-    )
+    layers = {"activations": forward_bytes(shape, rows, lengths.whole, width)}
+    head = {"activations": hidden, "logits": logits_bytes(shape, tokens, width, chunk=chunk)}
+    score = max(layers, head, key=lambda parts: sum(parts.values()))
     update = {
         # None before the first micro-batch, whole from the second one on.
         "gradients": gradients if _minibatch_rows(config, processes) > rows else 0,
@@ -390,8 +389,3 @@ def _learnt_logits(config: TrainConfig, shape: ModelShape, tokens: int, holding:
         return forward
     counted = shape.embedding * width if holding.is_gathered else 0  # among gathered gradients
     return max(forward, logits_backward_bytes(shape, tokens, width, chunk=chunk) - counted)
-
-
-def _larger(*moments: dict[str, int]) -> dict[str, int]:
-    """The one that takes most of several moments of a phase."""
-    return max(moments, key=lambda parts: sum(parts.values()))

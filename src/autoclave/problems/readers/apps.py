@@ -13,12 +13,7 @@ from autoclave.problems.readers.statements import day, difficulty, megabytes, se
 
 def apps(row: RawRow) -> ReadProblem:
     """APPS as a table, or a problem folder of it (see `raw_files`)."""
-    return _table_row(_of_folder(row) if row.has("files") else row)
-
-
-def taco(row: RawRow) -> ReadProblem:
-    """TACO and TACO-verified. Skills and topics become tags."""
-    return _table_row(row)
+    return taco(_of_folder(row) if row.has("files") else row)
 
 
 def eurus2(row: RawRow) -> ReadProblem:
@@ -55,7 +50,8 @@ def _of_folder(row: RawRow) -> RawRow:
     return RawRow(row.place, fields | {name: metadata[name] for name in ("difficulty", "url") if name in metadata})
 
 
-def _table_row(row: RawRow) -> ReadProblem:
+def taco(row: RawRow) -> ReadProblem:
+    """TACO and TACO-verified. Skills and topics become tags."""
     starter_code = row.text_or("", "starter_code")
     solutions = _solutions(row)
     if "input_output" in row.fields and not row.fields["input_output"]:

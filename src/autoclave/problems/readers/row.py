@@ -72,17 +72,9 @@ class RawRow:
                 return unix_lines(value)
         return default
 
-    def parsed(self, *names: str) -> Any:
-        """Return `value`; a string is parsed as JSON or as a Python literal.
-
-        Raises:
-            UnusableRow: all are missing, or a string is neither (`not_json`).
-        """
-        return parsed(self.value(*names), names[0])
-
     def list(self, *names: str) -> list[Any]:
-        """Return `parsed`, which must be a list."""
-        value = self.parsed(*names)
+        """Return `value`, parsed if it is a string, which must be a list."""
+        value = parsed(self.value(*names), names[0])
         if not isinstance(value, list):
             raise wrong_type(names[0], value, "a list")
         return cast("list[Any]", value)

@@ -136,28 +136,24 @@ def draw_test_inputs(task: SyntheticTask, rng: random.Random) -> list[Arguments]
 
 def problem_on(task: SyntheticTask, inputs: Sequence[Arguments]) -> Problem:
     """Return the problem of `task` with tests on `inputs`."""
-    return _on_inputs(task, inputs, list(outputs(task.domain, task.codes, inputs)))
-
-
-def _problem(task: SyntheticTask, seed: int) -> Problem | None:
-    """Return the problem of `task`; None if it has nearly the same value on all test inputs."""
-    inputs = _discerning_inputs(task, random.Random(f"{seed} tests of {task.id}"))
-    values = list(outputs(task.domain, task.codes, inputs))
-    return _on_inputs(task, inputs, values) if len(set(map(str, values))) >= _FEWEST_VALUES else None
-
-
-def _on_inputs(task: SyntheticTask, inputs: Sequence[Arguments], values: Sequence[Any]) -> Problem:
     return Problem(
         id=task.id,
         statement=task.statement,
         starter_code=task.starter_code,
         solutions=[task.program(task.codes)],
-        tests=_tests(task, inputs, values),
+        tests=_tests(task, inputs),
         time_limit_s=_TIME_LIMIT_S,
         source="curriculum",
         difficulty=_DIFFICULTY[len(task.steps)],
         tags=[task.domain.name, task.style, f"depth-{len(task.steps)}"],
     )
+
+
+def _problem(task: SyntheticTask, seed: int) -> Problem | None:
+    """Return the problem of `task`; None if it has nearly the same value on all test inputs."""
+    inputs = _discerning_inputs(task, random.Random(f"{seed} tests of {task.id}"))
+    values = set(map(str, outputs(task.domain, task.codes, inputs)))
+    return problem_on(task, inputs) if len(values) >= _FEWEST_VALUES else None
 
 
 def _discerning_inputs(task: SyntheticTask, rng: random.Random) -> list[Arguments]:
@@ -181,7 +177,8 @@ def _num_missed(task: SyntheticTask, inputs: Sequence[Arguments]) -> int:
     return sum(differ(domain, right, codes, probes(domain)) for codes in passing)
 
 
-def _tests(task: SyntheticTask, inputs: Sequence[Arguments], values: Sequence[Any]) -> CallTests | StdinTests:
+def _tests(task: SyntheticTask, inputs: Sequence[Arguments]) -> CallTests | StdinTests:
+    values = list(outputs(task.domain, task.codes, inputs))
     if task.style == "call":
         cases = [CallCase(list(arguments), value) for arguments, value in zip(inputs, values, strict=True)]
         return CallTests("call", "f", cases)

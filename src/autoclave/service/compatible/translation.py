@@ -32,16 +32,6 @@ _FLOOD_BYTES = 1 << 16
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-def require_scope(client: Client, scope: Scope) -> None:
-    """Check a scope that only some requests of a route need.
-
-    Raises:
-        Refused: the token does not have it.
-    """
-    if scope not in client.scopes:
-        raise Refused(403, "forbidden", f"the token does not have the scope {scope.value}")
-
-
 def route_class(
     http_error: Callable[[Refused], Response],
     validation_error: Callable[[RequestValidationError], Response],
@@ -88,7 +78,8 @@ async def keep_problem(parts: Parts, client: Client, problem: Problem) -> None:
     Raises:
         Refused: the client may not upload, or the problem cannot be judged here.
     """
-    require_scope(client, Scope.PROBLEMS_WRITE)
+    if Scope.PROBLEMS_WRITE not in client.scopes:  # only some requests of a route need it
+        raise Refused(403, "forbidden", f"the token does not have the scope {Scope.PROBLEMS_WRITE.value}")
 
     def keep() -> None:
         with judge_errors_refused():

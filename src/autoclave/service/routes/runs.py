@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter
@@ -42,19 +43,10 @@ async def run(body: RunRequest, parts: PartsDep, client: Annotated[Client, needs
 
 
 def _run_answer(result: RunResult, level: str) -> RunAnswer:
-    outcome = result.outcome
+    fields = asdict(result.outcome)
+    texts = {name: fields[name].decode("utf-8", "replace") for name in ("stdout", "stderr")}
     return RunAnswer(
-        ended=outcome.ended,
-        exit_code=outcome.exit_code,
-        signal=outcome.signal,
-        stdout=outcome.stdout.decode("utf-8", "replace"),
-        stderr=outcome.stderr.decode("utf-8", "replace"),
-        stdout_cut=outcome.stdout_cut,
-        stderr_cut=outcome.stderr_cut,
-        cpu_s=outcome.cpu_s,
-        wall_s=outcome.wall_s,
-        memory_mb=outcome.memory_mb,
-        detail=outcome.detail,
+        **{name: fields[name] for name in RunAnswer.model_fields if name in fields} | texts,
         level=level,
         value=result.value and result.value.encode("utf-8", "replace").decode(),
         value_cut=result.value_cut,

@@ -19,6 +19,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from autoclave.models import Digest, WeightShard, adapter_scale, added, digests, is_of_adapter, parts_of
 from autoclave.workers.trainer.peers import this_rank
+from autoclave.workers.trainer.sharding import whole
 from autoclave.workers.weights.table import Weight, WeightTable
 
 ALL = slice(None)
@@ -52,8 +53,8 @@ class Source:
 
         Each rank publishes the rows that it holds; with `gathers`, rank 0 everything.
         """
-        get = _gathered if gathers else _local
-        adapter = (_gathered(self.adapter[0]), get(self.adapter[1])) if self.adapter else None
+        get = whole if gathers else _local
+        adapter = (whole(self.adapter[0]), get(self.adapter[1])) if self.adapter else None
         base = get(self.base)  # each rank needs all of A, which is a few rows
         rows = (None if this_rank() else ALL) if gathers else _own_rows(self.base)
         if rows is None:
@@ -176,10 +177,6 @@ def _memmove(to: int, source: int, size: int) -> None:
 def _is_memmove(tensor: Tensor, place: Tensor) -> bool:
     is_plain = tensor.dtype == place.dtype and tensor.is_contiguous() and place.is_contiguous()
     return is_plain and tensor.device.type == place.device.type == "cpu"
-
-
-def _gathered(tensor: Tensor) -> Tensor:
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def _local(tensor: Tensor) -> Tensor:

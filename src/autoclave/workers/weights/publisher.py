@@ -8,7 +8,7 @@ that one, without later updates of the trainer.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any
@@ -306,7 +306,7 @@ class Publisher:
                 raise error
         if late:
             raise FaultError(
-                f"publishing weights: no answer from {_said(name for name, call in calls.items() if call in late)} "
+                f"publishing weights: no answer from {', '.join(name for name in calls if calls[name] in late)} "
                 f"after {self._deadline_s:g} s (publish.timeout_s)"
             )
         return {name: call.result() for name, call in calls.items()}
@@ -314,7 +314,3 @@ class Publisher:
 
 def _ranks(reader: _Reader) -> list[Rank]:
     return [(reader.group.name, rank) for rank in range(len(reader.routes))]
-
-
-def _said(names: Iterable[str]) -> str:
-    return ", ".join(names) or "none"

@@ -133,3 +133,7 @@ def _require_no_web_page(request: Request) -> None:
 def needs(*scopes: Scope) -> object:
     dependency: Callable[..., Awaitable[Client]] = client_of
     return Security(dependency, scopes=[scope.value for scope in scopes])
+
+
+Judging = Annotated[Client, needs(Scope.JUDGE)]
+Uploading = Annotated[Client, needs(Scope.PROBLEMS_WRITE)]

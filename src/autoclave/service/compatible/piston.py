@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from autoclave.core import Ended, Outcome, Problem, Program, Status, StdinCase, StdinTests, Verdict
 from autoclave.judge import RunOrder
-from autoclave.service.access import LeasesDep, PartsDep, needs
+from autoclave.service.access import Judging, LeasesDep, PartsDep
 from autoclave.service.compatible.translation import (
     json_response,
     keep_problem,
@@ -32,7 +32,7 @@ from autoclave.service.compatible.translation import (
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input, described_errors, validation_message
 from autoclave.service.requests import run_queued
-from autoclave.service.tokens import Client, Scope
+from autoclave.service.tokens import Client
 from autoclave.service.wire import Job, Source
 
 _NAMES: dict[str, tuple[str, ...]] = {
@@ -72,7 +72,6 @@ router = APIRouter(
     route_class=route_class(_http_error, _validation_error, _require_json),
     responses=described_errors(ErrorResponse),
 )
-Judging = Annotated[Client, needs(Scope.JUDGE)]
 Milliseconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 
 

@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
@@ -21,7 +21,7 @@ from autoclave.core import DataError, Ended, Outcome, Problem, Program, Status, 
 from autoclave.core.json import rule_of
 from autoclave.core.verdict import TestResult
 from autoclave.judge import EXTRACTION_RULES, RunOrder, RunResult
-from autoclave.service.access import LeasesDep, PartsDep, needs
+from autoclave.service.access import Judging, LeasesDep, PartsDep
 from autoclave.service.compatible.sandbox_fusion_wire import (
     CellRunResult,
     CommandRunResult,
@@ -47,7 +47,6 @@ from autoclave.service.compatible.translation import (
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input, described_errors
 from autoclave.service.requests import decoded, encoded, require_memory, run_queued, time_limit_of
-from autoclave.service.tokens import Client, Scope
 from autoclave.service.wire import Job, StoredProblem
 
 PATIENCE_S = 8.0
@@ -81,7 +80,6 @@ router = APIRouter(
         ErrorResponse, {_MAY_RETRY: "The queue is full, the server is shutting down, or a fault: retry."}
     ),
 )
-Judging = Annotated[Client, needs(Scope.JUDGE)]
 
 
 @router.get("/v1/ping")

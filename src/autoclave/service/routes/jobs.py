@@ -8,13 +8,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from autoclave.service.access import LeasesDep, PartsDep, needs
+from autoclave.service.access import Judging, LeasesDep, PartsDep
 from autoclave.service.answers import NDJSON, FollowedBatch, batch_answer, plain_job, wait_for
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import not_found
 from autoclave.service.requests import accept, own_batch
 from autoclave.service.store.records import Batch, JobState
-from autoclave.service.tokens import Client, Scope
+from autoclave.service.tokens import Client
 from autoclave.service.wire import (
     BatchAnswer,
     BatchRequest,
@@ -49,12 +49,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 
 @router.post("/jobs", response_model=JobAnswer, responses={202: {"model": JobAnswer, "description": "Accepted."}})
 async def judge_one(
-    body: JobRequest,
-    request: Request,
-    parts: PartsDep,
-    leases: LeasesDep,
-    client: Annotated[Client, needs(Scope.JUDGE)],
-    key: Key = None,
+    body: JobRequest, request: Request, parts: PartsDep, leases: LeasesDep, client: Judging, key: Key = None
 ) -> Response:
     """Judge one program: returns the verdict if it arrives within `wait_s` seconds (200), else the state (202)."""
     job = Job.model_validate(body.model_dump(include=set(Job.model_fields)))
@@ -73,7 +68,7 @@ async def look_at_job(
     request: Request,
     parts: PartsDep,
     leases: LeasesDep,
-    client: Annotated[Client, needs(Scope.JUDGE)],
+    client: Judging,
     wait_s: Annotated[Wait, Query(description="Seconds to wait for the verdict.")] = 0.0,
 ) -> Response:
     """Get the state of a job, with the verdict once it is done."""
@@ -84,7 +79,7 @@ async def look_at_job(
 
 
 @router.delete("/jobs/{job}")
-async def cancel_job(job: Identity, parts: PartsDep, client: Annotated[Client, needs(Scope.JUDGE)]) -> Cancelled:
+async def cancel_job(job: Identity, parts: PartsDep, client: Judging) -> Cancelled:
     """Cancel a job. A job that has ended does not change."""
     await asyncio.to_thread(_own_job, parts, client, job)
     return Cancelled(cancelled=await asyncio.to_thread(parts.dispatcher.cancel, [job]))
@@ -101,7 +96,7 @@ async def judge_many(
     request: Request,
     parts: PartsDep,
     leases: LeasesDep,
-    client: Annotated[Client, needs(Scope.JUDGE)],
+    client: Judging,
     key: Key = None,
     accept_header: Annotated[str, Header(alias="Accept", include_in_schema=False)] = "",
 ) -> Response:
@@ -115,26 +110,21 @@ async def judge_many(
 
 
 @router.get("/batches/{batch}")
-async def look_at_batch(batch: Identity, parts: PartsDep, client: Annotated[Client, needs(Scope.JUDGE)]) -> BatchAnswer:
+async def look_at_batch(batch: Identity, parts: PartsDep, client: Judging) -> BatchAnswer:
     """Get the state of a batch."""
     return await asyncio.to_thread(lambda: batch_answer(parts, own_batch(parts, client, batch)))
 
 
 @router.get("/batches/{batch}/stream", response_class=StreamingResponse, responses=_STREAM)
 async def stream_batch(
-    batch: Identity,
-    request: Request,
-    parts: PartsDep,
-    leases: LeasesDep,
-    client: Annotated[Client, needs(Scope.JUDGE)],
-    after: After = 0,
+    batch: Identity, request: Request, parts: PartsDep, leases: LeasesDep, client: Judging, after: After = 0
 ) -> Response:
     """Stream the verdicts of a batch, those that exist first."""
     return FollowedBatch(parts, leases, request, await asyncio.to_thread(own_batch, parts, client, batch), after)
 
 
 @router.delete("/batches/{batch}")
-async def cancel_batch(batch: Identity, parts: PartsDep, client: Annotated[Client, needs(Scope.JUDGE)]) -> Cancelled:
+async def cancel_batch(batch: Identity, parts: PartsDep, client: Judging) -> Cancelled:
     """Cancel all jobs of a batch that have not ended."""
 
     def cancel() -> int:

@@ -9,8 +9,8 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from autoclave import __version__
-from autoclave.service.access import PartsDep, needs
-from autoclave.service.tokens import Client, Scope
+from autoclave.service.access import Judging, PartsDep, needs
+from autoclave.service.tokens import Client
 from autoclave.service.wire import Health, ServerAnswer
 
 router = APIRouter(prefix="/v1", tags=["server"])
@@ -38,7 +38,7 @@ async def ready(parts: PartsDep) -> Response:
 
 
 @router.get("/server")
-async def server(parts: PartsDep, client: Annotated[Client, needs(Scope.JUDGE)]) -> ServerAnswer:
+async def server(parts: PartsDep, client: Judging) -> ServerAnswer:
     """Get properties and load of the server."""
     dispatcher, config = parts.dispatcher, parts.config
     load = await asyncio.to_thread(dispatcher.load)

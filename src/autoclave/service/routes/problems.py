@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from autoclave.core import DataError, HostError, InputError, Problem
 from autoclave.core.json import parse_object
 from autoclave.core.problem import StoredTests
-from autoclave.service.access import PartsDep, needs
+from autoclave.service.access import Judging, PartsDep, Uploading, needs
 from autoclave.service.bodies import lines_of
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input, not_found, without_fix
@@ -48,11 +48,7 @@ _BODY = {
 
 
 @router.post("", status_code=200, openapi_extra={"requestBody": _BODY})
-async def upload(
-    request: Request,
-    parts: PartsDep,
-    client: Annotated[Client, needs(Scope.PROBLEMS_WRITE)],
-) -> Uploaded:
+async def upload(request: Request, parts: PartsDep, client: Uploading) -> Uploaded:
     """Upload problems. A problem with a stored digest is not stored again. Lines before a refused line are kept."""
     parts.dispatcher.require_accepting()
     done: list[UploadedProblem] = []
@@ -114,7 +110,7 @@ async def _stored(parts: Parts, client: Client, problems: list[Problem]) -> list
 @router.get("")
 async def list_problems(
     parts: PartsDep,
-    client: Annotated[Client, needs(Scope.JUDGE)],
+    client: Judging,
     after: Annotated[str, Query(max_length=64)] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> ProblemList:
@@ -125,7 +121,7 @@ async def list_problems(
 
 
 @router.post("/lookup")
-async def lookup(body: Lookup, parts: PartsDep, client: Annotated[Client, needs(Scope.JUDGE)]) -> LookupAnswer:
+async def lookup(body: Lookup, parts: PartsDep, client: Judging) -> LookupAnswer:
     """Find out which problems must be uploaded, and which cannot be judged here in a language."""
     return await asyncio.to_thread(_lookup, parts, body.problems)
 
@@ -148,7 +144,7 @@ def _lookup(parts: Parts, needed: list[ProblemNeed]) -> LookupAnswer:
 
 
 @router.get("/{digest}")
-async def look_at(digest: DigestPath, parts: PartsDep, client: Annotated[Client, needs(Scope.JUDGE)]) -> StoredProblem:
+async def look_at(digest: DigestPath, parts: PartsDep, client: Judging) -> StoredProblem:
     """Get a problem without its expected answers."""
     records = await asyncio.to_thread(parts.store.problem_records, [digest])
     if not records:
@@ -172,11 +168,7 @@ async def read_answers(
 
 
 @router.delete("/{digest}", status_code=204)
-async def delete(
-    digest: DigestPath,
-    parts: PartsDep,
-    client: Annotated[Client, needs(Scope.PROBLEMS_WRITE)],
-) -> Response:
+async def delete(digest: DigestPath, parts: PartsDep, client: Uploading) -> Response:
     """Delete a problem. Accepted jobs are still judged."""
     if not await asyncio.to_thread(parts.store.delete_problem, digest):
         raise not_found("problem")

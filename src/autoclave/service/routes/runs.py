@@ -11,7 +11,7 @@ from fastapi import APIRouter
 
 from autoclave.core import Program, Trace
 from autoclave.judge import JudgeJob, RunOrder, RunResult
-from autoclave.service.access import PartsDep, needs
+from autoclave.service.access import Judging, PartsDep, needs
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, judge_errors_refused
 from autoclave.service.requests import decoded, encoded, require_memory, run_queued, time_limit_of
@@ -23,7 +23,7 @@ router = APIRouter(prefix="/v1", tags=["runs"])
 
 
 @router.post("/runs")
-async def run(body: RunRequest, parts: PartsDep, client: Annotated[Client, needs(Scope.JUDGE)]) -> RunAnswer:
+async def run(body: RunRequest, parts: PartsDep, client: Judging) -> RunAnswer:
     """Run one program in a sealed cell, without tests."""
     require_memory(parts, body.memory_limit_mb)
     order = RunOrder(

@@ -86,7 +86,6 @@ def evaluate_benchmark(
     """Ask `model` the questions of a benchmark and grade its responses.
 
     Args:
-        config: the benchmark.
         model: the folder of a model, the address of a server (`http...`), or a file of responses.
         out: folder for the result and its page.
         partial: problems to which a file has no response are left out, and counted; else they are an error.
@@ -186,21 +185,13 @@ def write_result(result: BenchmarkResult, out: Path) -> None:
 
 
 def _require_model(model: str) -> None:
-    """Find out early whether there is anything that could answer.
-
-    Raises:
-        InputError: there is not.
-    """
+    """Find out early whether there is anything that could answer."""
     if not model.startswith(_ADDRESS) and not Path(model).exists():
         raise InputError(f"model {model}: must be the folder of a model, an address (http...), or a file of responses")
 
 
 def _require_folder(out: Path) -> None:
-    """Make the folder for the result early.
-
-    Raises:
-        InputError: nothing can be written there.
-    """
+    """Make the folder for the result early."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / SAMPLES).touch()
@@ -209,12 +200,7 @@ def _require_folder(out: Path) -> None:
 
 
 def _problems(config: BenchmarkConfig, say: Say) -> list[ProblemCandidate]:
-    """The problems that are asked, with their titles.
-
-    Raises:
-        ConfigError: there is no source.
-        InputError: there is no problem, or ids do not fit.
-    """
+    """The problems that are asked, with their titles."""
     if config.source is None:
         raise ConfigError(
             "source: there is none; say which set this is and where your copy is: source.set=... --data PATH"
@@ -291,11 +277,7 @@ def _questions(config: BenchmarkConfig, found: Sequence[ProblemCandidate], judge
 def _alignment_samples(
     config: BenchmarkConfig, problems: Sequence[Problem], judge: Judge
 ) -> list[tuple[Problem, AlignmentSample]]:
-    """Runs of official solutions that have an output and variables to ask for.
-
-    Raises:
-        InputError: there is none.
-    """
+    """Runs of official solutions that have an output and variables to ask for."""
     from autoclave.compose.alignment import complete_alignment_sample, solutions_of, trace_of
     from autoclave.config import AlignmentConfig
 
@@ -344,11 +326,7 @@ def _source(
 
 
 def _key_of_environment(variable: str) -> Callable[[], str]:
-    """Return the function that reads the key from this variable; None without one.
-
-    Raises:
-        ConfigError: it is not set.
-    """
+    """Return the function that reads the key from this variable; None without one."""
     if variable and variable not in os.environ:
         raise ConfigError(f"endpoint.api_key_variable = {variable!r}: is not set in the environment")
     return lambda: os.environ[variable] if variable else ""
@@ -357,11 +335,7 @@ def _key_of_environment(variable: str) -> Callable[[], str]:
 def _num_samples(
     config: BenchmarkConfig, source: ResponseSource, ids: Sequence[str], model: str, *, partial: bool
 ) -> Callable[[str], int]:
-    """Number of responses to each question.
-
-    Raises:
-        InputError: a file has none to some.
-    """
+    """Number of responses to each question."""
     if not isinstance(source, RecordedResponses):
         return lambda id: config.samples
     missing = [id for id in ids if not source.num_samples(id)]

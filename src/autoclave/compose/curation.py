@@ -191,11 +191,7 @@ def verified(config: CurateConfig, programs: CandidatePrograms) -> list[Stage]:
 
 
 def _tokenizer(name: str) -> tuple[str, Callable[[str], int]]:
-    """Name of the tokenizer in fingerprints, and the function that counts tokens.
-
-    Raises:
-        InputError: there is no such tokenizer.
-    """
+    """Name of the tokenizer in fingerprints, and the function that counts tokens."""
     if name == "words":
         return name, lambda text: len(_WORDS.findall(text))
     from tokenizers import Tokenizer

@@ -33,13 +33,8 @@ def write_launch_files(
     """Write the recipe and what starts it to folder `out`, and return lines that say how to.
 
     Args:
-        config: the settings.
         kind: a key of `OPTIONS`.
-        out: the folder.
         nodes: nodes of the cluster; None: as few as its pools fit on.
-        gpus: GPUs of each node.
-        cpus: CPU cores of each node.
-        given: options of the kind.
 
     Raises:
         ConfigError: the run cannot be started so; the message has the fix.
@@ -123,11 +118,7 @@ def _write_slurm(config: TrainConfig, out: Path, values: dict[str, Any]) -> tupl
 
 
 def _write_rayjob(config: TrainConfig, out: Path, values: dict[str, Any]) -> tuple[Path, str]:
-    """Write the manifest.
-
-    Raises:
-        ConfigError: there is no image, or programs would run in a pod that cannot seal them.
-    """
+    """Write the manifest."""
     if not values["image"]:
         raise ConfigError("--rayjob: needs an image with autoclave and its extras. Fix: --image REGISTRY/NAME:TAG")
     if config.judge.backend == "local":

@@ -65,8 +65,6 @@ def plan_from(config: Mapping[str, Any], run_folders: Sequence[Path], *, devices
     the first; where sampler and trainer both work, slowed down as in the other runs in which they did.
 
     Args:
-        config: the settings.
-        run_folders: runs that were timed.
         devices: of sampler and trainer together; those of the settings if it is left out.
 
     Raises:

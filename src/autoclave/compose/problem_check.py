@@ -91,12 +91,10 @@ def check_problems(
     """Check the problems of a file: solutions pass, lazy programs and mutants fail, and a model solves some.
 
     Args:
-        path: file of problems.
         config: how programs are judged, and how the model is asked.
         model: as `evaluate_benchmark` takes it.
         split: folder for problems without an error, in two parts.
         share: of these problems, that is held out.
-        seed: of that choice.
         say: hears what goes on.
 
     Raises:

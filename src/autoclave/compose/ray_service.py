@@ -116,11 +116,7 @@ def _require_cpus(wanted: int) -> None:
 
 
 def _start_proxies(config: ServeConfig) -> int:
-    """Start Serve where it does not run; the port that requests are taken at.
-
-    Raises:
-        HostError: Serve runs, and takes requests elsewhere or otherwise; or the port is taken.
-    """
+    """Start Serve where it does not run; the port that requests are taken at."""
     assert config.ray
     try:
         ray.get_actor("SERVE_CONTROLLER_ACTOR", namespace="serve")

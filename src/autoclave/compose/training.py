@@ -71,7 +71,6 @@ def train(
     """A whole run: problems, warm start, reinforcement learning, evaluation, summary, report.
 
     Args:
-        config: the settings.
         out: the run's folder.
         resume: go on from the newest checkpoint in `out`.
         fresh: repeat the warm start even if it is in the cache.

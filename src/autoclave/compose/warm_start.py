@@ -161,8 +161,6 @@ def fine_tune(
     """The warm start alone: a policy in Hugging Face form in the folder `out`.
 
     Args:
-        config: the settings.
-        out: the folder of the model.
         resume: go on from the newest checkpoint in `out`.
         say: receives the lines a user should see.
         problems: used in place of those that the settings name; for experiments.

@@ -97,11 +97,7 @@ def calibrate(
     """Rates from the steps of a run. The first one is left out where there are others: libraries warm up in it.
 
     Args:
-        timelines: of the steps.
-        split: of the run.
         slots: requests that a sampler device runs at once.
-        judge_slots: of the judge.
-        group_size: requests of a group.
 
     Raises:
         InputError: no step has requests of whole groups and an update.

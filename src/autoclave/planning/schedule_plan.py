@@ -99,9 +99,6 @@ def simulate_each(
     """A schedule on every split that it can run on, for at least `STEADY_ITERATIONS` that are steady.
 
     Args:
-        profile: the work.
-        schedule: the schedule.
-        splits: the splits.
         staleness: bounds of `asynchronous` to try.
         overlap_slowdown: how many times as long everything takes while sampler and trainer work at the same time, as
             they do on a machine whose cores they share; 1 where each has devices of its own.

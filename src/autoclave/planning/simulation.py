@@ -68,8 +68,6 @@ def simulate(
 
     Args:
         profile: the work and the speed of devices.
-        schedule: the schedule.
-        split: the devices.
         max_staleness: of `asynchronous`: by how many updates the weights that sample may be behind.
         keeps_groups: groups are assigned to sampler devices in turn, as by the pool of a run, not single requests.
         rewards_after_sampling: of `synchronous`: rewards start when all of an iteration is sampled.

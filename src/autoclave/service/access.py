@@ -120,11 +120,7 @@ async def _client_of_token(parts: Parts, text: str) -> Client:
 
 
 def _require_no_web_page(request: Request) -> None:
-    """Refuse web pages and foreign host names: without tokens, a page in a local browser could use the server.
-
-    Raises:
-        Refused: the request has an Origin, or a Host that is not a name of this machine.
-    """
+    """Refuse web pages and foreign host names: without tokens, a page in a local browser could use the server."""
     host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
     if "origin" in request.headers or host not in _LOCAL_NAMES | {parts_of(request).config.host}:
         raise Refused(403, "forbidden", "without tokens, web pages and other names of this machine are refused")

@@ -119,11 +119,7 @@ class RemoteJudge(Closing):
         self._thread.close(self._close_links, first=self._stop)
 
     def _need_of(self, job: JudgeJob) -> Need:
-        """Return the problem of a job with its digest.
-
-        Raises:
-            InputError: the program has another language, or the choice of tests is not valid.
-        """
+        """Return the problem of a job with its digest."""
         if job.program.language != job.problem.language:
             raise InputError(
                 f"problem {job.problem.id!r}: program.language = {job.program.language!r}: "

@@ -80,11 +80,7 @@ def spec_of(job: Job) -> JobSpec:
 
 
 def _require_fit(parts: Parts, specs: Sequence[JobSpec]) -> None:
-    """Check that every job can be judged here.
-
-    Raises:
-        Refused: a problem is not stored, or cannot be judged with these options.
-    """
+    """Check that every job can be judged here."""
     known = {record.digest: record for record in parts.store.problem_records(sorted({spec.digest for spec in specs}))}
     seen: set[tuple[object, ...]] = set()
     for place, spec in enumerate(specs):

@@ -39,7 +39,6 @@ class WorkerGroup(Generic[W]):
         """Make a worker on each rank of the pool.
 
         Args:
-            pool: where.
             make_worker: is called once on each rank. For executors other than inline, something that can be imported
                 there by name, or a `functools.partial` of such a thing.
             name: what messages call the group; the pool's name if it is left out.

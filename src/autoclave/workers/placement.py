@@ -17,7 +17,6 @@ def open_pools(pools: Mapping[str, PoolConfig], *, devices_per_process: int) -> 
     """The pools by name. Whether all of them can have what they ask for is found out before any process starts.
 
     Args:
-        pools: the settings.
         devices_per_process: GPUs of each process where a pool does not say.
 
     Raises:

@@ -57,7 +57,6 @@ def shrunk(config: TrainConfig, folder: Path, *, local_judge: bool = False, is_l
     What is not named here is that of the recipe.
 
     Args:
-        config: the recipe.
         folder: of problems and models.
         local_judge: a judge of this machine takes the place of servers.
         is_llama: the model is a Llama, because the family of the recipe's is not known.

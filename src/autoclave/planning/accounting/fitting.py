@@ -124,7 +124,6 @@ def excess(config: TrainConfig, measured: Mapping[str, Sequence[tuple[int, int]]
     """A line for each pool whose workers took more than it may.
 
     Args:
-        config: the settings.
         measured: for each worker group and rank the number of its process, and the bytes of that at its peak. Peaks of
             several processes need not have been at one moment, so their sum is at least what was held.
     """

@@ -93,8 +93,6 @@ def phases_of_heads(
     """Memory on top of what stays, phase by phase; a part of the same name replaces it.
 
     Args:
-        config: the settings.
-        heads: the shapes.
         groups: that live on the pool.
         holding: how its processes hold a model that learns.
         rows: of a micro-batch.

@@ -23,9 +23,7 @@ def activation_bytes(shape: ModelShape, rows: int, length: int, width: int, *, r
     """Bytes that the forward pass of an update keeps of `rows` x `length` tokens (padding included), logits left out.
 
     Args:
-        shape: of the model.
         rows: B, of which at least one is padded, so that attention takes a mask.
-        length: L.
         width: bytes of a number of weights and activations.
         recomputes: activation checkpointing: the input of each layer is kept, and one layer at a time is whole.
     """
@@ -59,7 +57,6 @@ def logits_bytes(shape: ModelShape, num_tokens: int, width: int, *, chunk: int |
     gradient.
 
     Args:
-        shape: of the model.
         num_tokens: N of a micro-batch.
         width: bytes of a logit as the model gives it.
         chunk: most tokens whose logits exist at a time; None for all.

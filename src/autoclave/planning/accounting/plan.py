@@ -164,7 +164,6 @@ def plan_for(config: TrainConfig, *, prompt_tokens: int | None = None, response_
     """The plan of `config` for the model that it names.
 
     Args:
-        config: the settings.
         prompt_tokens: of the longest prompt; None for what a response leaves of the context, at most `PROMPT_TOKENS`.
         response_tokens: of the longest response; None for what the settings allow, in the last stage of a
             `length_schedule`. None also plans for evaluations with longer ones.

@@ -70,7 +70,6 @@ def forward_flops(shape: ModelShape, lengths: IntArray, num_logits: IntArray) ->
     """Operations of one forward pass over sequences.
 
     Args:
-        shape: of the model.
         lengths: (B,) int64, tokens of each sequence.
         num_logits: (B,) int64, how many of them have logits: the response tokens.
     """

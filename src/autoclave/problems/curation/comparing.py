@@ -30,10 +30,8 @@ class WithoutDuplicates:
     """Stage that keeps one of each group of duplicates. With a judge, solutions also run on tests of similar problems.
 
     Args:
-        config: rules of deduplication.
         sources: names of sources, the preferred first.
         programs: runs solutions; None: nothing runs.
-        folder: for temporary files.
     """
 
     name = "deduplication"

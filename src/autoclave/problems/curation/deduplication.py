@@ -112,7 +112,6 @@ def find_duplicates(
 
     Args:
         candidates: from one or several sets.
-        config: rules of deduplication.
         sources: names of sets, the preferred first; other sets come last.
         folder: for temporary files, some kilobytes per problem.
 

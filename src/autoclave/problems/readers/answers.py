@@ -110,11 +110,7 @@ def _as_program(found: ReadProblem, code: str, call: str, output: str) -> ReadPr
 
 
 def _called(code: str, call: ast.expr) -> tuple[str, list[Any]]:
-    """Return the name of the function that is called, and the arguments by position.
-
-    Raises:
-        ValueError: `call` is not a call of a function of `code` with literal arguments.
-    """
+    """Return the name of the function that is called, and the arguments by position."""
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise ValueError("must be a call of a function")
     given = dict(enumerate(map(ast.literal_eval, call.args)))

@@ -178,11 +178,7 @@ def _docstring_or(prompt: str) -> str:
 
 
 def _tested_function(source: str) -> str:
-    """Return the first name that is called, preferring names that are not builtins.
-
-    Raises:
-        UnusableRow: the tests call no function by name.
-    """
+    """Return the first name that is called, preferring names that are not builtins."""
     tree = tree_of(source)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
     names = [

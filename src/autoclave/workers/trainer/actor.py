@@ -44,9 +44,6 @@ class ActorWorker(LearningWorker, SendsWeights):
         """Make it around `policy`.
 
         Args:
-            policy: to train.
-            algorithm: by which.
-            optimizer: its settings.
             total_steps: optimizer steps that the learning rate is planned over.
             temperature: of the distribution whose log-probs are computed.
             micro_batch_tokens: most tokens of a forward and backward pass.

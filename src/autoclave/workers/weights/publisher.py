@@ -63,7 +63,6 @@ class Publisher:
         """Nothing is done before `begin`.
 
         Args:
-            trainer: whose weights.
             form: in which form they are published.
             deadline_s: how long an answer to `begin` or `write` is waited for, in seconds.
             may_alias: whether samplers are idle whenever the trainer learns or loads a checkpoint; only then may they

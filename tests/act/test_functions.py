@@ -100,7 +100,9 @@ def test_a_refusal_of_the_function_means_that_nothing_was_done(session: act.Sess
 
 
 def test_any_other_exception_leaves_the_action_in_doubt(session: act.Session):
-    assert "TimeoutError: no answer" in session.call("create_customer", {"name": "timeout"}).text
+    result = session.call("create_customer", {"name": "timeout"})
+    assert "TimeoutError: no answer" in result.text
+    assert result.action == session.changes()[0].action
     assert session.call("not_json").is_error
     assert [each.state for each in session.changes()] == [ActionState.IN_DOUBT] * 2
     assert CUSTOMERS == {1: "timeout"}  # called once

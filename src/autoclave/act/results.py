@@ -18,7 +18,7 @@ class Result:
 
     Attributes:
         text: for the model: JSON, or the reason why nothing was done, without what would permit it.
-        action: the id of the action; empty if nothing was recorded.
+        action: the id of the action, also where it failed or is in doubt; empty if nothing was recorded.
         guarantee: how good its undo is; None where there is nothing to undo.
         changes: descriptions of its changes, in order.
         output: the output and exit code of a command, what was read, or what the tool returns.
@@ -31,7 +31,7 @@ class Result:
     guarantee: Guarantee | None = None
     changes: Sequence[str] = ()
     output: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    error: AutoclaveError | None = field(default=None, repr=False)
+    error: AutoclaveError | OSError | None = field(default=None, repr=False)
 
     @property
     def is_error(self) -> bool:

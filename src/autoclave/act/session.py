@@ -188,15 +188,38 @@ class Session(Closing):
                 told = self._looked(validated(OWN[name], given, f"tool {name}"))
                 return Result(json.dumps(told, ensure_ascii=False), output=told)
             return self.attempt(operation_of(name, given, self._functions))
-        except AutoclaveError as error:
+        except (AutoclaveError, OSError) as error:
             return self._refused(error)
 
     def attempt(self, given: Json) -> Result:
-        """Propose and run an operation; a denial or a failure is a result too."""
+        """Propose and run an operation, and commit it if it changed nothing; a denial or a failure is a result too."""
+        action = ""
         try:
-            return self.perform(given)
-        except AutoclaveError as error:
-            return self._refused(error)
+            with self.opened() as found:
+                proposal = found.propose(given, by=self._by)
+                action, plan = proposal.action, proposal.plan
+                try:
+                    done = found.run(action, plan.digest, approved_by=self._by)
+                finally:
+                    if found.journal.standing(action).state is _S.PROPOSED:
+                        found.discard(action)
+                if done.state is _S.EXECUTED and not plan.footprint.writes and plan.guarantee is Guarantee.EXACT:
+                    found.commit(action)  # there is nothing to undo
+        except (AutoclaveError, OSError) as error:
+            return self._refused(error, action)
+        guarantee = None if plan.is_read else plan.guarantee
+        return Result(result_of(plan, "" if plan.is_read else action), action, guarantee, plan.changes, plan.output)
+
+    def perform(self, given: Json) -> Result:
+        """Propose and run an operation, as `attempt`. Raises as `propose` and `run` of a session of the runtime."""
+        result = self.attempt(given)
+        if result.error is not None:
+            raise result.error
+        return result
+
+    def _refused(self, error: AutoclaveError | OSError, action: str = "") -> Result:
+        refusal = refusal_of(error).reason if isinstance(error, InputError) else str(error)
+        return Result(f"refused: {refusal}", action, output=dict(getattr(error, "output", {})), error=error)
 
     def _looked(self, given: Config) -> dict[str, Any]:
         """Return what a tool that is not an operation returns, as JSON data."""
@@ -220,26 +243,6 @@ class Session(Closing):
                 told = {"guarantee": plan.guarantee, "weight": plan.request.weight, "changes": list(plan.changes)}
                 return {**told, "accesses": [{key: each[key] for key in each if each[key]} for each in accesses]}
         raise AssertionError(given)
-
-    def perform(self, given: Json) -> Result:
-        """Propose and run an operation; commit it if it changed nothing. Raises as a session of the runtime does."""
-        with self.opened() as found:
-            proposal = found.propose(given, by=self._by)
-            action, plan = proposal.action, proposal.plan
-            try:
-                done = found.run(action, plan.digest, approved_by=self._by)
-            except AutoclaveError:
-                if found.journal.standing(action).state is _S.PROPOSED:
-                    found.discard(action)
-                raise
-            if done.state is _S.EXECUTED and not plan.footprint.writes and plan.guarantee is Guarantee.EXACT:
-                found.commit(action)  # nothing was changed, so that there is nothing to undo
-        guarantee = None if plan.is_read else plan.guarantee
-        return Result(result_of(plan, "" if plan.is_read else action), action, guarantee, plan.changes, plan.output)
-
-    def _refused(self, error: AutoclaveError) -> Result:
-        refusal = refusal_of(error).reason if isinstance(error, InputError) else str(error)
-        return Result(f"refused: {refusal}", output=dict(getattr(error, "output", {})), error=error)
 
     # --- Looking ----------------------------------------------------------------------------------------------------
 

@@ -96,9 +96,10 @@ def definition_of(tool: Tool) -> ToolDefinition:
 
 def result_of(result: Result, answer: CallToolResult | None = None) -> CallToolResult:
     """Return a result as the protocol has it, or `answer`; its `_meta` has action and guarantee."""
-    meta = {"autoclave/action": result.action, "autoclave/guarantee": result.guarantee} if result.action else None
+    told = {"autoclave/action": result.action, "autoclave/guarantee": result.guarantee}
+    meta = {name: value for name, value in told.items() if value}
     if answer:
-        return answer.model_copy(update={"meta": {**(answer.meta or {}), **(meta or {})}})
+        return answer.model_copy(update={"meta": {**(answer.meta or {}), **meta}})
     return CallToolResult(content=[TextContent(text=result.text)], is_error=result.is_error, _meta=meta)
 
 

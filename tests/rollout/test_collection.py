@@ -141,8 +141,9 @@ def test_an_exception_in_sampling_is_raised_where_the_collection_is_read(error):
 
 def test_an_exception_in_judging_is_raised_where_the_collection_is_read():
     collection = collection_of(2, reward=lambda asked, response: settled(OSError("no sandbox")))
-    with pytest.raises(OSError, match="no sandbox"):
+    with pytest.raises(OSError, match="no sandbox") as raised:
         collection.result()
+    assert raised.value.__notes__ == ["In the reward of task 'task' for item 'item 0'"]
 
 
 def test_a_judge_that_refuses_a_job_at_once_is_heard_where_the_collection_is_read():
@@ -159,7 +160,7 @@ def test_an_exception_of_a_task_names_the_item():
 
     with pytest.raises(ZeroDivisionError) as raised:
         collection_of(1, reward=divide).result()
-    assert raised.value.__notes__ == ["in the reward of item 'item 0'"]
+    assert raised.value.__notes__ == ["In the reward of task 'task' for item 'item 0'"]
 
 
 @pytest.mark.parametrize(
@@ -167,11 +168,13 @@ def test_an_exception_of_a_task_names_the_item():
     [
         (earned(1.0), "must return a concurrent.futures.Future that holds"),
         (settled(0.5), "the future holds 0.5; it must hold an autoclave.core.Reward"),
-        (settled(earned(float("nan"))), "reward = nan: must be finite, or None without a verdict"),
+        (settled(earned(float("nan"))), "reward = nan: must be a finite number, or None without a verdict"),
+        (settled(earned("1")), "reward = '1': must be a finite number"),
+        (settled(Reward(1.0, None)), "reason = None: must be a str"),
     ],
 )
 def test_what_is_no_reward_is_an_error_that_names_the_item(reward, rule):
-    with pytest.raises(InputError, match=f"item 'item 0': .*{rule}"):
+    with pytest.raises(InputError, match=f"task 'task', item 'item 0': .*{rule}"):
         collection_of(1, reward=lambda asked, response: reward).result()
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from autoclave.compose.tasks import build_task, build_task_by_all_tests
+import pytest
+
+from autoclave.compose.tasks import build_task, build_task_by_all_tests, items_of
 from autoclave.config import CodeGenerationConfig, MathematicsConfig, TrainConfig, load
+from autoclave.core import Problem, StdinCase, StdinTests, TaskItem
 from autoclave.tasks import CodeGeneration, Mathematics
 
 from .test_code_generation import ScriptedJudge
@@ -30,3 +33,16 @@ def test_only_programs_judged_by_some_tests_have_a_task_by_all_of_them():
     by_all = build_task_by_all_tests(CodeGenerationConfig(tests="longest:1", reward="fraction"), judge)
     assert isinstance(by_all, CodeGeneration)
     assert (by_all._config.tests, by_all._config.reward) == ("all", "binary")
+
+
+def test_an_error_in_an_item_names_task_and_problem():
+    class Broken:
+        name = "broken"
+
+        def item(self, problem: Problem) -> TaskItem:
+            raise KeyError("notes")
+
+    problem = Problem(id="add", statement="Add.", tests=StdinTests("stdin", [StdinCase("1 2\n", "3\n")]))
+    with pytest.raises(KeyError) as raised:
+        items_of(Broken(), [problem])
+    assert raised.value.__notes__ == ["In the item of task 'broken' for problem 'add'"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from concurrent.futures import Future
 from itertools import count
@@ -76,3 +77,10 @@ def test_a_role_that_cannot_say_what_it_does_does_not_blind_it(tmp_path: Path):
     with watchdog(tmp_path, end_run, roles=ROLES | {"judge": broken}):
         assert is_told.wait(DEADLINE_S)
     assert "cannot say what it does: OSError('gone')" in next(tmp_path.glob("stalled-*.txt")).read_text()
+
+
+def test_the_first_signal_of_a_run_is_answered_by_a_line(capfd):
+    with StopRequest() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.is_made
+    assert capfd.readouterr().err.strip() == "Stopping after this step; a second signal stops at once"

@@ -103,22 +103,10 @@ def group_token_advantages(
     scale: Scale = "std",
     epsilon: float = 1e-6,
 ) -> Tensor:
-    """Advantage of each token: that of its rollout.
+    """Advantage of each token (N,), dtype of `rewards`: that of its rollout.
 
     Args:
-        rewards: (B,) float, as in `group_advantages`; so are the next two and the options.
-        group: (B,) int64.
-        in_baseline: (B,) bool.
-        row: (N,) int64, the rollout of each token.
-        baseline: "mean" or "leave_one_out".
-        scale: "std" or "none".
-        epsilon: in units of reward.
-
-    Returns:
-        (N,), dtype of `rewards`.
-
-    Raises:
-        ValueError: as `group_advantages`.
+        row: (N,) int64, the rollout of each token; all others, and errors, are those of `group_advantages`.
 
     Source: Shao et al., DeepSeekMath, arXiv:2402.03300, section 4.1.2 (outcome supervision).
     """

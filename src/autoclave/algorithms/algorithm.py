@@ -199,13 +199,7 @@ class Algorithm:
         term = columns.get(Column.TERM)
         if term is None or len(term) == 0:
             return self._prepared(columns)
-        given = {
-            Column.IN_LOSS,
-            Column.IN_BASELINE,
-            Column.ADVANTAGES,
-            Column.WEIGHTS,
-            *(e.gives for e in self.advantage),
-        }
+        given = {Column.IN_LOSS, Column.IN_BASELINE, Column.WEIGHTS, *(each.gives for each in self.advantage)}
         found = dict(columns)
         for number in range(int(term.amax()) + 1):
             own = term == number

@@ -90,16 +90,7 @@ class Column(StrEnum):
 
 
 _PER_ROW = frozenset(
-    {
-        Column.REWARDS,
-        Column.GROUP,
-        Column.MINIBATCH,
-        Column.TERM,
-        Column.TERM_WEIGHTS,
-        Column.LENGTH_LIMITS,
-        Column.IN_LOSS,
-        Column.IN_BASELINE,
-    }
+    map(Column, ["rewards", "group", "minibatch", "term", "term_weights", "length_limits", "in_loss", "in_baseline"])
 )
 
 

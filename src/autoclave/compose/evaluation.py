@@ -13,7 +13,7 @@ import autoclave.evaluation
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import settle_libraries
 from autoclave.compose.models import check_tokens
-from autoclave.compose.tasks import build_task
+from autoclave.compose.tasks import build_task, items_of
 from autoclave.compose.workers import Workers, open_samplers
 from autoclave.config import TrainConfig
 from autoclave.core import MAIN_PROGRAM, AlignmentSample, TaskItem, read_problems
@@ -68,7 +68,7 @@ def evaluate(
         for problem in asked:
             judge.check(problem)
         task = build_task(config.task, judge)
-        evaluation = evaluate_items(config, model, [task.item(problem) for problem in asked], task.reward, samples)
+        evaluation = evaluate_items(config, model, items_of(task, asked), task.reward, samples)
     if out:
         write_atomically(out, evaluation.to_json() + "\n")
     return evaluation.to_metrics()

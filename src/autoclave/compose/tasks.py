@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from autoclave.config import CodeGenerationConfig, TaskConfig
+from autoclave.core import Problem, TaskItem
 from autoclave.core.plugins import find_plugin
 from autoclave.judge import Judge
 from autoclave.tasks import CodeGeneration, Mathematics, Task
@@ -24,6 +25,18 @@ def find_task(name: str) -> Callable[[Judge, Any], Task]:
 
 def build_task(config: TaskConfig, judge: Judge) -> Task:
     return find_task(config.name)(judge, config)
+
+
+def items_of(task: Task, problems: Iterable[Problem]) -> list[TaskItem]:
+    """Return the items of `problems`; an error of the task gets a note that names it and the problem."""
+    items: list[TaskItem] = []
+    for problem in problems:
+        try:
+            items.append(task.item(problem))
+        except Exception as error:
+            error.add_note(f"In the item of task {task.name!r} for problem {problem.id!r}")
+            raise
+    return items
 
 
 def build_task_by_all_tests(config: TaskConfig, judge: Judge) -> Task | None:

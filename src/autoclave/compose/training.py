@@ -16,7 +16,7 @@ from autoclave.compose.evaluation import evaluate_during_training, pinned
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import sampling_parameters, settle_libraries
 from autoclave.compose.preflight import preflight
-from autoclave.compose.tasks import build_task, build_task_by_all_tests
+from autoclave.compose.tasks import build_task, build_task_by_all_tests, items_of
 from autoclave.compose.warm_start import RunContext, warm_started
 from autoclave.compose.workers import Workers, open_pools
 from autoclave.config import TrainConfig, dump
@@ -261,8 +261,7 @@ def _run(
     schedule: Schedule | None,
 ) -> Run:
     task, by_all = build_task(config.task, judge), build_task_by_all_tests(config.task, judge)
-    items = [task.item(problem) for problem in problems.train]
-    heldout = [task.item(problem) for problem in problems.heldout]
+    items, heldout = items_of(task, problems.train), items_of(task, problems.heldout)
     programs = ShuffledItems(items, per_iteration=config.problems_per_step, seed=config.seed)
     context = _context(config, folder.start)
     others = heldout_items(config, judge, workers.tokenizer, problems.heldout, context)

@@ -96,4 +96,6 @@ class SamplerConfig(Config):
     """Number of times that each replica may be restarted after its process died; what it had not finished is sampled
     again."""
     timeout_s: PositiveFloat = 600.0
-    """Seconds after which a sampler that does not answer is ended, as if it had died."""
+    """Seconds after which a sampler that does not answer, or samples no token by its statistics, is ended, as if it had
+    died: it is restarted `restarts` times, then the run ends. One in the process of the driver that does not answer
+    cannot be ended, so the run ends at once."""

@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import cast
+
+import numpy as np
 
 from autoclave.core import Completion, FaultError, Group, InputError, Reward, Rollout, TaskItem
 from autoclave.core.timeline import Role, Timeline
@@ -228,7 +231,8 @@ class Collection:
 
     def _judged(self, index: int, sample: int, completion: Completion, asked: float, future: Future[Reward]) -> None:
         try:
-            reward = _checked(future.result(), self._items[index])
+            with _named(self._items[index]):
+                reward = _checked(future.result(), self._items[index])
             self._spans.judged(self._items[index].id, sample, reward, asked)
             self._put(index, sample, completion, reward)
         except BaseException as error:  # noqa: BLE001  it is raised where the collection is read
@@ -334,22 +338,33 @@ class CollectionSpans:
 
 
 def _started(reward: RewardFunction, item: TaskItem, text: str) -> Future[Reward]:
-    try:
+    with _named(item):
         started: object = reward(item, text)
-    except Exception as error:
-        error.add_note(f"in the reward of item {item.id!r}")
-        raise
     if not isinstance(started, Future):
         raise InputError(
-            f"item {item.id!r}: the task returned {started!r} as its reward; "
+            f"task {item.task!r}, item {item.id!r}: the task returned {started!r} as its reward; "
             "it must return a concurrent.futures.Future that holds an autoclave.core.Reward"
         )
     return cast("Future[Reward]", started)
 
 
+@contextmanager
+def _named(item: TaskItem) -> Generator[None]:
+    """Note on an error of a task which item it was about."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"In the reward of task {item.task!r} for item {item.id!r}")
+        raise
+
+
 def _checked(reward: object, item: TaskItem) -> Reward:
+    place = f"task {item.task!r}, item {item.id!r}"
     if not isinstance(reward, Reward):
-        raise InputError(f"item {item.id!r}: the future holds {reward!r}; it must hold an autoclave.core.Reward")
-    if reward.value is not None and not math.isfinite(reward.value):
-        raise InputError(f"item {item.id!r}: reward = {reward.value}: must be finite, or None without a verdict")
+        raise InputError(f"{place}: the future holds {reward!r}; it must hold an autoclave.core.Reward")
+    value, reason = cast("tuple[object, object]", (reward.value, reward.reason))
+    if value is not None and not (isinstance(value, int | float | np.number) and math.isfinite(value)):
+        raise InputError(f"{place}: reward = {value!r}: must be a finite number, or None without a verdict")
+    if not isinstance(reason, str):
+        raise InputError(f"{place}: reason = {reason!r}: must be a str, such as the word of a metric status/REASON")
     return reward

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
 from autoclave.core import Completion, Reward, TaskItem
-from autoclave.core.rollout import IntArray
+from autoclave.core.rollout import IntArray, LogProbKind
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -120,6 +120,29 @@ class SleepingEngine(Protocol):
     def wake_up(self) -> None:
         """Allocate that memory again."""
         ...
+
+
+def broken_rule(done: object, version: int) -> str | None:
+    """Return the first rule that a completion of an engine with weights of `version` breaks; None if it keeps all."""
+    if not isinstance(done, Completion):
+        return f"{done!r:.60}: must be an autoclave.core.Completion"
+    size, log_probs, ranges = len(done.tokens), np.asarray(done.log_probs, dtype=np.float64), done.policy_versions
+    ends, kinds = [0, *(stop for _, _, stop in ranges)], get_args(LogProbKind)
+    covers = [start for _, start, _ in ranges] == ends[:-1] and ends == sorted({*ends}) and ends[-1] == size
+    is_known, has_numbers = (
+        all(0 <= each <= version for each, _, _ in ranges),
+        (log_probs > -np.inf) & (log_probs < 0.01),
+    )
+    rules = (
+        (isinstance(done.text, str), f"text = {done.text!r:.60}: must be a str"),
+        (size > 0, "tokens: must be at least one, such as that of the end"),
+        (len(log_probs) == size, f"log_probs: must be {size}, as the tokens, not {len(log_probs)}"),
+        (has_numbers.all(), "log_probs: must be finite and at most 0"),  # 0.01: formats of few bits round
+        (done.log_prob_kind in kinds, f"log_prob_kind = {done.log_prob_kind!r}: must be one of {', '.join(kinds)}"),
+        (covers, f"policy_versions = {ranges}: ranges must cover the {size} tokens, one after the other"),
+        (is_known, f"policy_versions = {ranges}: versions must be those of update_weights so far, 0 to {version}"),
+    )
+    return next((rule for is_kept, rule in rules if not is_kept), None)
 
 
 class Sampler(Protocol):

@@ -154,3 +154,4 @@ class StopRequest:
         if self.is_made:
             raise KeyboardInterrupt
         self.is_made = True
+        os.write(2, b"\nStopping after this step; a second signal stops at once\n")

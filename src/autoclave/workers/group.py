@@ -7,9 +7,9 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from autoclave.core import ConfigError, WorkerDied
+from autoclave.core import ConfigError, FaultError, WorkerDied
 from autoclave.workers.dispatch import Dispatch, Mesh, plan_call
-from autoclave.workers.executor import OFFLOAD, ONLOAD, Ranks
+from autoclave.workers.executor import OFFLOAD, ONLOAD, InlineExecutor, Ranks
 from autoclave.workers.pool import CallFuture, ResourcePool
 from autoclave.workers.wire import Held
 
@@ -97,6 +97,7 @@ class WorkerGroup(Generic[W]):
         Raises:
             WorkerDied: no answer came in time; the workers were ended. `what` they were to do and `setting`, which
                 gives the time, are in its message.
+            FaultError: the same of workers in this process, which cannot be ended.
         """
         left_s = timeout_s
         while left_s > 0:
@@ -108,6 +109,11 @@ class WorkerGroup(Generic[W]):
                     return call.result()  # it ended just now; or the error is the worker's own
                 left_s -= piece_s if has_begun else 0
         self.kill()
+        if isinstance(self.pool.executor, InlineExecutor):
+            raise FaultError(
+                f"worker group {self.name!r} {what} and has not answered for {timeout_s:.0f} s ({setting}); it is in "
+                f"this process, which cannot end it. Fix: pools.{self.pool.name}.executor=spawn, which can"
+            )
         how = f"{what} and has not answered for {timeout_s:.0f} s ({setting}); it was ended"
         raise WorkerDied.of(self.name, 0, self.nodes[0], how)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from concurrent.futures import Future
+from dataclasses import replace
 from itertools import count
 
+import numpy as np
 import pytest
 
 from autoclave.core import EngineFault, FaultError, FinishReason, WorkerDied
@@ -91,6 +94,70 @@ def test_a_callback_that_raises_takes_no_other_request_with_it(caplog):
         futures[0].add_done_callback(raises)
         results(futures)
         results(sampler.submit(asked((0, 2))))
+
+
+def with_change(**change):
+    class Wrong(CountingEngine):
+        def step(self, seconds):
+            return [(number, replace(done, **change)) for number, done in super().step(seconds)]
+
+    return Wrong
+
+
+NOTHING = np.zeros(0)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"text": 3}, "text = 3: must be a str"),
+        ({"tokens": NOTHING, "log_probs": NOTHING, "policy_versions": ()}, "tokens: must be at least one"),
+        ({"log_probs": np.zeros(2)}, "log_probs: must be 1, as the tokens, not 2"),
+        ({"log_probs": np.array([0.7])}, "log_probs: must be finite and at most 0"),
+        ({"log_probs": np.array([np.nan])}, "log_probs: must be finite"),
+        ({"log_prob_kind": "normal"}, "log_prob_kind = 'normal': must be one of raw, processed"),
+        ({"policy_versions": ()}, r"policy_versions = \(\): ranges must cover the 1 tokens"),
+        ({"policy_versions": ((0, 0, 2),)}, "ranges must cover the 1 tokens"),
+        ({"policy_versions": ((7, 0, 1),)}, "versions must be those of update_weights so far, 0 to 0"),
+    ],
+)
+def test_a_completion_that_breaks_a_rule_is_an_error_that_names_engine_request_and_rule(change, rule):
+    with samplers(make=lambda: CountingWorker(with_change(**change)())) as sampler:
+        (future,) = sampler.submit(asked((0, 3), tokens=1))
+        with pytest.raises(
+            EngineFault, match=rf"engine 0 of .*'sampler-0' answered request \(0, 3\) wrongly: .*{rule}"
+        ):
+            future.result(DEADLINE_S)
+
+
+class Idle(CountingEngine):
+    """Answers each step at once, without a token."""
+
+    def step(self, seconds):
+        time.sleep(seconds)
+        return []
+
+
+class Stuck(CountingEngine):
+    """Does not return from a step before the test ends."""
+
+    def step(self, seconds):
+        time.sleep(2)
+        return []
+
+
+@pytest.mark.parametrize(
+    ("engine", "message"),
+    [
+        (Idle, r"'sampler-0' has not sampled a token for 0 s \(sampler.timeout_s\): by its stats 1 requests run"),
+        (Stuck, r"'sampler-0' was to sample and has not answered for 0 s .*; it is in this process.*executor=spawn"),
+    ],
+)
+def test_an_engine_that_samples_nothing_for_timeout_s_is_an_error(engine, message):
+    with samplers(make=lambda: CountingWorker(engine()), timeout_s=0.2) as sampler:
+        (future,) = sampler.submit(asked((0, 0)))
+        with pytest.raises(FaultError, match=message):
+            future.result(DEADLINE_S)
 
 
 # --- Weights -------------------------------------------------------------------------------------------------------

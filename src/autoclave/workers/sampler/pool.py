@@ -9,6 +9,7 @@ request, or answers one that it does not have, is treated as dead.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
@@ -37,6 +38,9 @@ from autoclave.workers.sampler.worker import Batches, SamplerWorker, StepOutput
 
 SLICE_S = 0.05
 """Seconds of one `step` of the engines, after which they return completions and take new requests."""
+
+LONGEST_STEP_S = 1.0
+"""Most seconds that a step counts as, in which an engine sampled nothing: it may have waited for its devices."""
 
 START_S = 3600.0
 """Seconds after which a replica that has not restarted is given up."""
@@ -306,7 +310,9 @@ class SamplerPool:
             if update:
                 self._updated(replica, update, self._delivered(replica))
             else:
-                self._hand_over(replica, self._call(replica, "sample", "advance", batches, SLICE_S), epoch)
+                began = time.monotonic()
+                outputs = self._call(replica, "sample", "advance", batches, SLICE_S)
+                self._hand_over(replica, outputs, epoch, min(time.monotonic() - began, LONGEST_STEP_S))
         except BaseException as error:  # noqa: BLE001  every request ends in a completion or an error
             return self._recover(replica, error, epoch)
         return True
@@ -344,12 +350,14 @@ class SamplerPool:
         if is_due:
             update.done.set_result(None)
 
-    def _hand_over(self, replica: Replica, answers: list[StepOutput], epoch: int) -> None:
+    def _hand_over(self, replica: Replica, answers: list[StepOutput], epoch: int, step_s: float) -> None:
         with self._changed:
             if self._epoch != epoch or self._is_closed:
                 return  # all requests were taken back meanwhile
             for rank, (queue, output) in enumerate(zip(replica.queues, answers, strict=True)):
-                queue.check(output, f"engine {rank} of worker group {replica.group.name!r}")
+                engine = f"engine {rank} of worker group {replica.group.name!r}"
+                queue.check(output, engine, replica.version or 0)
+                queue.require_progress(output.stats, engine, step_s, self._timeout_s)
             outputs = zip(replica.queues, answers, strict=True)
             finished = [done for queue, output in outputs for done in queue.take_done(output)]
             self._changed.notify_all()

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from autoclave.core import AutoclaveError, Completion, EngineFault, FaultError
 from autoclave.rollout import EngineStats, Request
+from autoclave.rollout.interface import broken_rule
 from autoclave.workers.group import WorkerGroup
 from autoclave.workers.sampler.worker import Batches, SamplerWorker, StepOutput
 
@@ -37,6 +38,8 @@ class EngineQueue:
     running: dict[int, PendingRequest] = field(default_factory=dict[int, PendingRequest])
     """Handed over, not ended."""
     stats: EngineStats = field(default_factory=lambda: EngineStats(0, 0, 0, 0))
+    silent_s: float = 0.0
+    """Seconds of sampling in which `stats` have not changed."""
 
     @property
     def outstanding(self) -> int:
@@ -49,8 +52,8 @@ class EngineQueue:
         self.batches = []
         return batches
 
-    def check(self, step_output: StepOutput, engine: str) -> None:
-        """Check that each completion belongs to a running request, and that the engine still has all others.
+    def check(self, step_output: StepOutput, engine: str, version: int) -> None:
+        """Check that each completion is of a running request and sound, and that the engine still has all others.
 
         Raises:
             EngineFault: otherwise; the message names `engine` and the request.
@@ -61,12 +64,24 @@ class EngineQueue:
                 raise EngineFault(f"{engine} answered request number {number}, which it does not have")
             if times > 1:
                 raise EngineFault(f"{engine} answered request {self.running[number].request.seed} {times} times")
+        for number, done in step_output.done:
+            if rule := broken_rule(done, version):
+                raise EngineFault(f"{engine} answered request {self.running[number].request.seed} wrongly: {rule}")
         left = [pending_request for number, pending_request in self.running.items() if number not in answers]
         has = step_output.stats.running + step_output.stats.waiting
         if has < len(left):
             raise EngineFault(
                 f"{engine} has lost requests: {len(left)} have not ended, such as {left[0].request.seed}, "
                 f"and it has {has}"
+            )
+
+    def require_progress(self, stats: EngineStats, engine: str, step_s: float, timeout_s: float) -> None:
+        """Count a step of `step_s` seconds; EngineFault if nothing moved in `timeout_s` seconds of them."""
+        self.silent_s = self.silent_s + step_s if stats == self.stats and self.running else 0.0
+        if self.silent_s > timeout_s:
+            raise EngineFault(
+                f"{engine} has not sampled a token for {timeout_s:.0f} s (sampler.timeout_s): by its stats "
+                f"{stats.running} requests run and {stats.waiting} wait; it was ended"
             )
 
     def take_done(self, step_output: StepOutput) -> list[tuple[PendingRequest, Completion]]:
@@ -79,7 +94,7 @@ class EngineQueue:
         pending = sorted(
             [*self.running.values(), *(t for batch in self.batches for t in batch)], key=lambda t: t.number
         )
-        self.batches, self.running = [], {}
+        self.batches, self.running, self.silent_s = [], {}, 0.0
         return pending
 
 

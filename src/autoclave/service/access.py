@@ -96,25 +96,18 @@ async def _authenticated(request: Request, token: str | None) -> Client:
     """Return the client of a token, looked up once per request."""
     known: Client | None = getattr(request.state, "client", None)
     if known is None:
-        request.state.client = known = await _client_with(request, token)
+        request.state.client = known = await _client_with(parts_of(request), request, token)
     return known
 
 
-async def _client_with(request: Request, token: str | None) -> Client:
-    parts = parts_of(request)
-    if token is not None:
-        return await _client_of_token(parts, token)
-    if parts.config.require_token:
-        raise Refused(401, "unauthorized", _UNAUTHORIZED)
-    _require_no_web_page(request)
-    return LOCAL_CLIENT
-
-
-async def _client_of_token(parts: Parts, text: str) -> Client:
-    """Return the client of a token. The response never gives the reason for a refusal."""
-    identity = identity_of(text)
+async def _client_with(parts: Parts, request: Request, text: str | None) -> Client:
+    """Return the client of a token, or the local one. The response never gives the reason for a refused token."""
+    if text is None and not parts.config.require_token:
+        _require_no_web_page(request)
+        return LOCAL_CLIENT
+    identity = identity_of(text or "")
     record = await asyncio.to_thread(parts.store.token, identity) if identity else None
-    if not is_authentic(text, record, time.time()) or record is None:
+    if not is_authentic(text or "", record, time.time()) or record is None:
         raise Refused(401, "unauthorized", _UNAUTHORIZED)
     return Client(record.id, record.scopes)
 

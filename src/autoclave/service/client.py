@@ -29,6 +29,7 @@ from autoclave.core import (
     Verdict,
 )
 from autoclave.core.files import existing_file
+from autoclave.core.futures import completed
 from autoclave.core.json import from_plain
 from autoclave.judge import JudgeJob
 from autoclave.judge.evaluation import chosen_tests
@@ -85,13 +86,11 @@ class RemoteJudge(Closing):
     def submit(self, job: JudgeJob) -> Future[Verdict]:
         self._thread.require_open()
         need = self._need_of(job)
-        future: Future[Verdict] = Future()
         try:
             self.check(job.problem)
         except JudgeFault as error:
-            fault = Fault("server", str(error))
-            future.set_result(Verdict.none(fault, problem_id=job.problem.id, id=job.id))
-            return future
+            return completed(Verdict.none(Fault("server", str(error)), problem_id=job.problem.id, id=job.id))
+        future: Future[Verdict] = Future()
         pending = Pending(job, need, future, self._thread.time() + self._config.deadline_s)
         self._thread.soon(lambda: self._queue(pending))
         return future

@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import partial
 
 from autoclave.core import Fault, HostError, InputError, Program, Verdict
+from autoclave.core.futures import completed
 from autoclave.core.json import to_plain
 from autoclave.judge import Judge, JudgeJob
 from autoclave.service.loop_thread import Notices
@@ -286,20 +287,20 @@ class Dispatcher:
         try:
             if job.starts > MOST_STARTS:
                 fault = Fault("server", f"the server died {MOST_STARTS} times while it judged the program")
-                return _done(Verdict.none(fault))
+                return completed(Verdict.none(fault))
             problem = self._problems.get(job.spec)
             if problem is None:
-                return _done(Verdict.none(Fault("problem", "the problem is not stored any more")))
+                return completed(Verdict.none(Fault("problem", "the problem is not stored any more")))
             spec = job.spec
             program = Program(spec.source.decode("utf-8", "surrogatepass"), spec.language)
             return self._judge.submit(JudgeJob(problem, program, spec.label, spec.tests, spec.stop_at_failure))
         except (InputError, HostError) as error:
             kind = "host" if isinstance(error, HostError) else "problem"
-            return _done(Verdict.none(Fault(kind, str(error))))
+            return completed(Verdict.none(Fault(kind, str(error))))
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001  a bug must fail its own job only
-            return _done(_verdict_after_bug(error))
+            return completed(_verdict_after_bug(error))
 
     def _note_end(self, job: StartedJob, future: Future[Verdict]) -> None:
         """Take the end of a job, in any thread. A job cancelled because the judge closes goes back to the queue."""
@@ -371,12 +372,6 @@ _TOO_LATE = Verdict.none(Fault("deadline", "its deadline passed while it was que
 
 def _written(verdict: Verdict) -> str:
     return json.dumps(to_plain(verdict))
-
-
-def _done(verdict: Verdict) -> Future[Verdict]:
-    future: Future[Verdict] = Future()
-    future.set_result(verdict)
-    return future
 
 
 def _verdict_after_bug(error: Exception) -> Verdict:

@@ -47,7 +47,7 @@ def mcp(
 
     \b
     Example: autoclave act mcp --root project
-    Example: autoclave act mcp --root project --in-front-of mcp-server-git --repository project
+    Example: autoclave act mcp --root project --in-front-of mcp-server-git --repository "$PWD/project"
     """
     import anyio
 

@@ -40,6 +40,9 @@ def test_a_name_a_block_and_a_recipe_say_the_same(tmp_path: Path):
     by_name = loaded("algorithm.name=grpo", "algorithm.advantage=rloo")
     assert by_name.algorithm == GrpoConfig(advantage=RlooAdvantageConfig())
     assert loaded("algorithm.name=grpo", "algorithm.advantage.name=rloo") == by_name
+    resolved = load(TrainConfig, None, [parse_override("algorithm.advantage=gae")])
+    assert resolved.origin("algorithm.advantage.name") == "command line"
+    assert resolved.origin("algorithm.advantage.discount") == "default"
     assert loaded(recipe=tmp_path / "recipe.yaml") == by_name
     (tmp_path / "dumped.yaml").write_text(dump(by_name))
     assert loaded(recipe=tmp_path / "dumped.yaml") == by_name
@@ -57,6 +60,15 @@ def test_settings_of_an_estimator_follow_its_name():
     [
         ("algorithm.advantage=nope", 'algorithm.advantage.name = "nope": no such choice; known are gae, grpo, dr_grpo'),
         ("algorithm.advantage=rlo", "did you mean rloo"),
+        (
+            "algorithm.advantage.discount=0.9",
+            "algorithm.advantage: has no name yet. Fix: set algorithm.advantage.name before its other settings; known",
+        ),
+        ("algorithm.name=gae", 'algorithm.name = "gae": is a choice of algorithm.advantage.name. Fix: algorithm.adv'),
+        (
+            "algorithm.advantage=dapo",
+            'advantage.name = "dapo": is a choice of algorithm.name. Fix: algorithm.name=dapo',
+        ),
         ("algorithm.advantage=3", "must be a block of settings with a name, one of gae, grpo"),
         ("algorithm.advantage=rloo algorithm.advantage.discount=0.9", "rloo does not use it (gae does)"),
         ("algorithm.advantage=gae algorithm.advantage.discount=2", "algorithm.advantage.discount = 2: must be less"),

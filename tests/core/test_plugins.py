@@ -106,6 +106,13 @@ def test_settings_of_a_plugin_are_typed_and_closed(install: Install):
         ("MineConfig", "raise RuntimeError('broken')", "mine", "broken"),
         ("MineConfig", "class MineConfig: pass", "mine", "not a class that derives from EngineSettings"),
         ("MineConfig", SETTINGS.format(name="other"), "mine", 'must be Literal["mine"] = "mine"'),
+        (
+            "MineConfig",
+            'from autoclave.config import EngineSettings\nclass MineConfig(EngineSettings):\n    name: str = "mine"',
+            "mine",
+            'its field `name` must be Literal["mine"] = "mine"',
+        ),
+        ("MineConfig", "from autoclave.config import NoSuch", "mine", "must derive from EngineSettings"),
         ("MineConfig", SETTINGS.format(name="transformers"), "transformers", "the name transformers is taken"),
     ],
 )

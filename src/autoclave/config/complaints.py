@@ -32,7 +32,14 @@ def complaint(schema: type[Config], tree: Mapping[str, Any], origins: Mapping[st
         given, known = _block(tree, path).get("name"), [_choice(member) for member in _members(schema, path)]
         new = RENAMED_CHOICES.get(f"{dotted}.name", {}).get(str(given))
         fix = f"is called {new} now" if new else f"no such choice; {_fix_of_choice(given, known)}"
+        other = {"algorithm": "algorithm.advantage", "algorithm.advantage": "algorithm"}.get(dotted)
+        if other and str(given) in map(_choice, _members(schema, other.split("."))):
+            fix = f"is a choice of {other}.name. Fix: {other}.name={given}"
         text = f"{dotted}.name = {shown(given)}: {fix}"
+        if given is None:
+            text = (
+                f"{dotted}: has no name yet. Fix: set {dotted}.name before its other settings; {fix.partition('; ')[2]}"
+            )
     elif kind == "value_error":  # a rule across settings: it names them itself
         rule = str(first.get("ctx", {})["error"])
         text = f"{dotted}: {rule}" if dotted else rule

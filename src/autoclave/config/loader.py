@@ -163,7 +163,12 @@ def _complete(tree: Tree) -> None:
 
 
 def _with_empty_text(schema: type[Config], override: Override) -> Override:
-    """`override` with the empty string for null, as in `model.path=`, where the setting is a string."""
+    """`override` with the empty string for null, as in `model.path=`, where the setting is a string.
+
+    `algorithm.advantage=NAME` sets the name of that block.
+    """
+    if override.path == "algorithm.advantage" and isinstance(override.value, str):
+        return replace(override, path="algorithm.advantage.name")
     if override.value is None and str in annotations_at(schema, override.path.split(".")):
         return replace(override, value="")
     return override

@@ -10,7 +10,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
-from typing import Annotated, Any, Union
+from typing import Annotated, Any, Union, get_args
 
 from pydantic import Field
 
@@ -48,10 +48,16 @@ def _usable(entry: EntryPoint, bases: Bases, taken: set[Any]) -> type[Config]:
         raise ImportError(
             f"{entry.module} is still being imported; its package must first import autoclave.config.choices"
         )
-    schema = entry.load()
+    try:
+        schema = entry.load()
+    except ImportError as error:
+        if error.name != "autoclave.config":
+            raise
+        known = " or ".join(base.__name__ for base in bases)
+        raise TypeError(f"{error}; settings of {entry.group} must derive from {known}") from error
     if not (isinstance(schema, type) and issubclass(schema, bases)):
         raise TypeError(f"it is not a class that derives from {' or '.join(base.__name__ for base in bases)}")
-    if _name(schema) != entry.name:
+    if _name(schema) != entry.name or get_args(schema.model_fields["name"].annotation) != (entry.name,):
         raise ValueError(f'its field `name` must be Literal["{entry.name}"] = "{entry.name}"')
     if entry.name in taken:
         raise ValueError(f"the name {entry.name} is taken")

@@ -29,10 +29,12 @@ def test_the_page_has_a_row_of_each_limit_with_failed_calls_status_and_message()
     ]
 
 
-def test_each_limit_has_a_value_for_every_run_that_the_judge_makes():
+def test_each_limit_has_a_value_for_every_run_that_the_judge_makes(monkeypatch: pytest.MonkeyPatch):
     settings = {limit.setting for limit in LIMITS.values()}
     assert settings == {field.name for field in dataclasses.fields(Limits)} - {"given_back_s"}
-    limits = dataclasses.asdict(sandbox_limits(SandboxConfig(), 1.0))
+    monkeypatch.setattr("autoclave.judge.limits.Limits", dict)  # without defaults in place of what is not given
+    limits = sandbox_limits(SandboxConfig(), 1.0)
+    assert limits.keys() == settings, "sandbox_limits in judge/limits.py must pass each of them"
     assert all(limits[setting] > 0 for setting in settings)
 
 

@@ -179,7 +179,7 @@ def test_an_interrupted_call_is_in_doubt_and_never_repeated(tmp_path: Path):
         assert settled.state is ActionState.EXECUTED
 
 
-def test_functions_that_cannot_be_called_by_name_are_refused():
+def test_functions_that_cannot_be_called_by_name_are_refused(tmp_path: Path):
     async def wait() -> None: ...
     def variadic(*given: int) -> None: ...
 
@@ -187,4 +187,5 @@ def test_functions_that_cannot_be_called_by_name_are_refused():
         with pytest.raises(UsageError, match=f"function {function.__name__}"):
             act.reversible()(function)
     with pytest.raises(UsageError, match="has no decorator"):
-        act.session(".", functions=[variadic])
+        act.session(tmp_path / "project", functions=[variadic])
+    assert list(tmp_path.iterdir()) == []

@@ -96,15 +96,15 @@ def session(
         HostError: the folders are not on the same file system.
     """
     root, place = Path(root), Path(state) if state else default_state(Path(root))
-    name = name or f"python-{secrets.token_hex(4)}"
-    if databases or services or functions:
+    name, named = name or f"python-{secrets.token_hex(4)}", tuple(map(name_of, functions))
+    if databases or services or named:
         with changing_connections(root, place, where="act.session", wait_s=wait_s) as told:
             told.setdefault("databases", {}).update(_with_whole_paths(databases or {}))
             told.setdefault("services", {}).update(services or {})
-            if functions:
+            if named:
                 told.setdefault("managers", {}).setdefault("call", {})
     opened = partial(open_session, root, place, name=name, lives_on=exclusive, wait_s=wait_s, **others)
-    return Session(opened, root, place, name, allow=allow, functions=functions, by=by, exclusive=exclusive)
+    return Session(opened, root, place, name, allow=allow, functions=named, by=by, exclusive=exclusive)
 
 
 class Session(Closing):
@@ -118,14 +118,14 @@ class Session(Closing):
         name: str,
         *,
         allow: Iterable[Allowance] = (),
-        functions: Sequence[Callable[..., Any]] = (),
+        functions: Sequence[str] = (),
         by: str = "caller",
         exclusive: bool = False,
     ) -> None:
         self.root, self.state, self.name = root, state, name
         self.recovered = list[str]()
         """Ids of actions of any session that were unfinished or in doubt, and that a call settled."""
-        self._opened, self._by, self._functions = opened, by, tuple(map(name_of, functions))
+        self._opened, self._by, self._functions = opened, by, functions
         self._lock, self._kept = threading.RLock(), None
         grants = [_grant(each, name) for each in allow]
         with self.opened() as first:  # the folders are usable, and what a process left unfinished is settled

@@ -360,9 +360,9 @@ def some_and_many(engine: str, some: int, many: int) -> list[Any]:
     ("engine", "seeds"),
     [
         *some_and_many("sqlite", 12, 10_000),
-        *some_and_many("postgresql", 4, 2000),
-        *some_and_many("mariadb", 4, 2000),
-        *some_and_many("redis", 8, 2000),
+        *some_and_many("postgresql", 3, 2000),
+        *some_and_many("mariadb", 3, 2000),
+        *some_and_many("redis", 6, 2000),
     ],
     ids=str,
 )
@@ -385,8 +385,8 @@ def test_under_kills_and_foreign_writes_all_is_as_it_was(
     per_event = {verb: sorted((event, n) for (each, event), n in kills.items() if each == verb) for verb in VERBS}
     logging.getLogger(__name__).info("%s: %d sequences, %s; kills by event %s", engine, len(seeds), counts, per_event)
     assert engine == "mariadb" or not counts["in doubt"]
-    assert counts["acts"] > len(seeds)
-    assert counts["undo"] > len(seeds)
+    assert counts["acts"] > len(seeds) // 2
+    assert counts["undo"] > len(seeds) // 2
     if len(seeds) >= 1000:
         for verb in VERBS:
             events = {event for each, event in kills if each == verb}

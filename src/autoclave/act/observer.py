@@ -25,7 +25,7 @@ from typing import Any
 
 from autoclave.act.recording import Recording, build, receipt_of, recording_of
 from autoclave.act.shadow import Change, Look, Shadow
-from autoclave.act.watch import Watch
+from autoclave.act.watch import Happened, Watch
 from autoclave.core import HostError, InputError, UsageError
 from autoclave.core.closing import Closing
 from autoclave.core.files import alone_with
@@ -78,12 +78,14 @@ class Observer(Closing):
                 self._shadow = opening.enter_context(Shadow(self._scope, folder))
                 self._watch = opening.enter_context(Watch(self._scope.descriptor))
                 self._due: tuple[Look, list[Change]] | None = None
+                self._rest: Mapping[str, Any] | None = None
+                self._ending = ""
                 self._told: list[str] = []
                 self._recover()
             self._opened = opening.pop_all()
 
     def close(self) -> None:
-        with contextlib.suppress(HostError):
+        with contextlib.suppress(HostError, InputError):
             self.catch_up()
         self._opened.close()
 
@@ -107,7 +109,8 @@ class Observer(Closing):
     def after(self, use: ToolUse) -> tuple[str, list[str]]:
         """Journal what a tool did; return the action ("" if nothing changed), and warnings for the user.
 
-        The pre-images are brought up to date by `catch_up`, which the next call makes if nobody else does. Raises
+        Where it is known in which folders files have changed, it looks only there. `catch_up` looks at the rest, and
+        brings the pre-images up to date; the next call makes it if nobody else does. Raises
         InputError or HostError where it could not be journalled: the next look tries again.
         """
         self.catch_up()
@@ -117,8 +120,11 @@ class Observer(Closing):
         open_uses = self._uses()
         uses = {**open_uses, use.id: asdict(use)}
         with self._alone():
-            look, changes = self._look()
-            action = self._record(look, changes, uses, ends=[use.id], is_finished=use.id in open_uses)
+            found = self._look_where_changed() if len(uses) == 1 else None
+            look, changes = found or self._look()
+            ends = [] if found else [use.id]  # it stays open until everything was looked at
+            action = self._record(look, changes, uses, ends=ends, is_finished=use.id in open_uses)
+            self._rest, self._ending = uses if found else None, use.id
         return action, self._warnings()
 
     def end(self, session: str) -> list[str]:
@@ -129,10 +135,35 @@ class Observer(Closing):
         return self._warnings()
 
     def catch_up(self) -> None:
-        """Bring the pre-images up to date after an action was journalled."""
+        """Bring the pre-images up to date after a tool use, and record what inotify did not report of it.
+
+        Raises InputError or HostError where that fails: the next call tries again.
+        """
+        self._take_over()
+        if self._rest:
+            with self._alone():
+                later = self._watch.begin_look() or Happened()  # by others, since the tool use has ended
+                look = self._shadow.look()
+                changes = self._shadow.changes(look)
+                theirs = {each.new.inode for each in changes if each.new and later.covers(each.path)}
+                missed = [
+                    each
+                    for each in changes
+                    if not later.covers(each.path) and not (each.new and each.new.inode in theirs)
+                ]
+                if missed:
+                    self._record(look, changes, self._rest, ends=[self._ending], is_finished=True, own=missed)
+                elif changes or self._shadow.top != look.top:
+                    self._refresh(look, changes)
+            self._take_over()
+            self._shadow.keep_note("uses", {each: use for each, use in self._uses().items() if each != self._ending})
+            self._rest = None
+
+    def _take_over(self) -> None:
+        """Refresh what was recorded."""
         if self._due:
-            due, self._due = self._due, None
-            self._refresh(*due)
+            self._refresh(*self._due)
+            self._due = None
             self._close_recording()
 
     # --- Differences ------------------------------------------------------------------------------------------------
@@ -162,6 +193,19 @@ class Observer(Closing):
         self._watch.begin_look()
         look = self._shadow.look()
         return look, self._shadow.changes(look)
+
+    def _look_where_changed(self) -> tuple[Look, list[Change]] | None:
+        """Look at the folders in which inotify has reported changes.
+
+        None where they are unknown, and where files may have names in other folders.
+        """
+        happened = self._watch.begin_look()
+        look = self._shadow.look_at(happened.folders) if happened and not happened.trees else None
+        if look is None:
+            return None
+        changes = self._shadow.changes(look)
+        facts = [each for change in changes for each in (change.new, change.old and change.old.facts) if each]
+        return None if any(each.num_links > 1 and not each.is_folder for each in facts) else (look, changes)
 
     def _refresh(self, look: Look, changes: Sequence[Change]) -> None:
         self._told += self._shadow.refresh(look, changes)
@@ -196,10 +240,20 @@ class Observer(Closing):
     # --- Recording --------------------------------------------------------------------------------------------------
 
     def _record(
-        self, look: Look, changes: list[Change], uses: Mapping[str, Any], *, ends: list[str], is_finished: bool
+        self,
+        look: Look,
+        changes: list[Change],
+        uses: Mapping[str, Any],
+        *,
+        ends: list[str],
+        is_finished: bool,
+        own: list[Change] | None = None,
     ) -> str:
-        """Journal changes as one action of these tool uses, and leave the refresh to `catch_up`; return the action."""
-        recording = recording_of(self._unexplained(changes), look.top, self._shadow)
+        """Journal changes as one action of these tool uses, and leave the refresh to `catch_up`; return the action.
+
+        `own`: those of the changes that are theirs; None: all.
+        """
+        recording = recording_of(self._unexplained(changes if own is None else own), look.top, self._shadow)
         self._told += recording.left_out
         if not recording.steps:
             self._shadow.keep_note("pending", {"action": "", "ends": ends})

@@ -76,19 +76,8 @@ def scan_in_python(folder: int) -> tuple[dict[str, bytes], list[str]]:
         if mount_of(descriptor) != mount:
             unlisted.append(path)
             return
-        parts, below = list[bytes](), list[str]()
-        with os.scandir(descriptor) as inside:
-            for each in inside:
-                try:
-                    about = each.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    continue
-                name = os.fsencode(each.name)
-                parts.append(LAYOUT.pack(*facts_of(about), len(name)) + name)
-                if stat.S_ISDIR(about.st_mode):
-                    below.append(each.name)
-        found[path] = b"".join(parts)
-        for name in below:
+        found[path] = packed(descriptor)
+        for name in [name for name, facts in unpacked(found[path]) if facts.is_folder]:
             place = f"{path}/{name}" if path else name
             try:
                 inner = os.open(name, _OPEN, dir_fd=descriptor)
@@ -104,6 +93,17 @@ def scan_in_python(folder: int) -> tuple[dict[str, bytes], list[str]]:
 
     look("", folder)
     return found, unlisted
+
+
+def packed(folder: int) -> bytes:
+    """Return the entries of one folder, packed as `scan` does."""
+    parts = list[bytes]()
+    with os.scandir(folder) as inside:
+        for each in inside:
+            with contextlib.suppress(FileNotFoundError):
+                about, name = each.stat(follow_symlinks=False), os.fsencode(each.name)
+                parts.append(LAYOUT.pack(*facts_of(about), len(name)) + name)
+    return b"".join(parts)
 
 
 def unpacked(entries: bytes) -> Iterator[tuple[str, Facts]]:

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from autoclave.act.scan import Facts, facts_of, scan, unpacked
+from autoclave.act.scan import Facts, facts_of, packed, scan, unpacked
 from autoclave.core import HostError, InputError
 from autoclave.core.closing import Closing
 from autoclave.core.sqlite_files import open_database
@@ -87,6 +87,8 @@ class Shadow(Closing):
         self._connection.executescript(_SCHEMA)
         self.rows: dict[str, dict[str, Row]] = {}
         self._seen: dict[str, bytes] = {}
+        self._unlisted: frozenset[str] = frozenset()
+        self._is_seen = False
         self._users = Counter[str]()
         self._linked: dict[int, Row] = {}  # by inode: the copies of files with several names
         self._may_clone, self._number = True, 0
@@ -151,6 +153,18 @@ class Shadow(Closing):
         except OSError as error:
             raise HostError(f"{self.scope.root}: cannot be scanned ({error.strerror})") from None
 
+    def look_at(self, folders: frozenset[str]) -> Look | None:
+        """Look at the entries of some folders; the others count as unchanged. None where those are not all known."""
+        if not self._is_seen or not folders <= self._seen.keys():
+            return None
+        entries = dict(self._seen)
+        with contextlib.suppress(InputError):
+            for folder in folders | {each.rpartition("/")[0] for each in folders}:
+                with self.scope.folder(folder) as descriptor:
+                    entries[folder] = packed(descriptor)
+            return Look(entries, self._unlisted, facts_of(os.fstat(self.scope.descriptor)))
+        return None
+
     def changes(self, look: Look) -> list[Change]:
         """Return what differs from the rows, folders before what is in them. What cannot be listed is left out."""
         found: list[Change] = []
@@ -190,7 +204,7 @@ class Shadow(Closing):
 
         Returns what could not be copied, in words.
         """
-        self._seen = look.entries
+        self._seen, self._unlisted, self._is_seen = look.entries, look.unlisted, True
         self._linked = {inode: row for inode, row in self._linked.items() if self._users[row.copy]}
         problems: list[str] = []
         due = {each.path: each.new for each in changes}
@@ -225,6 +239,7 @@ class Shadow(Closing):
                     now = row.facts if row else None
                     if now != due[path]:
                         self._seen = {each: entries for each, entries in self._seen.items() if each != folder}
+                        self._is_seen = False
                         changed[path] = now
                         if is_last and row:
                             row = row._replace(facts=row.facts._replace(ctime_ns=0))  # unlike any that a look finds

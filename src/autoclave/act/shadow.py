@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from autoclave.act.copying import copy_data
 from autoclave.act.scan import Facts, facts_of, packed, scan, unpacked
 from autoclave.core import HostError, InputError
 from autoclave.core.closing import Closing
@@ -291,7 +292,7 @@ class Shadow(Closing):
         target = os.open(self.copies / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             if not self._cloned(source, target):
-                _copy_data(source, target, facts.size)
+                copy_data(source, target, facts.size)
         except BaseException:
             os.unlink(self.copies / name)
             raise
@@ -384,22 +385,3 @@ def attributes_of(descriptor: int) -> Attributes:
         return tuple((name, os.getxattr(descriptor, name).hex()) for name in sorted(os.listxattr(descriptor)))
     except OSError:  # a file system without them
         return ()
-
-
-def _copy_data(source: int, target: int, size: int) -> None:
-    """Copy the content of a file, without its holes."""
-    place = 0
-    while place < size:
-        try:
-            place = os.lseek(source, place, os.SEEK_DATA)
-            end = os.lseek(source, place, os.SEEK_HOLE)
-        except OSError as error:
-            if error.errno != errno.ENXIO:  # nothing but a hole is left
-                raise
-            break
-        while place < end:
-            piece = os.pread(source, min(_PIECE, end - place), place)
-            if not piece:  # it was truncated meanwhile
-                return
-            place += os.pwrite(target, piece, place)
-    os.ftruncate(target, size)

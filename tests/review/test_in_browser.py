@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.browser import Browser, headless
 from .conftest import HOSTILE, Reviewed
 
 pytestmark = pytest.mark.timeout(240)
+AXE = Path(__file__).parents[2] / ".oauth-server/node_modules/axe-core/axe.min.js"
 ROWS = "document.querySelectorAll('.row').length"
 NOTES = {"do": "write", "path": "notes.txt", "content": "one\n2\nthree\n"}
 
@@ -143,6 +145,29 @@ def test_actions_of_a_running_session_appear_by_themselves_and_the_focus_stays(b
         session.propose({**NOTES, "path": "other"})
         until(browser, ROWS, 2)
     assert browser.evaluate("document.activeElement.closest('.row').dataset.action") == first
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation_in_any_view(browser: Browser, shared: Reviewed, scheme: str):
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed; `make setup-services` installs it")
+    browser._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    opened(browser, shared, 4)
+    browser.evaluate(AXE.read_text(encoding="utf-8") + ";0")
+
+    def violations() -> list[str]:
+        found = "axe.run().then(found => found.violations.map(each => each.id + ' ' + each.nodes[0].html))"
+        return browser.evaluate(found)
+
+    assert violations() == []
+    browser.evaluate("document.querySelectorAll('.row button')[0].click()")
+    until(browser, "document.querySelectorAll('.change').length > 0")
+    assert violations() == []
+    for key in ("u", "g", "?"):
+        browser.press(key)
+        until(browser, "document.querySelector('dialog').open")
+        assert violations() == [], key
+        browser.press("Escape")
 
 
 def test_an_end_of_the_server_is_told(browser: Browser, shared: Reviewed):

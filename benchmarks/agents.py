@@ -4,7 +4,8 @@
 
 One small file is written by a session of `autoclave.act` and by a tool call of the official MCP client, in turn. The
 overhead is the difference of the medians. The cost of opening the state for each call, so that others can work on it in
-between, is that of a session in Python over an exclusive one. Hooks and shell are measured in `observing.py`.
+between, is that of a session in Python over an exclusive one. Hooks and shell are measured in `observing.py`, random
+sessions with kills in `agent_sessions.py`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import anyio
+from agent_sessions import wrong_restores
 from harness import argument_parser, finish, print_environment, sized
 from mcp import Client, StdioServerParameters
 from observing import missed_changes, observer_overhead, shell_overhead
@@ -28,7 +30,9 @@ from autoclave.runtime.policy import Grant
 
 def main() -> None:
     parser = argument_parser(__doc__ or "")
-    parser.add_argument("--only", choices=("calls", "opening", "observer", "shell", "changes"), help="one part")
+    parser.add_argument(
+        "--only", choices=("calls", "opening", "observer", "shell", "changes", "sessions"), help="one part"
+    )
     options = parser.parse_args()
     print_environment()
     rounds, few = sized(options, 300, 100, 2), sized(options, 40, 15, 2)
@@ -41,6 +45,7 @@ def main() -> None:
             "observer": lambda: observer_overhead(place, num_files, few),
             "shell": lambda: shell_overhead(place, num_files, few),
             "changes": lambda: missed_changes(place, sized(options, 1000, 100, 5)),
+            "sessions": lambda: anyio.run(wrong_restores, place, sized(options, 1000, 10, 1)),
         }
         figures: dict[str, float] = {}
         for name in [options.only] if options.only else parts:

@@ -47,7 +47,6 @@ def mcp(
 
     \b
     Example: autoclave act mcp --root project
-    Example: autoclave act mcp --root project --in-front-of mcp-server-git --repository "$PWD/project"
     """
     import anyio
 

@@ -60,7 +60,8 @@ class TrainedModel:
         hold(module, trainer, device or next(module.parameters()).device)
         self.module = module
         self._lower_rate = (
-            f"Go on from a checkpoint with a lower {setting}.learning_rate; policy/ratio_max shows the course."
+            f"Go on from a checkpoint with a lower {setting}.learning_rate; the metric policy/ratio_max shows when it "
+            "began."
         )
         self._settings, self._total_steps, self._steps_taken = settings, total_steps, 0
         self._micro_batch_tokens = micro_batch_tokens

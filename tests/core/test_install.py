@@ -67,7 +67,9 @@ PAGES = [
     path
     for name in ("src", "docs", "deploy", "examples", "recipes", "gauntlet", "README.md", "CONTRIBUTING.md", "Makefile")
     for path in [ROOT / name, *(ROOT / name).rglob("*")]
-    if path.is_file() and path.suffix in (".py", ".md", ".yaml", ".yml", ".sh", ".j2", ".toml", ".ipynb", "")
+    if path.is_file()
+    and path.suffix in (".py", ".md", ".yaml", ".yml", ".sh", ".j2", ".toml", ".ipynb", "")
+    and path.name != "_hook"
 ]
 BY_NAME = re.compile(
     r"""\b(install|uv add|poetry add)( (?!into |from )\S+)*? ["'`]?autoclave(\[[^\]]*\])?(?! ?@)(["'`\s;,.)]|$)"""

@@ -162,8 +162,9 @@ def test_a_journal_that_was_replaced_is_told(tmp_path: Path):
     for path in tmp_path.glob("journal.sqlite*"):
         path.unlink()
     with open_in(tmp_path) as journal:
-        for state in path_to(ActionState.UNDONE):
-            journal.advance("a1", state)
+        for action in ("a1", "a2"):  # more records than before
+            for state in path_to(ActionState.UNDONE):
+                journal.advance(action, state)
         assert [finding.damage for finding in journal.audit()] == [Damage.REWRITTEN]
 
 

@@ -286,7 +286,7 @@ def test_a_sampler_that_waits_for_its_turn_on_the_devices_has_not_failed():
     pool = ResourcePool("shared")
     group = WorkerGroup(pool, lambda: CountingWorker(CountingEngine()), name="sampler")
     sampler = SamplerPool([group], timeout_s=2.0, restarts=1, say=said.append)
-    other = pool.submit(goes_on.wait, DEADLINE_S)
+    other = pool.submit(lambda: goes_on.wait(DEADLINE_S))
     (future,) = sampler.submit(asked((0, 0)))
     with pytest.raises(TimeoutError):
         future.result(3.0)  # for longer than a call may take

@@ -292,6 +292,16 @@ def test_large_content_is_cut(reviewed: Reviewed):
     assert len(reviewed.client.get(f"/api/actions/{wide}").content) < 60_000
 
 
+def test_of_many_long_changes_the_first_are_compared(reviewed: Reviewed):
+    (reviewed.root / "old").mkdir()
+    for number in range(9):
+        (reviewed.root / f"old/{number}").write_text("line\n" * 700)
+    (action,) = reviewed.run({"do": "delete", "path": "old", "recursive": True})
+    changes = reviewed.changes(action)
+    assert [each["kind"] for each in changes] == ["text"] * 5 + ["words"] * 4
+    assert (changes[-1]["before"], "Not compared" in changes[-1]["note"]) == ("3500 bytes", True)
+
+
 def test_names_and_content_cannot_reorder_or_hide_text(shared: Reviewed):
     action = list(shared.lines())[-1]
     answer = shared.client.get(f"/api/actions/{action}").json()

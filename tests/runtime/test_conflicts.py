@@ -13,6 +13,7 @@ import pytest
 from autoclave.core import HostError, InputError
 from autoclave.runtime import actions
 from autoclave.runtime.files import scope, steps
+from autoclave.runtime.files.difference import difference_of
 from autoclave.runtime.interface import Choice, NotUndone
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.opening import open_session
@@ -276,6 +277,23 @@ def test_a_difference_reads_like_a_patch(root: Path):
         session.commit(mode)
         with pytest.raises(InputError, match="is committed"):
             session.difference(mode)
+
+
+def test_after_much_text_the_rest_of_a_difference_is_sizes(root: Path):
+    paths = [f"long{number}" for number in range(8)]
+    for path in paths:
+        (root / path).write_text("x" * (1 << 20))
+    with scope.Scope(root) as tree:
+        lines = list(difference_of([steps.Step("put", path) for path in paths], tree, None, is_done=True))
+    assert lines[3:5] == [f"+{'x' * (1 << 20)}", "\\ no line break at the end"]
+    assert lines[-1] == f"created 'long7': {1 << 20} bytes"
+
+
+def test_a_difference_of_many_lines_is_told_by_their_number(root: Path):
+    (root / "many").write_text("\n" * 500_000)
+    with open_on(root) as session:
+        action = done(session, do="write", path="many", content="one\n")
+        assert session.difference(action) == ["changed 'many': 500000 lines of text -> 1 lines of text"]
 
 
 def test_a_full_disk_at_any_write_leaves_before_or_after(root: Path, monkeypatch: pytest.MonkeyPatch):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from autoclave.core import InputError
+from autoclave.core.line_diff import Work
 from autoclave.review.answers import shortened
 from autoclave.review.line_diff import compared, text_of
 from autoclave.runtime.actions import Actions
@@ -29,7 +30,8 @@ from autoclave.runtime.interface import Json
 from autoclave.runtime.policy.grants import is_secret
 
 MOST_IMAGE_BYTES = 8 << 20
-_MOST_CHANGES, _MOST_LINES = 200, 3000
+_MOST_CHANGES = 200
+_STEPS_OF_A_LINE = 200
 _MOST_LATER = 1000
 _IMAGES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -63,13 +65,9 @@ class FileChanges:
 
     def of_receipt(self, action: str, receipt: Json, number: int, *, is_done: bool) -> Iterator[dict[str, Any]]:
         """Yield the changes of an action, or of its plan. `number`: the record that the tree was as it says."""
-        changes, room = self._flat(action, receipt, number, is_done=is_done), _MOST_LINES
+        changes, work = self._flat(action, receipt, number, is_done=is_done), Work()
         for index, (step, path, old, new) in enumerate(itertools.islice(changes, _MOST_CHANGES)):
-            change = self._change(step, path, old, new, receipt, number, is_done=is_done)
-            room -= len(change.get("lines", ()))
-            if room < 0:
-                change = {"kind": "words", "verb": change["verb"], "path": path, "after": "too much to show here"}
-            yield {**change, "index": index}
+            yield {**self._change(step, path, old, new, receipt, number, work, is_done=is_done), "index": index}
         if next(changes, None):
             yield {"kind": "words", "verb": "more", "path": f"only the first {_MOST_CHANGES} changes are shown"}
 
@@ -88,7 +86,7 @@ class FileChanges:
         elif do == "edit":
             content = (old.content or b"").replace(found, replaced)
         new = Side() if do == "delete" else Side("a file", old.mode, len(content), content)
-        yield {**self._compared(path, old, new), "index": 0}
+        yield {**self._compared(path, old, new, Work()), "index": 0}
 
     def image(self, action: str, receipt: Json, number: int, index: int, side: str, *, is_done: bool) -> Side:
         """Return a side of a change, by the `index` that it was told with. Raises InputError where it is no image."""
@@ -115,7 +113,7 @@ class FileChanges:
                 yield step, path, self._side(old.get(path)), self._side(new.get(path))
 
     def _change(
-        self, step: Step, path: str, old: Side, new: Side, receipt: Json, number: int, *, is_done: bool
+        self, step: Step, path: str, old: Side, new: Side, receipt: Json, number: int, work: Work, *, is_done: bool
     ) -> dict[str, Any]:
         if step.do == "move":
             return {"kind": "words", "verb": "renamed", "path": step.path, "after": step.to}
@@ -124,7 +122,7 @@ class FileChanges:
                 [name, *(_fact(name, each.get(name)) for each in (step.old_facts, step.facts))] for name in step.facts
             ]
             return {"kind": "facts", "verb": "changed", "path": step.path, "facts": facts}
-        change = self._compared(path, old, new)
+        change = self._compared(path, old, new, work)
         was = str(receipt.get("after", {}).get(path, ""))
         if is_done and was and self._later(path, number) == (None, path):
             with contextlib.suppress(InputError):
@@ -199,7 +197,7 @@ class FileChanges:
         except OSError as error:
             return Side(f"something that cannot be read ({error.strerror})")
 
-    def _compared(self, path: str, old: Side, new: Side) -> dict[str, Any]:
+    def _compared(self, path: str, old: Side, new: Side, work: Work) -> dict[str, Any]:
         verb = "created" if not old.told else "deleted" if not new.told else "changed"
         change: dict[str, Any] = {"verb": verb, "path": path}
         if old.told and new.told and stat.S_IMODE(old.mode) != stat.S_IMODE(new.mode):
@@ -213,7 +211,11 @@ class FileChanges:
         texts = ["" if not side.told else text for side, text in zip((old, new), texts, strict=True)]
         if texts[0] is None or texts[1] is None:
             return {**change, "kind": "words", **words}
-        return {**change, "kind": "text", **words, **compared(texts[0], texts[1])}
+        if work.left <= 0:
+            return {**change, "kind": "words", **words, "note": "Not compared: the changes above are long."}
+        lines = compared(texts[0], texts[1], work)
+        work.left -= _STEPS_OF_A_LINE * len(lines["lines"])
+        return {**change, "kind": "text", **words, **lines}
 
 
 def _is_in(path: str, folder: str) -> bool:

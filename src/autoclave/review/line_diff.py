@@ -5,15 +5,15 @@ Pure.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from typing import Any
+
+from autoclave.core.line_diff import Work, hunks_of, lines_of
 
 MOST_BYTES = 1 << 19
 MOST_LINES = 4000
 """Of a side, that are compared line by line."""
 _LONGEST_LINE = 2000
-_CONTEXT = 3
 Line = tuple[str, int | None, int | None, str]
 """`-`, `+`, a blank for both sides or `@` for a gap; its number before and after; its text."""
 
@@ -29,24 +29,15 @@ def text_of(content: bytes) -> str | None:
     return text if text.count("\n") <= MOST_LINES else None
 
 
-def compared(old: str, new: str) -> dict[str, Any]:
+def compared(old: str, new: str, work: Work) -> dict[str, Any]:
     """Return the lines that differ, with three around them, and how many were added and removed."""
-    lines = list(_lines(_split(old), _split(new)))
+    lines = list(_lines(lines_of(old), lines_of(new), work))
     counts = {sign: sum(line[0] == sign for line in lines) for sign in "+-"}
     return {"lines": lines, "added": counts["+"], "removed": counts["-"]}
 
 
-def _split(text: str) -> list[str]:
-    r"""Return the lines. Only `\n` ends one, as in Git; a last line without it is told apart."""
-    lines = text.split("\n")
-    if lines[-1] == "":
-        return lines[:-1]
-    return [*lines[:-1], f"{lines[-1]}\n(no line break at the end)"]
-
-
-def _lines(old: list[str], new: list[str]) -> Iterator[Line]:
-    matcher = difflib.SequenceMatcher(None, old, new)
-    for number, hunk in enumerate(matcher.get_grouped_opcodes(_CONTEXT)):
+def _lines(old: list[str], new: list[str], work: Work) -> Iterator[Line]:
+    for number, hunk in enumerate(hunks_of(old, new, work)):
         if number:
             yield "@", None, None, ""
         for tag, first, last, new_first, new_last in hunk:

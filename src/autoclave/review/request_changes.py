@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from autoclave.core.line_diff import Work
 from autoclave.review.answers import pretty
 from autoclave.review.line_diff import compared, text_of
 from autoclave.runtime.interface import Json
@@ -39,7 +40,7 @@ def request_changes(action: str, receipt: Json, folder: Path) -> Iterator[dict[s
                 "after": f"{len(after)} characters",
             }
         else:
-            yield {**change, "kind": "text", **compared(before, after)}
+            yield {**change, "kind": "text", **compared(before, after, Work())}
 
 
 def _answer(part: Part) -> dict[str, Any] | None:

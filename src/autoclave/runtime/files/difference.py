@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import stat
 from collections.abc import Iterator, Sequence
 
 from autoclave.core import InputError
+from autoclave.core.line_diff import Work, lines_of, unified
 from autoclave.runtime.files.scope import Scope, open_file
 from autoclave.runtime.files.steps import Step
 
-_MOST_BYTES = 1 << 20
+_MOST_BYTES, _MOST_LINES = 1 << 20, 20_000
 _MOST_NAMES = 50
 
 
@@ -20,7 +20,11 @@ _Content = list[str] | str | None
 
 
 def difference_of(steps: Sequence[Step], tree: Scope, stash: Scope | None, *, is_done: bool) -> Iterator[str]:
-    """Yield lines for each step. New content is in the stash; once the action is done, in the tree."""
+    """Yield lines for each step. New content is in the stash; once the action is done, in the tree.
+
+    After much text the rest is described by its sizes.
+    """
+    work = Work()
     for step in steps:
         if step.do == "move":
             yield f"renamed {step.path!r} to {step.to!r}"
@@ -28,10 +32,11 @@ def difference_of(steps: Sequence[Step], tree: Scope, stash: Scope | None, *, is
             for name, value in step.facts.items():
                 yield f"{name} of {step.path!r}: {_fact(step.old_facts[name])} -> {_fact(value)}"
         else:
-            stashed = _found(stash, step.stash) if stash else (None, 0)
-            standing = _found(tree, step.path)
+            stashed = _found(stash, step.stash, work) if stash else (None, 0)
+            standing = _found(tree, step.path, work)
             (old, old_mode), (later, mode) = (stashed, standing) if is_done else (standing, stashed)
-            yield from _compared(step.path, old if step.do != "put" else None, later if step.do != "take" else None)
+            old, later = old if step.do != "put" else None, later if step.do != "take" else None
+            yield from _compared(step.path, old, later, work)
             if step.do == "exchange" and stat.S_IFMT(old_mode) == stat.S_IFMT(mode) and old_mode != mode:
                 yield f"mode of {step.path!r}: {stat.S_IMODE(old_mode):o} -> {stat.S_IMODE(mode):o}"
 
@@ -40,7 +45,7 @@ def _fact(value: object) -> str:
     return f"{value:o}" if isinstance(value, int) and value <= 0o7777 else f"{value}"
 
 
-def _compared(path: str, old: _Content, new: _Content) -> Iterator[str]:
+def _compared(path: str, old: _Content, new: _Content, work: Work) -> Iterator[str]:
     verb = "created" if old is None else "deleted" if new is None else "changed"
     if isinstance(old, str) or isinstance(new, str):
         yield f"{verb} {path!r}: {' -> '.join(_words(each) for each in (old, new) if each is not None)}"
@@ -48,10 +53,8 @@ def _compared(path: str, old: _Content, new: _Content) -> Iterator[str]:
     if not old and not new and verb != "changed":
         yield f"{verb} {path!r}: an empty file"
     names = (f"a/{path}" if old is not None else "/dev/null", f"b/{path}" if new is not None else "/dev/null")
-    for line in difflib.unified_diff(old or [], new or [], *names):
-        yield line.removesuffix("\n")
-        if not line.endswith("\n"):
-            yield "\\ no line break at the end"
+    for line in unified(old or [], new or [], *names, work):
+        yield from line.split("\n")
 
 
 def _words(content: list[str] | str) -> str:
@@ -61,13 +64,14 @@ def _words(content: list[str] | str) -> str:
 def _lines(content: bytes) -> list[str] | str:
     try:
         if b"\0" not in content:
-            return content.decode().splitlines(keepends=True)
+            text, count = content.decode(), content.count(b"\n")
+            return lines_of(text) if count <= _MOST_LINES else f"{count} lines of text"
     except UnicodeDecodeError:
         pass
     return f"{len(content)} bytes that are not text"
 
 
-def _found(scope: Scope, path: str) -> tuple[_Content, int]:
+def _found(scope: Scope, path: str, work: Work) -> tuple[_Content, int]:
     mode = 0
     content: _Content = None
     try:
@@ -80,9 +84,10 @@ def _found(scope: Scope, path: str) -> tuple[_Content, int]:
                 content = _folder_words(scope, path)
             elif not stat.S_ISREG(mode):
                 content = "a fifo, socket or device"
-            elif about.st_size > _MOST_BYTES:
+            elif about.st_size > _MOST_BYTES or work.left <= 0:
                 content = f"{about.st_size} bytes"
             else:
+                work.left -= 300 + about.st_size // 8
                 with open_file(parent, name) as descriptor:
                     content = _lines(os.pread(descriptor, _MOST_BYTES, 0))
     except FileNotFoundError:
@@ -93,7 +98,8 @@ def _found(scope: Scope, path: str) -> tuple[_Content, int]:
 
 
 def _folder_words(scope: Scope, path: str) -> str:
-    names = [each.removeprefix(f"{path}/") for each, _ in scope.walk(path)][1:]
+    inside = (f"{above}/{each.name}" for above, _, found in scope.folders(path) for each in found)
+    names = [each.removeprefix(f"{path}/") for each in inside]
     shown = ", ".join(map(repr, names[:_MOST_NAMES]))
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return f"a folder with {shown}{more}" if names else "an empty folder"

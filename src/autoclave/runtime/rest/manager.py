@@ -9,7 +9,6 @@ settled by read-backs, see `sending.py`.
 
 from __future__ import annotations
 
-import difflib
 import json
 import secrets
 import ssl
@@ -22,6 +21,7 @@ from typing import Any, cast
 from autoclave.config import Config
 from autoclave.core import HostError, InputError
 from autoclave.core.json import nearest
+from autoclave.core.line_diff import Work, unified
 from autoclave.runtime.footprints import Footprint, meet
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import (
@@ -206,7 +206,7 @@ class RestManager(Manager):
         before = _lines(part.before.body if part.before else None)
         after = _lines(part.after.body if part.after else part.call.body)
         place = part.subject.target if part.subject else part.call.target
-        lines = list(difflib.unified_diff(before, after, place, f"{place} ({part.call.method})", lineterm=""))
+        lines = list(unified(before, after, place, f"{place} ({part.call.method})", Work()))
         more = [f"... and {len(lines) - _MOST_LINES} lines more"] if len(lines) > _MOST_LINES else []
         return lines[:_MOST_LINES] + more
 

@@ -130,11 +130,9 @@ class FileManager(Manager):
             if not isinstance(operation, Command):
                 self.discard(action)
             raise
-        taken = [before[step.path].num_bytes for step in steps if step.do in ("take", "exchange")]
         return {
             "steps": [step.to_json() for step in steps],
             "before": {path: each.digest for path, each in before.items()},
-            "kept_bytes": sum(taken),
             "asked": [(access.verb, access.resource) for access in self.asks(operation).accesses],
             "guarantee": plan.guarantee,
             "parents": times_around(steps, self.scope),
@@ -182,8 +180,10 @@ class FileManager(Manager):
     def accept(self, action: str, started: Json) -> Json:
         steps = [as_it_is(step, self.scope, self.stash / action) for step in steps_from(started["steps"])]
         after = self._digests(started["before"])
+        with Scope(self.stash / action) as stash:
+            kept = {"kept_bytes": stash.bytes_on_disk()}
         plain = [step.to_json() for step in steps]
-        return {**started, "steps": plain, "after": after, **left_with(times_around(steps, self.scope))}
+        return {**started, **kept, "steps": plain, "after": after, **left_with(times_around(steps, self.scope))}
 
     def put_back(self, action: str, started: Json) -> bool:
         """See `Manager`. Where nothing of it is left, changes of others meanwhile stay."""

@@ -216,6 +216,14 @@ class Scope(Closing):
                 waiting += [f"{place}/{name}" if place else name for name in names]
                 yield place, descriptor, inside
 
+    def bytes_on_disk(self) -> int:
+        """Return what the files in the scope occupy: nothing for holes, and a file with several names once."""
+        blocks = dict[int, int]()
+        for _, _, inside in self.folders(""):
+            found = (each.stat(follow_symlinks=False) for each in inside if not each.is_dir(follow_symlinks=False))
+            blocks.update((about.st_ino, about.st_blocks) for about in found)
+        return 512 * sum(blocks.values())
+
 
 def mount_of(descriptor: int) -> tuple[int, ...]:
     """Return an identifier of a mount, distinct also for the same file system at another place.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -185,6 +186,41 @@ def test_a_blast_radius_is_explained_without_doing_anything(root: Path):
         assert (told["guarantee"], told["weight"], told["changes"]) == ("exact", 1.0, ["delete 'notes.txt'"])
         assert told["accesses"] == [{"verb": "delete", "resource": "files/notes.txt", "files": 1, "bytes_deleted": 12}]
         assert session.changes() == []
+        edit = {"path": "notes.txt", "old_string": "one", "new_string": "1"}
+        told = session.call("explain_blast_radius", {"tool": "edit", "arguments": edit}).output
+        assert [each["verb"] for each in told["accesses"]] == ["read", "modify"]
+
+
+@pytest.mark.usefixtures("sealing_host")
+def test_a_networked_command_runs_only_by_a_call_and_is_listed_where_it_fails(root: Path):
+    grants: list[dict[str, Any]] = [
+        {"resources": ["files/**"], "verbs": ["read", "modify"], "minimum_guarantee": "none"},
+        {"resources": ["programs/*", "network/host"], "minimum_guarantee": "none"},
+    ]
+    with socket.create_server(("127.0.0.1", 0)) as server, act.session(root, allow=grants) as session:
+        server.settimeout(0.0)
+
+        def given(then: str) -> dict[str, Any]:
+            source = f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]})); {then}"
+            return {"command": ["python3", "-c", source], "network": True}
+
+        told = session.call("explain_blast_radius", {"tool": "run", "arguments": given("")}).output
+        assert told["guarantee"] == "none"
+        assert {"verb": "use", "resource": "network/host"} in told["accesses"]
+        with pytest.raises(BlockingIOError):
+            server.accept()
+        assert session.changes() == []
+        for then, why in (("exit(3)", "exited with 3"), ("open('new', 'w')", "create 'files/new' is not permitted")):
+            failed = session.call("run", given(then))
+            server.accept()[0].close()
+            assert why in failed.text
+            assert "files are unchanged, and what it did over the network stands" in failed.text
+            change = session.changes()[-1]
+            assert (change.action, change.state, change.guarantee) == (failed.action, ActionState.FAILED, "none")
+        assert len(session.changes()) == 2
+        outside = {each.name for each in session.tool_list() if each.reaches_outside}
+        assert outside == {"run", "python"}
+    assert [path.name for path in root.iterdir()] == ["notes.txt"]
 
 
 def test_the_tools_for_undo_take_back_what_the_session_did(root: Path):

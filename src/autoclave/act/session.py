@@ -49,6 +49,7 @@ from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import Choice, Json, NotPermitted, Plan
 from autoclave.runtime.opening import default_state, open_records, open_session
 from autoclave.runtime.policy.grants import Grant, grant_from
+from autoclave.runtime.policy.request import Request
 from autoclave.runtime.proposals import refusal_of, result_of
 from autoclave.runtime.session import Session as RuntimeSession
 from autoclave.runtime.states import ActionState
@@ -57,6 +58,7 @@ Allowance = Grant | Mapping[str, Any] | str
 """A grant, its settings, or a pattern of resources on which it permits all verbs."""
 Settings = Mapping[str, Mapping[str, Any]]
 _S = ActionState
+_NOT_RUN = "unknown: it is run only by a call, since what it does over the network cannot be undone"
 _MOST_SHOWN = 20_000
 """Characters of a difference that a model is sent."""
 
@@ -206,7 +208,7 @@ class Session(Closing):
                 if done.state is _S.EXECUTED and not plan.footprint.writes and plan.guarantee is Guarantee.EXACT:
                     found.commit(action)  # there is nothing to undo
         except (AutoclaveError, OSError) as error:
-            return self._refused(error, action)
+            return self._refused(error, action or getattr(error, "action", ""))
         guarantee = None if plan.is_read else plan.guarantee
         return Result(result_of(plan, "" if plan.is_read else action), action, guarantee, plan.changes, plan.output)
 
@@ -238,11 +240,21 @@ class Session(Closing):
             case Savepoint():
                 return {"savepoint": self.savepoint(given.name)}
             case ExplainBlastRadius():
-                plan = self.plan(operation_of(given.tool, given.arguments, self._functions))
-                accesses = [asdict(each) for each in plan.request.accesses]
-                told = {"guarantee": plan.guarantee, "weight": plan.request.weight, "changes": list(plan.changes)}
-                return {**told, "accesses": [{key: each[key] for key in each if each[key]} for each in accesses]}
+                return self._explained(operation_of(given.tool, given.arguments, self._functions))
         raise AssertionError(given)
+
+    def _explained(self, given: Json) -> dict[str, Any]:
+        """Return what an operation would do. Where planning it has effects elsewhere, it is not planned."""
+        with self.opened() as found:
+            asked = found.asked(given)
+            if asked.guarantee is Guarantee.NONE:
+                request, changes = asked, [_NOT_RUN]
+            else:
+                plan = found.plan(given)
+                request = Request(tuple(dict.fromkeys((*asked.accesses, *plan.request.accesses))), plan.guarantee)
+                changes = list(plan.changes)
+        accesses = [{name: value for name, value in asdict(each).items() if value} for each in request.accesses]
+        return {"guarantee": request.guarantee, "weight": request.weight, "changes": changes, "accesses": accesses}
 
     # --- Looking ----------------------------------------------------------------------------------------------------
 

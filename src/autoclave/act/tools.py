@@ -24,8 +24,7 @@ from autoclave.runtime.session import Session
 _READING = ("read", "list", "search", "list_changes", "diff", "explain_blast_radius")
 _ADDING = ("append", "make_folder", "make_link", "savepoint")
 _IDEMPOTENT = ("write", "set_mode", "delete")
-_OUTSIDE = ("request",)
-_WITH_SECRETS = ("run", "python")
+_OUTSIDE = ("request", "run", "python")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,10 @@ class Savepoint(BaseOperation):
 
 
 class ExplainBlastRadius(BaseOperation):
-    """Show what a tool call would access and change, how well it could be undone, and its weight, without doing it."""
+    """Show what a tool call would access and change, how well it could be undone, and its weight, without doing it.
+
+    A command with `network` or `secrets` is not run for this, so its changes are unknown.
+    """
 
     tool: str
     """The tool that would be called."""
@@ -123,12 +125,12 @@ def tools_of(session: Session, connections: Connections, functions: Sequence[str
                 continue
             definition["parameters"]["properties"][parameter]["enum"] = known
             definition["description"] += f"\n{session.actions.managers[name].told()}"
-        found.append(_tool(each, has_secrets=connections.vault is not None))
+        found.append(_tool(each))
     found += [_tool(definition_of(name)) for name in functions]
     return [*found, *own_tools()]
 
 
-def _tool(definition: Mapping[str, Any], *, has_secrets: bool = False) -> Tool:
+def _tool(definition: Mapping[str, Any]) -> Tool:
     function = definition["function"]
     name, is_reading = function["name"], function["name"] in _READING
     return Tool(
@@ -138,7 +140,7 @@ def _tool(definition: Mapping[str, Any], *, has_secrets: bool = False) -> Tool:
         is_read_only=is_reading,
         is_destructive=not is_reading and name not in _ADDING,
         is_idempotent=is_reading or name in _IDEMPOTENT,
-        reaches_outside=name in _OUTSIDE or (has_secrets and name in _WITH_SECRETS),
+        reaches_outside=name in _OUTSIDE,
     )
 
 

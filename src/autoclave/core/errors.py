@@ -27,6 +27,9 @@ from __future__ import annotations
 class AutoclaveError(Exception):
     """Base of everything Autoclave raises on purpose."""
 
+    action = ""
+    """The action that was recorded as failed with this reason, if any."""
+
 
 class InputError(AutoclaveError, ValueError):
     """Invalid input of the user; the message names the place, the value, the rule and the fix."""

@@ -21,10 +21,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoclave.config import Config
-from autoclave.core import HostError, InputError, UsageError
+from autoclave.core import AutoclaveError, HostError, InputError, UsageError
 from autoclave.core.closing import Closing
 from autoclave.runtime.actions import Actions
 from autoclave.runtime.execution import Execution
+from autoclave.runtime.footprints import Footprint
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import Choice, InDoubt, Json, Manager, Plan
 from autoclave.runtime.journal import Journal, Standing
@@ -36,6 +37,7 @@ from autoclave.runtime.states import IN_DOUBT, STANDING, ActionState, require_st
 from autoclave.runtime.undoing import Undoing
 
 _S = ActionState
+_SENT = "files are unchanged, and what it did over the network stands"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,33 +83,55 @@ class Session(Closing):
 
     # --- Doing ------------------------------------------------------------------------------------------------------
 
+    def asked(self, given: Json) -> Request:
+        """Return the accesses that planning an operation makes. Raises NotPermitted where they are not permitted."""
+        operation = self.actions.operation(given)
+        asked = self.actions.managers[str(given["do"])].asks(operation)
+        self.permissions.require_allowed(secrets.token_hex(4), asked)
+        return asked
+
     def plan(self, given: Json) -> Plan:
-        """Plan an operation, recording and keeping nothing. Raises InputError where it is impossible."""
-        proposal = self._planned(given)
+        """Plan an operation, recording and keeping nothing. Raises as `propose`."""
+        proposal = self._planned(given, "caller")
         self.actions.managers[str(given["do"])].discard(proposal.action)
         return proposal.plan
 
-    def _planned(self, given: Json) -> Proposal:
+    def _planned(self, given: Json, by: str) -> Proposal:
         operation, action = self.actions.operation(given), secrets.token_hex(4)
         manager = self.actions.managers[str(given["do"])]
-        self.permissions.use(action, manager.asks(operation))
+        asked = manager.asks(operation)
+        self.permissions.use(action, asked)
         try:
             plan = manager.plan(action, operation)
             self.permissions.require_allowed(action, plan.request)
-        except BaseException:
+        except BaseException as error:
             manager.discard(action)
+            if asked.guarantee is Guarantee.NONE:  # what planning it sent stands
+                empty = Plan("", (), asked, Footprint(), asked.guarantee)
+                self._record_proposed(Proposal(action, operation, empty), by)
+                if isinstance(error, AutoclaveError):
+                    told = str(error).removesuffix("; nothing was done")
+                    error.action, error.args = action, (f"{told}; {_SENT}",)
+                self.journal.advance(action, _S.FAILED, {"reason": str(error)}, seal=True)
+                self.journal.forget(action)
             raise
         return Proposal(action, operation, plan)
 
     def propose(self, given: Json, *, by: str = "caller") -> Proposal:
         """Plan an operation, and record it. Nothing is changed.
 
+        Where planning sends requests and then fails, the action is recorded as failed.
+
         Raises:
             InputError: it is not a valid operation, or impossible for the resource as it is.
             NotPermitted: no grant covers it, or one forbids it.
         """
         self.actions.make_room()
-        proposal = self._planned(given)
+        proposal = self._planned(given, by)
+        self._record_proposed(proposal, by)
+        return proposal
+
+    def _record_proposed(self, proposal: Proposal, by: str) -> None:
         plan = proposal.plan
         told = {
             "session": self.name,
@@ -121,7 +145,6 @@ class Session(Closing):
         told |= {"kept": plan.kept} if plan.kept else {}
         told |= {"left_open": True} if plan.is_left_open else {}
         self.journal.advance(proposal.action, _S.PROPOSED, told, kept_bytes=num_bytes)
-        return proposal
 
     def run(self, action: str, plan_digest: str, *, approved_by: str = "caller") -> Standing:
         """Execute exactly what was planned. An action with a delay is queued; `run_queued` executes it.

@@ -381,6 +381,26 @@ def test_a_difference_shows_a_model_only_what_it_may_read(root: Path, tmp_path: 
         assert "a private key is in its difference" in other.call("diff", {"action": deleted}).text
 
 
+def test_after_stop_only_the_user_undoes(root: Path):
+    def command(*words: str) -> str:
+        told = CliRunner().invoke(cli, ["act", *words, "--root", str(root)], catch_exceptions=False)
+        assert told.exit_code == 0
+        return told.output
+
+    with act.session(root, name="agent", allow=ALL) as agent:
+        agent.savepoint("start")
+        actions = [agent.call("write", {"path": path, "content": ""}).action for path in "ab"]
+        for scope in (("--session", "agent"), ()):
+            grant = command("stop", *scope).split()[0]
+            for tool, given in (("undo", {}), ("undo_to", {"savepoint": "start"})):
+                assert agent.call(tool, given).text == "refused: undo is not permitted: the user stopped this session"
+            command("undo", "--last", "1")
+            command("revoke", grant, *scope)
+        assert [each.state for each in agent.changes()] == [ActionState.UNDONE] * 2
+        agent.redo(actions[0])
+        assert agent.call("undo", {}).output == {"undone": actions[:1]}
+
+
 def test_the_command_line_works_between_two_calls(root: Path):
     with act.session(root, allow=ALL) as session:
         action = session.call("write", {"path": "notes.txt", "content": "v2"}).action

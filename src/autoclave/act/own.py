@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from autoclave.core import InputError, UsageError
+from autoclave.runtime.interface import NotPermitted
 from autoclave.runtime.session import Session
+
+
+def require_not_stopped(session: Session) -> None:
+    """Raise NotPermitted while a grant of `act stop` denies everything to a session."""
+    now = time.time()
+    for each in session.permissions.grants():
+        is_whole = "**" in each.resources and "*" in each.verbs and not each.excluded
+        if each.effect == "forbid" and is_whole and not each.is_over(now):
+            hint = f"grant {each.id} forbids everything; you can undo on the command line, or revoke it"
+            raise NotPermitted("undo is not permitted: the user stopped this session", hint)
 
 
 def session_of(session: Session, action: str) -> str:

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from autoclave.act.connecting import changing_connections
 from autoclave.act.functions import name_of
-from autoclave.act.own import own_actions, own_actions_since, require_independent, require_own
+from autoclave.act.own import own_actions, own_actions_since, require_independent, require_not_stopped, require_own
 from autoclave.act.results import Change, Result
 from autoclave.act.tools import (
     OWN,
@@ -309,11 +309,12 @@ class Session(Closing):
 
         All of them are undone or none. `dependents`, `choices` and `on_conflict` are as for `undo` of a session of the
         runtime. Raises InputError where an action is of another session, or actions of others came later and depend on
-        it.
+        it, and NotPermitted after `autoclave act stop`.
         """
         if (bool(actions), last is not None, all).count(True) != 1:
             raise UsageError("undo: give ids of actions, or one of last=N and all=True")
         with self.opened() as found:
+            require_not_stopped(found)
             own = own_actions(found, self.name)
             chosen = actions or tuple(own if all else own[-(last or 1) :])
             require_own(found, self.name, *chosen)
@@ -323,6 +324,7 @@ class Session(Closing):
     def undo_to(self, savepoint: str, *, on_conflict: Choice = Choice.REFUSE) -> list[str]:
         """Undo the actions of this session since a savepoint of it that stand, all or none; return the ids in order."""
         with self.opened() as found:
+            require_not_stopped(found)
             chosen = own_actions_since(found, self.name, savepoint)
             require_independent(found, self.name, chosen)
             return found.undo(*chosen, on_conflict=on_conflict) if chosen else []

@@ -92,8 +92,8 @@ def revoke(grants: tuple[str, ...], root: Path, state: Path | None, name: str) -
 def stop(root: Path, state: Path | None, name: str) -> None:
     """Deny all further actions, also those of a running session, until the printed grant is revoked.
 
-    An action that is being executed ends; it can be undone, and undo stays possible. With `--session` only the actions
-    of that session are denied.
+    An action that is being executed ends. You can still undo here and on the review page; agents and programs cannot.
+    With `--session` only that session is stopped.
 
     \b
     Example: autoclave act stop --root project

@@ -159,6 +159,17 @@ def test_settings_that_cannot_be_edited_stay_as_they_are(root: Path, name: str, 
     assert (root / name).read_bytes() == content.encode("utf-8", "surrogateescape")
 
 
+def test_the_agent_has_a_session_of_its_own(root: Path):
+    for host, name in (("claude", ".mcp.json"), ("codex", ".codex/config.toml")):
+        act("install", host, root)
+        assert f'"--session", "{host}"' in " ".join((root / name).read_text().split())
+        for command in (("install", "--host", host), ("mcp",)):
+            refused = CliRunner().invoke(cli, ["act", *command, "--root", str(root), "--session", "main"])
+            assert "is the session of your command line" in str(refused.exception)
+    act("install", "codex", root, "--session", "tests")
+    assert "--session tests" in (root / ".codex/hooks.json").read_text()
+
+
 def test_the_server_can_be_left_out(root: Path):
     assert add("claude", root, mcp=False) == [".claude/settings.json: made"]
     assert add("codex", root, mcp=False) == [".codex/hooks.json: made"]

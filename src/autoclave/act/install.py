@@ -41,10 +41,10 @@ _BLOCK = re.compile(r"\n?# >>> autoclave act install\n.*?# <<< autoclave act ins
 _STOP_S = 10.0
 
 
-def install(
-    host: HostName, root: Path, state: Path | None = None, *, name: str = "main", mcp: bool = True
-) -> list[str]:
+def install(host: HostName, root: Path, state: Path | None = None, *, name: str = "", mcp: bool = True) -> list[str]:
     """Add the entries to the settings of a host for the folder `root`; return what was changed, in words.
+
+    `name`: of the session, that of the host by default.
 
     Raises:
         InputError: a file of settings cannot be read, or has another entry of the same name. Nothing is written then.
@@ -52,7 +52,13 @@ def install(
     with alone_on(root, state, wait_s=_STOP_S) as place:
         folder = observer_folder(place)
         folder.mkdir(exist_ok=True, mode=0o700)
-    common = ["--root", str(root.resolve()), *(["--state", str(state.resolve())] if state else []), "--session", name]
+    common = [
+        "--root",
+        str(root.resolve()),
+        *(["--state", str(state.resolve())] if state else []),
+        "--session",
+        name or host,
+    ]
     commands = {event: hook_command(folder, what, common) for event, what in _EVENTS[host].items()}
     server = {"command": sys.executable, "args": ["-I", "-m", "autoclave", "act", "mcp", *common]}
     edits: dict[str, Callable[[str], str]] = {}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from autoclave.cli.act.common import FOLDER, on_state, vault_settings
+from autoclave.cli.act.common import FOLDER, on_state, require_of_agent, vault_settings
 from autoclave.core import HostError, UsageError
 from autoclave.core.install import install_command
 
@@ -48,6 +48,7 @@ def mcp(
     \b
     Example: autoclave act mcp --root project
     """
+    require_of_agent(name)
     import anyio
 
     from autoclave.act import session

@@ -111,6 +111,12 @@ def operations(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield where, parse_object(line, where, is_exact=True)
 
 
+def require_of_agent(name: str) -> None:
+    """Raise UsageError where an agent would get the session of the command line, whose actions it could undo."""
+    if name == "main":
+        raise UsageError("--session main: is the session of your command line; give the agent another name")
+
+
 def say(line: str, *, err: bool = False) -> None:
     """Print a line, so that it does nothing to a terminal but show."""
     click.echo(printable(line), err=err)

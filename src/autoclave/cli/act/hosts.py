@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from autoclave.cli.act.common import on_folder, on_state, opened, say
+from autoclave.cli.act.common import on_folder, on_state, opened, require_of_agent, say
 
 _NOT_RUN = 125
 _EVENTS = ("start", "before", "after", "end")
@@ -18,11 +18,13 @@ _host = click.option("--host", type=click.Choice(("claude", "codex")), required=
 @click.command()
 @_host
 @click.option("--mcp/--no-mcp", default=True, show_default=True, help="Also add the MCP server (`act mcp`).")
-@on_folder
-def install(host: Any, mcp: bool, root: Path, state: Path | None, name: str) -> None:
+@click.option("--session", "given", help="Name under which actions and grants are recorded.  [default: the host]")
+@on_state
+def install(host: Any, mcp: bool, root: Path, state: Path | None, given: str | None) -> None:
     """Add hooks to the settings that an agent host has for a folder, so that undo covers what its tools do there.
 
-    Other entries stay. The first copy of the folder is made. Nothing is granted to the MCP server.
+    Other entries stay. The first copy of the folder is made. Nothing is granted to the MCP server; grants for it alone
+    have its --session.
 
     \b
     Example: autoclave act install --host claude --root project
@@ -30,6 +32,8 @@ def install(host: Any, mcp: bool, root: Path, state: Path | None, name: str) -> 
     from autoclave.act import install as settings
     from autoclave.act.resident import hand_over
 
+    name = given or str(host)
+    require_of_agent(name)
     for line in settings.install(host, root, state, name=name, mcp=mcp):
         say(line)
     if told := hand_over("start", b"{}", root, state, name)[1:]:

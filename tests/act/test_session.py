@@ -243,7 +243,8 @@ def test_a_session_undoes_its_own_actions_only(root: Path):
         first = ann.call("write", {"path": "shared", "content": "1"}).action
         ann.savepoint("start")
         own = ann.call("write", {"path": "own", "content": "1"}).action
-        bob.savepoint("start")
+        with pytest.raises(InputError, match="savepoint 'start': session 'ann' has one of that name already"):
+            bob.savepoint("start")
         other = bob.call("append", {"path": "shared", "content": "2"}).action
         with pytest.raises(InputError, match=f"action {other}: is of session 'bob'"):
             ann.undo(other)
@@ -252,7 +253,7 @@ def test_a_session_undoes_its_own_actions_only(root: Path):
                 ann.undo(**way)  # pyright: ignore[reportArgumentType]
         assert ann.undo_to("start") == [own]
         with pytest.raises(InputError, match="session 'bob' has none of that name"):
-            bob.undo_to("begin")
+            bob.undo_to("start")
         assert bob.undo(all=True) == [other]
         assert ann.undo(all=True) == [first]
     assert not (root / "shared").exists()

@@ -54,7 +54,7 @@ def told(result: CallToolResult) -> Any:
     return content.text if result.is_error else json.loads(content.text)
 
 
-async def work(client: Client) -> None:
+async def work(client: Client, start: str = "start") -> None:
     """Change, look and undo; what a client of any transport sees."""
     tools = {each.name: each for each in (await client.list_tools()).tools}
     assert {"read", "list", "search", "edit", "write", "run"} <= tools.keys()
@@ -66,7 +66,7 @@ async def work(client: Client) -> None:
         *((name, False, True) for name in ("write", "edit", "delete", "run", "undo")),
     ):
         assert (hints[name]["read_only_hint"], hints[name]["destructive_hint"]) == (is_read_only, is_destructive)
-    assert await call(client, "savepoint", name="start") == {"savepoint": "start"}
+    assert await call(client, "savepoint", name=start) == {"savepoint": start}
     edited = await client.call_tool("edit", {"path": "notes.txt", "old_string": "two", "new_string": "2"})
     assert told(edited)["changes"] == ["modify 'notes.txt'"]
     meta = {"autoclave/action": told(edited)["action"], "autoclave/guarantee": "exact"}
@@ -77,7 +77,7 @@ async def work(client: Client) -> None:
     assert told(refused) == "refused: create 'files/kept' is not permitted"
     explained = await call(client, "explain_blast_radius", tool="delete", arguments={"path": "notes.txt"})
     assert (explained["guarantee"], explained["weight"]) == ("exact", 1.0)
-    assert await call(client, "undo_to", savepoint="start") == {"undone": [told(edited)["action"]]}
+    assert await call(client, "undo_to", savepoint=start) == {"undone": [told(edited)["action"]]}
     *_, change = (await call(client, "list_changes"))["changes"]
     assert (change["action"], change["state"]) == (told(edited)["action"], "undone")
 
@@ -124,7 +124,7 @@ def test_clients_over_http_need_the_token_and_the_name_of_the_server(root: Path)
     async def main(url: str) -> None:
         for mode in ("auto", "legacy"):
             async with http_client(url, mode) as client:
-                await work(client)
+                await work(client, mode)
         right = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
         async with httpx2.AsyncClient() as connection:
             for headers, status in (

@@ -335,7 +335,10 @@ class Session(Closing):
             return Change.of(found.redo(action))
 
     def savepoint(self, name: str = "") -> str:
-        """Record a savepoint for `undo_to`; return its name, a random one by default."""
+        """Record a savepoint for `undo_to`; return its name, a random one by default.
+
+        Raises InputError where any session has a savepoint of that name.
+        """
         name = name or f"savepoint-{secrets.token_hex(4)}"
         with self.opened() as found:
             found.savepoint(name)

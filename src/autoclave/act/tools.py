@@ -76,7 +76,7 @@ class Savepoint(BaseOperation):
     """Record a savepoint to which `undo_to` returns."""
 
     name: str = Field(min_length=1, max_length=200)
-    """A new name."""
+    """A name that no savepoint has yet."""
 
 
 class ExplainBlastRadius(BaseOperation):

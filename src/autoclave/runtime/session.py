@@ -316,7 +316,11 @@ class Session(Closing):
         return self.journal.standing(action)
 
     def savepoint(self, name: str) -> None:
-        """Record a savepoint for `undo_to`."""
+        """Record a savepoint for `undo_to`. Raises InputError where any session has one of that name."""
+        text = name.encode(errors="replace").decode()  # what is not text is refused below
+        if known := [each for each in self.journal.records(text) if each.kind == "savepoint"]:
+            who = known[0].body["session"]
+            raise InputError(f"savepoint {name!r}: session {who!r} has one of that name already; give another name")
         self.journal.append("savepoint", name, {"session": self.name})
 
     # --- Looking ----------------------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ def commit(actions: tuple[str, ...], root: Path, state: Path | None, name: str) 
 @click.argument("savepoint_name", metavar="NAME")
 @on_folder
 def savepoint(savepoint_name: str, root: Path, state: Path | None, name: str) -> None:
-    """Record a savepoint, for `undo --to NAME`.
+    """Record a savepoint, for `undo --to NAME`. No session may have one of that name.
 
     \b
     Example: autoclave act savepoint before-cleaning --root project

@@ -24,11 +24,13 @@ from mcp.types import CallToolResult, TextContent
 import autoclave.act as act
 from autoclave.cli.main import cli
 from autoclave.core import UsageError
-from autoclave.integrations.mcp.server import serve_http, server_of
+from autoclave.integrations.mcp.server import result_of, serve_http, server_of
 from autoclave.runtime.opening import open_records
 from autoclave.runtime.policy import Grant
 from autoclave.runtime.states import ActionState
+from tests.runtime.conftest import sealing_host
 
+__all__ = ["sealing_host"]
 TOKEN = "0123456789abcdef0123456789abcdef"
 SERVER = (sys.executable, "-m", "autoclave", "act", "mcp")
 
@@ -231,6 +233,24 @@ def test_twenty_servers_at_the_same_time_lose_and_cross_nothing(root: Path):
         assert all(each.session == each.operation["content"] for each in found)
         session.undo(all=True)
     assert sorted(path.name for path in root.iterdir() if path.is_dir()) == sorted(f"s{n}" for n in range(1, num))
+
+
+@pytest.mark.usefixtures("sealing_host")
+def test_names_that_are_not_text_reach_the_client_escaped(tmp_path: Path):
+    (root := tmp_path / "names").mkdir()
+    (root / os.fsdecode(b"bad\xff")).write_text("needle\n")
+    with act.session(root, allow=["files/**", "programs/**"]) as session:
+
+        def sent(tool: str, **given: Any) -> Any:
+            answer = result_of(session.call(tool, given)).model_dump_json()
+            return told(CallToolResult.model_validate_json(answer))
+
+        assert sent("search", text="needle")["matches"][0].startswith("bad\udcff")
+        action = sent("run", command=["sh", "-c", "echo more >> bad*"])["action"]
+        assert "bad" in sent("diff", action=action)["diff"]
+        sent("append", path="bad\udcff", content="")
+        assert sent("list_changes")["changes"][-1]["operation"] == "append 'bad\\udcff'"
+        assert sent("append", path="none\udcff", content="") == "refused: path 'none\\udcff': there is nothing"
 
 
 def test_calls_that_are_sent_together_are_all_done(root: Path):

@@ -12,12 +12,18 @@ from autoclave.runtime.journal import Standing
 from autoclave.runtime.states import ActionState
 
 
+def encodable(text: str) -> str:
+    """Return text with surrogates, as names that are not UTF-8 have, escaped as in JSON."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """The result of a call.
 
     Attributes:
-        text: for the model: JSON, or the reason why nothing was done, without what would permit it.
+        text: for the model: JSON, or the reason why nothing was done, without what would permit it. It can be encoded:
+            bytes of names that are not text are escaped.
         action: the id of the action, also where it failed or is in doubt; empty if nothing was recorded.
         guarantee: how good its undo is; None where there is nothing to undo.
         changes: descriptions of its changes, in order.
@@ -32,6 +38,9 @@ class Result:
     changes: Sequence[str] = ()
     output: Mapping[str, Any] = field(default_factory=dict[str, Any])
     error: AutoclaveError | OSError | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", encodable(self.text))
 
     @property
     def is_error(self) -> bool:

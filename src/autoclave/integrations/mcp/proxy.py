@@ -18,6 +18,7 @@ from typing import Any
 from mcp.types import CallToolResult, ListToolsResult, TextContent
 
 from autoclave.act import Result, Session
+from autoclave.act.results import encodable
 from autoclave.core import AutoclaveError, Outcome, UsageError
 from autoclave.workspaces import python_executable
 
@@ -76,7 +77,7 @@ class Proxy:
             return result, None
         answer = CallToolResult.model_validate_json(self._printed)
         changes = "; ".join(result.changes) or "nothing was changed"
-        note = TextContent(text=f"action {result.action}, guarantee {result.guarantee}: {changes}")
+        note = TextContent(text=encodable(f"action {result.action}, guarantee {result.guarantee}: {changes}"))
         return result, answer.model_copy(update={"content": [*answer.content, note]})
 
 

@@ -6,7 +6,8 @@ permits nothing and forbids nothing. Undo, redo and commit are those of any file
 
 Attribution. A difference found while tool uses are open is theirs; while none is open, it is the user's, and only
 refreshes the pre-images. What journalled actions did meanwhile is not recorded again: it is recognised by the digests
-that they left. A use ends with its hook, with its session, or when another session begins one.
+that they left. Where a tool changed that too, there is no pre-image of what it found: that part is left out, with the
+guarantee none. A use ends with its hook, with its session, or when another session begins one.
 
 Crashes. Open uses are noted before a tool begins. When this process dies, what the tool did differs from the
 pre-images all the same, and the next look records it. An action is noted with what it moves before it is journalled; if
@@ -30,7 +31,7 @@ from autoclave.core import HostError, InputError, UsageError
 from autoclave.core.closing import Closing
 from autoclave.core.files import alone_with
 from autoclave.runtime.files.capture import remove_tree
-from autoclave.runtime.files.scope import Scope
+from autoclave.runtime.files.scope import Entry, Scope
 from autoclave.runtime.files.tree_digest import tree_digest
 from autoclave.runtime.footprints import with_those_above
 from autoclave.runtime.journal import Journal
@@ -77,7 +78,7 @@ class Observer(Closing):
                 )
                 self._shadow = opening.enter_context(Shadow(self._scope, folder))
                 self._watch = opening.enter_context(Watch(self._scope.descriptor))
-                self._due: tuple[Look, list[Change]] | None = None
+                self._due: tuple[Look, list[Change], int] | None = None
                 self._rest: Mapping[str, Any] | None = None
                 self._ending = ""
                 self._told: list[str] = []
@@ -154,7 +155,7 @@ class Observer(Closing):
                 if missed:
                     self._record(look, changes, self._rest, ends=[self._ending], is_finished=True, own=missed)
                 elif changes or self._shadow.top != look.top:
-                    self._refresh(look, changes)
+                    self._due = look, changes, self._last_record()
             self._take_over()
             self._shadow.keep_note("uses", {each: use for each, use in self._uses().items() if each != self._ending})
             self._rest = None
@@ -162,7 +163,9 @@ class Observer(Closing):
     def _take_over(self) -> None:
         """Refresh what was recorded."""
         if self._due:
-            self._refresh(*self._due)
+            look, changes, seen = self._due
+            self._refresh(look, changes)
+            self._shadow.keep_note("seen", seen)
             self._due = None
             self._close_recording()
 
@@ -218,14 +221,39 @@ class Observer(Closing):
         told, self._told = self._told, []
         return told
 
-    def _unexplained(self, changes: Sequence[Change]) -> list[Change]:
-        """Return the changes that no action in the journal accounts for since the last look."""
-        left: dict[str, str] = {}
+    def _unexplained(self, changes: Sequence[Change]) -> tuple[list[Change], set[str], list[str]]:
+        """Return the changes that no action in the journal accounts for since the last look.
+
+        Also the paths of those actions, and what may be theirs or a tool's, in words.
+        """
+        left, added = dict[str, str](), set[str]()
         for record in self._journal.records_of_kinds(*_LEAVING, after=self._shadow.note("seen") or 0):
             if "steps" in record.body:  # of files
-                left |= record.body["undone" if record.kind == _S.UNDONE else "after"]
-        known = {path for path, digest in left.items() if tree_digest(path, self._scope, digest) == digest}
-        return [each for each in changes if not any(above in known for above in with_those_above(each.path))]
+                found = record.body["undone" if record.kind == _S.UNDONE else "after"]
+                left = {each: left[each] for each in left if found.keys().isdisjoint(with_those_above(each))} | found
+                added |= {path for path in found if record.body.get("before", {}).get(path) == ""}
+        mixed = [path for path, digest in left.items() if not self._is_as_left(path, digest, added - {path})]
+        around = {above for path in left for above in with_those_above(path.rpartition("/")[0])}
+        told = [f"not covered: {path!r}, which another action has changed too" for path in mixed]
+        mine = list[Change]()
+        for each in changes:
+            if not left.keys().isdisjoint(with_those_above(each.path)):
+                continue
+            is_made = each.new and each.new.is_folder and not (each.old and each.old.facts.is_folder)
+            if is_made and each.path in around:
+                told.append(f"not covered: the new folder {each.path!r}, in which another action has changed something")
+            else:
+                mine.append(each)
+        return mine, set(left), told
+
+    def _is_as_left(self, path: str, digest: str, added: set[str]) -> bool:
+        """Return whether a path is as an action left it, apart from what later ones have added below it."""
+        try:
+            return any(
+                tree_digest(path, each, digest) == digest for each in (self._scope, _Without(self._scope, added))
+            )
+        except InputError:  # behind a link or a file now
+            return False
 
     def _last_record(self) -> int:
         found = self._journal.records_of_kinds(*_LEAVING, after=self._shadow.note("seen") or 0)
@@ -253,22 +281,21 @@ class Observer(Closing):
 
         `own`: those of the changes that are theirs; None: all.
         """
-        recording = recording_of(self._unexplained(changes if own is None else own), look.top, self._shadow)
-        self._told += recording.left_out
-        if not recording.steps:
-            self._shadow.keep_note("pending", {"action": "", "ends": ends})
-            self._due = look, changes
-            return ""
-        action = secrets.token_hex(4)
+        mine, others, told = self._unexplained(changes if own is None else own)
+        recording = recording_of(mine, look.top, self._shadow, others)
+        recording.left_out += told
+        action = secrets.token_hex(4) if recording.steps else ""
         self._shadow.keep_note("pending", {"action": action, "moves": recording.moves, "ends": ends})
         try:
-            self._journal_as(action, recording, _operation(uses, is_finished=is_finished))
+            if action:
+                self._journal_as(action, recording, _operation(uses, is_finished=is_finished))
         except (InputError, OSError) as error:
             self._recover()
             if isinstance(error, InputError | HostError):
                 raise
             raise HostError(f"{error.filename or self._stash}: {error.strerror}; it was not journalled") from None
-        self._due = look, changes
+        self._told += recording.left_out
+        self._due = look, changes, self._last_record()
         return action
 
     def _journal_as(self, action: str, recording: Recording, operation: Mapping[str, Any]) -> None:
@@ -311,6 +338,17 @@ class Observer(Closing):
             self._journal.forget(action)
         remove_tree(self._stash / action)
         self._shadow.keep_note("pending", None)
+
+
+class _Without(Scope):
+    """A scope without some paths and what is below them."""
+
+    def __init__(self, scope: Scope, paths: set[str]) -> None:
+        self.root, self.descriptor, self.mount, self._paths = scope.root, scope.descriptor, scope.mount, paths
+
+    def walk(self, path: str) -> Iterator[tuple[str, Entry]]:
+        found = super().walk(path)
+        return (each for each in found if self._paths.isdisjoint(with_those_above(each[0])))
 
 
 def observer_folder(state: Path) -> Path:

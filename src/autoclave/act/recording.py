@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -61,10 +61,11 @@ class Recording:
         return Guarantee.EQUIVALENT if self.limits else Guarantee.EXACT
 
 
-def recording_of(changes: Sequence[Change], top: Facts, shadow: Shadow) -> Recording:
+def recording_of(changes: Sequence[Change], top: Facts, shadow: Shadow, others: Container[str] = ()) -> Recording:
     """Return the steps that made these changes; none where content and facts are as before. Changes nothing.
 
-    `top`: the folder of the tree itself, as it is now.
+    `top`: the folder of the tree itself, as it is now. `others`: paths at which the changes are those of others; an
+    undo does not bring back what was there.
     """
     found, content, facts = Recording(), dict[str, Step](), dict[str, Step]()
     tops, unknown = set[str](), set(shadow.note("unlisted") or ())
@@ -92,7 +93,7 @@ def recording_of(changes: Sequence[Change], top: Facts, shadow: Shadow) -> Recor
         if step.do != "put":
             row = shadow.row(path)
             assert row is not None
-            for place, each in _objects(step.stash, path, row, shadow):
+            for place, each in _objects(step.stash, path, row, shadow, others):
                 if _is_lost(each, shadow):
                     found.left_out.append(f"not covered: {path!r} had a file without a pre-image")
                     continue
@@ -180,12 +181,17 @@ def _keep_links(
                 facts.pop(each.path, None)
 
 
-def _objects(place: str, path: str, row: Row, shadow: Shadow) -> Iterator[tuple[str, Row]]:
-    """Yield what was at and below a path, with places in the stash."""
-    yield place, row
-    if row.facts.is_folder:
-        for name, each in shadow.rows.get(path, {}).items():
-            yield from _objects(f"{place}/{name}", f"{path}/{name}", each, shadow)
+def _objects(place: str, path: str, row: Row, shadow: Shadow, others: Container[str]) -> Iterator[tuple[str, Row]]:
+    """Yield what was at and below a path, without `others`, with places in the stash; folders before their content."""
+    waiting = [(place, path, row)]
+    while waiting:
+        place, path, row = waiting.pop()
+        yield place, row
+        if row.facts.is_folder:
+            inside = shadow.rows.get(path, {}).items()
+            waiting += [
+                (f"{place}/{name}", f"{path}/{name}", each) for name, each in inside if f"{path}/{name}" not in others
+            ]
 
 
 # --- Building --------------------------------------------------------------------------------------------------------

@@ -297,7 +297,8 @@ def test_what_another_action_did_is_the_pre_image_of_a_later_use(root: Path):
     assert (root / "run.sh").read_text() == "session"
 
 
-def test_a_use_without_an_end_is_recorded_by_the_next_hook(root: Path):
+def test_a_use_without_an_end_is_recorded_by_the_next_hook(root: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(observing, "_MOST_USE_S", 0.0)
     with Observer(root) as observer:
         observer.before(BASH)
         (root / "a.txt").write_text("tool")
@@ -312,8 +313,9 @@ def test_a_use_without_an_end_is_recorded_by_the_next_hook(root: Path):
     assert ((root / "a.txt").read_text(), (root / "b.txt").read_text()) == ("first\n", "")
 
 
-def test_uses_at_the_same_time_share_what_was_done_while_both_were_open(root: Path):
-    other = ToolUse("2", "Edit", "b", "s")
+@pytest.mark.parametrize("whose", ["s", "another"])
+def test_uses_at_the_same_time_share_what_was_done_while_both_were_open(root: Path, whose: str):
+    other = ToolUse("2", "Edit", "b", whose)
     with Observer(root) as observer:
         observer.before(BASH)
         (root / "1").write_text("")
@@ -325,6 +327,13 @@ def test_uses_at_the_same_time_share_what_was_done_while_both_were_open(root: Pa
     with open_session(root) as session:
         told = [each.proposed["operation"]["tool"] for each in session.journal.standings()]
         assert told == ["Bash", "Bash, Edit", "Edit"]
+
+
+def test_a_use_of_which_no_begin_is_known_is_told(root: Path):
+    with Observer(root) as observer:
+        observer.before(BASH)
+        observer.end("s")
+        assert observer.after(BASH) == ("", ["not all covered: no begin of this use of 'Bash' is known"])
 
 
 def test_a_session_that_ends_ends_its_uses(root: Path):

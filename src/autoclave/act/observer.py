@@ -7,7 +7,7 @@ permits nothing and forbids nothing. Undo, redo and commit are those of any file
 Attribution. A difference found while tool uses are open is theirs; while none is open, it is the user's, and only
 refreshes the pre-images. What journalled actions did meanwhile is not recorded again: it is recognised by the digests
 that they left. Where a tool changed that too, there is no pre-image of what it found: that part is left out, with the
-guarantee none. A use ends with its hook, with its session, or when another session begins one.
+guarantee none. A use ends with its hook, with its session, or when it is an hour old and another one begins.
 
 Crashes. Open uses are noted before a tool begins. When this process dies, what the tool did differs from the
 pre-images all the same, and the next look records it. An action is noted with what it moves before it is journalled; if
@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ from autoclave.runtime.states import ActionState
 _S = ActionState
 _WAIT_S = 10.0
 _MOST_ABOUT = 500
+_MOST_USE_S = 3600.0
 _LEAVING = (_S.EXECUTED, _S.UNDONE, _S.REDONE)
 """Records of actions that tell in what state they left the tree."""
 
@@ -102,9 +104,9 @@ class Observer(Closing):
 
         Raises HostError where they cannot be kept: then the use is not covered.
         """
-        uses = self._settled()
-        kept = {each: other for each, other in uses.items() if other["session"] == use.session}
-        self._shadow.keep_note("uses", {**kept, use.id: asdict(use)})
+        uses, now = self._settled(), time.time()
+        kept = {each: other for each, other in uses.items() if other.get("began", now) > now - _MOST_USE_S}
+        self._shadow.keep_note("uses", {**kept, use.id: {**asdict(use), "began": now}})
         return self._warnings()
 
     def after(self, use: ToolUse) -> tuple[str, list[str]]:
@@ -119,6 +121,8 @@ class Observer(Closing):
             self._refresh(*self._look())
             raise HostError(f"{self._root}: the first copy of the folder was not complete, so this is not covered")
         open_uses = self._uses()
+        if use.id not in open_uses:
+            self._told.append(f"not all covered: no begin of this use of {use.tool!r} is known")
         uses = {**open_uses, use.id: asdict(use)}
         with self._alone():
             found = self._look_where_changed() if len(uses) == 1 else None

@@ -167,6 +167,13 @@ def test_nonsense_is_refused_and_the_observer_lives_on(host: Host):
     assert host.observer() == pid
 
 
+def test_a_folder_that_is_replaced_during_a_tool_use_is_observed_from_then_on(host: Host):
+    host.use("Bash", "rm -r $PWD; mkdir $PWD; echo tool > $PWD/a.txt; echo tool > $PWD/b.txt", command="x")
+    with open_session(host.root, wait_s=5) as session:
+        session.undo(*(each.action for each in session.journal.standings()))
+    assert {path.name: path.read_text() for path in host.root.iterdir()} == {"a.txt": "first\n"}
+
+
 def test_the_observer_ends_when_nothing_happens(host: Host):
     resident.serve(host.root, idle_s=0.05)
     assert not (host.folder / "socket").exists()

@@ -336,6 +336,22 @@ def test_a_use_of_which_no_begin_is_known_is_told(root: Path):
         assert observer.after(BASH) == ("", ["not all covered: no begin of this use of 'Bash' is known"])
 
 
+def test_a_folder_that_is_replaced_is_told(root: Path):
+    with Observer(root) as observer:
+        observer.before(BASH)
+        root.rename(root.parent / "moved")
+        build_tree(root)
+        (root / "a.txt").write_text("tool")
+        with pytest.raises(HostError, match="is not the folder any more that was observed"):
+            observer.after(BASH)
+    with Observer(root) as observer:
+        action, told = observer.after(BASH)
+        assert told == []
+    with open_session(root) as session:
+        session.undo(action)
+    assert (root / "a.txt").read_text() == "first\n"
+
+
 def test_a_session_that_ends_ends_its_uses(root: Path):
     with Observer(root) as observer:
         observer.before(BASH)

@@ -144,6 +144,7 @@ class Observer(Closing):
 
         Raises InputError or HostError where that fails: the next call tries again.
         """
+        self._require_current()
         self._take_over()
         if self._rest:
             with self._alone():
@@ -195,6 +196,18 @@ class Observer(Closing):
             self._watch.cover(self._shadow.folders())
         self._shadow.keep_note("seen", last)
         return uses
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether the folder is still at its path."""
+        try:
+            return os.path.samestat(os.stat(self._scope.root), os.fstat(self._scope.descriptor))
+        except OSError:
+            return False
+
+    def _require_current(self) -> None:
+        if not self.is_current:
+            raise HostError(f"{self._root}: is not the folder any more that was observed; observe it again")
 
     def _look(self) -> tuple[Look, list[Change]]:
         self._watch.begin_look()

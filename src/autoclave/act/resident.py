@@ -69,6 +69,8 @@ def _serve_one(listener: socket.socket, observer: Observer) -> bool:
         event, _, given = content.partition(b"\n")
         if event == b"stop":
             return False
+        if not observer.is_current:
+            return False  # the client starts another one, for the folder that is there now
         told = handled(observer, event.decode(errors="replace"), given)
         with contextlib.suppress(OSError):  # the host has ended its hook
             link.sendall(b"%d%s" % (bool(told), told.encode(errors="replace")))

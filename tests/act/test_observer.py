@@ -352,6 +352,44 @@ def test_a_folder_that_is_replaced_is_told(root: Path):
     assert (root / "a.txt").read_text() == "first\n"
 
 
+def test_a_tree_with_paths_longer_than_the_system_takes_is_kept_and_comes_back(root: Path):
+    def deep(place: Path, depth: int) -> None:
+        descriptor = os.open(place, os.O_RDONLY)
+        for _ in range(depth):
+            os.mkdir("d" * 200, dir_fd=descriptor)
+            below = os.open("d" * 200, os.O_RDONLY, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=descriptor))
+        os.close(descriptor)
+
+    (root / "top").mkdir()
+    deep(root / "top", 24)
+    with Observer(root) as observer:
+        was, _ = scan.scan(observer._scope.descriptor)
+        action = used(observer, lambda: subprocess.run(["rm", "-r", "top"], cwd=root, check=True))
+        with open_session(root) as session:
+            session.undo(action)
+        now, _ = scan.scan(observer._scope.descriptor)
+        assert now.keys() == was.keys()
+        subprocess.run(["rm", "-r", "top"], cwd=root, check=True)
+
+
+def test_what_cannot_be_kept_is_left_out_of_the_action(root: Path, monkeypatch: pytest.MonkeyPatch):
+    with Observer(root) as observer:
+        observer.before(BASH)
+        subprocess.run(["sh", "-c", "rm -r docs; echo tool > run.sh; echo tool > b.txt"], cwd=root, check=True)
+        with monkeypatch.context() as denied:
+            denied.setattr(os, "mknod", lambda *_, **__: (_ for _ in ()).throw(PermissionError(1, "not permitted")))
+            action, told = observer.after(BASH)
+        assert told == ["not covered: what was at 'docs' cannot be kept"]
+        assert used(observer, lambda: (root / "b.txt").write_text("again"))
+    with open_session(root) as session:
+        assert session.journal.standing(action).proposed["guarantee"] == "none"
+        session.undo(action, dependents=True)
+    assert ((root / "run.sh").read_text(), (root / "b.txt").read_text()) == ("#!/bin/sh\n", "")
+
+
 def test_a_session_that_ends_ends_its_uses(root: Path):
     with Observer(root) as observer:
         observer.before(BASH)

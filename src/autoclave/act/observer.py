@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from autoclave.act.recording import Recording, build, receipt_of, recording_of
+from autoclave.act.recording import NotKept, Recording, build, move_back, receipt_of, recording_of
 from autoclave.act.shadow import Change, Look, Shadow
 from autoclave.act.watch import Happened, Watch
 from autoclave.core import HostError, InputError, UsageError
@@ -293,19 +293,24 @@ class Observer(Closing):
         ends: list[str],
         is_finished: bool,
         own: list[Change] | None = None,
+        unkept: frozenset[str] = frozenset(),
     ) -> str:
         """Journal changes as one action of these tool uses, and leave the refresh to `catch_up`; return the action.
 
-        `own`: those of the changes that are theirs; None: all.
+        `own`: those of the changes that are theirs; None: all. `unkept`: paths whose pre-images could not be kept.
         """
         mine, others, told = self._unexplained(changes if own is None else own)
-        recording = recording_of(mine, look.top, self._shadow, others)
+        recording = recording_of(mine, look.top, self._shadow, others=others, unkept=unkept)
         recording.left_out += told
         action = secrets.token_hex(4) if recording.steps else ""
         self._shadow.keep_note("pending", {"action": action, "moves": recording.moves, "ends": ends})
         try:
             if action:
                 self._journal_as(action, recording, _operation(uses, is_finished=is_finished))
+        except NotKept as error:
+            self._recover()
+            more = unkept | {error.path}
+            return self._record(look, changes, uses, ends=ends, is_finished=is_finished, own=own, unkept=more)
         except (InputError, OSError) as error:
             self._recover()
             if isinstance(error, InputError | HostError):
@@ -344,11 +349,8 @@ class Observer(Closing):
         if state not in (None, _S.PROPOSED):
             self._close_recording()
             return
-        for copy, place in pending["moves"].items():
-            with contextlib.suppress(FileNotFoundError):
-                kept = self._stash / action / place
-                kept.chmod(0o600)
-                os.rename(kept, self._shadow.copies / copy)
+        if (self._stash / action).exists():
+            move_back(pending["moves"], self._stash / action, self._shadow.copies)
         if state is not None:
             reason = "the observer was interrupted; what it saw is recorded again"
             self._journal.advance(action, _S.FAILED, {"reason": reason}, seal=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import stat
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -16,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from autoclave.act.scan import Facts
-from autoclave.act.shadow import Attributes, Change, Row, Shadow, attributes_of
-from autoclave.core import InputError
+from autoclave.act.shadow import NO_SPACE, Attributes, Change, Row, Shadow, attributes_of
+from autoclave.core import HostError, InputError
 from autoclave.core.files import sync_directory
 from autoclave.core.json import canonical_json
 from autoclave.runtime.files.capture import changed_facts
@@ -61,11 +62,26 @@ class Recording:
         return Guarantee.EQUIVALENT if self.limits else Guarantee.EXACT
 
 
-def recording_of(changes: Sequence[Change], top: Facts, shadow: Shadow, others: Container[str] = ()) -> Recording:
+class NotKept(HostError):
+    """What was at `path` cannot be kept in the stash."""
+
+    def __init__(self, path: str, why: str) -> None:
+        self.path = path
+        super().__init__(f"path {path!r}: cannot be kept ({why})")
+
+
+def recording_of(
+    changes: Sequence[Change],
+    top: Facts,
+    shadow: Shadow,
+    *,
+    others: Container[str] = (),
+    unkept: Container[str] = (),
+) -> Recording:
     """Return the steps that made these changes; none where content and facts are as before. Changes nothing.
 
     `top`: the folder of the tree itself, as it is now. `others`: paths at which the changes are those of others; an
-    undo does not bring back what was there.
+    undo does not bring back what was there. `unkept`: paths whose pre-images could not be kept before.
     """
     found, content, facts = Recording(), dict[str, Step](), dict[str, Step]()
     tops, unknown = set[str](), set(shadow.note("unlisted") or ())
@@ -75,6 +91,10 @@ def recording_of(changes: Sequence[Change], top: Facts, shadow: Shadow, others: 
             told = f"not covered: {max(folders & unknown)!r} could not be listed before"
             found.left_out += [told] if told not in found.left_out else []
         if folders & (tops | unknown):
+            continue
+        if path in unkept:
+            found.left_out.append(f"not covered: what was at {path!r} cannot be kept")
+            tops.add(path)
             continue
         if old and new and old.facts.kind == new.kind and not _is_replaced(path, old, new, shadow):
             for step in _facts_steps(path, old, new, shadow.scope):
@@ -198,49 +218,82 @@ def _objects(place: str, path: str, row: Row, shadow: Shadow, others: Container[
 
 
 def build(recording: Recording, shadow: Shadow, folder: Path) -> None:
-    """Bring to the folder of an action what it replaced, durably. Raises OSError where that fails."""
+    """Bring to the folder of an action what it replaced, durably.
+
+    Raises OSError where there is no space, NotKept where something cannot be there.
+    """
     folder.mkdir(exist_ok=True)
-    moved: set[str] = set()
-    is_small = len(recording.moves) <= _MOST_SYNCED_ALONE
-    for place, row in recording.objects:
-        target = folder / place
-        if row.facts.is_folder:
-            target.mkdir(mode=0o700)
-        elif row.facts.is_file:
-            if row.copy in moved:
-                os.link(folder / recording.moves[row.copy], target)
-            else:
-                if is_small:
-                    with open_file(None, shadow.copy_of(row), os.O_RDONLY) as descriptor:
-                        os.fsync(descriptor)
-                os.rename(shadow.copy_of(row), target)
-                moved.add(row.copy)
-        elif stat.S_ISLNK(row.facts.mode):
-            os.symlink(row.target, target)
-        else:
-            os.mknod(target, row.facts.mode, row.facts.device)
-    for place, row in reversed(recording.objects):  # folders after what is in them
-        if problem := _set_facts(folder / place, row):
-            recording.limits.append(problem)
+    is_small, place = len(recording.moves) <= _MOST_SYNCED_ALONE, ""
+    paths = {step.stash: step.path for step in recording.steps if step.stash}
+    with Scope(folder) as stash:
+        for above, inside in _by_folder(recording.objects):
+            try:
+                with stash.folder(above) as parent:
+                    for place, row in inside:
+                        _build_one(place, row, recording, shadow, stash, parent, is_synced=is_small)
+            except (OSError, InputError) as error:
+                if isinstance(error, OSError) and error.errno in NO_SPACE:
+                    raise
+                raise NotKept(paths[(above or place).partition("/")[0]], f"{error}") from None
+        for above, inside in _by_folder(recording.objects[::-1]):  # folders after what is in them
+            with stash.folder(above) as parent:
+                for place, row in inside:
+                    if problem := _set_facts(parent, place.rpartition("/")[2], row):
+                        recording.limits.append(problem)
     if is_small and not any(row.facts.is_folder for _, row in recording.objects):
         sync_directory(folder)
     else:
         sync_file_system(folder)
 
 
-def _set_facts(target: Path, row: Row) -> str:
+def _by_folder(objects: Sequence[tuple[str, Row]]) -> Iterator[tuple[str, Iterator[tuple[str, Row]]]]:
+    return itertools.groupby(objects, key=lambda each: each[0].rpartition("/")[0])
+
+
+def _build_one(
+    place: str, row: Row, recording: Recording, shadow: Shadow, stash: Scope, parent: int, *, is_synced: bool
+) -> None:
+    """Make one entry of the stash, in its folder `parent`: its path may be longer than the system takes."""
+    name = place.rpartition("/")[2]
+    if row.facts.is_folder:
+        os.mkdir(name, 0o700, dir_fd=parent)
+    elif row.facts.is_file:
+        if (first := recording.moves[row.copy]) != place:
+            with stash.parent_of(first) as (folder, known):
+                os.link(known, name, src_dir_fd=folder, dst_dir_fd=parent)
+            return
+        if is_synced:
+            with open_file(None, shadow.copy_of(row), os.O_RDONLY) as descriptor:
+                os.fsync(descriptor)
+        os.rename(shadow.copy_of(row), name, dst_dir_fd=parent)
+    elif stat.S_ISLNK(row.facts.mode):
+        os.symlink(row.target, name, dir_fd=parent)
+    else:
+        os.mknod(name, row.facts.mode, row.facts.device, dir_fd=parent)
+
+
+def move_back(moves: Mapping[str, str], folder: Path, copies: Path) -> None:
+    """Move copies back from the folder of an action. What cannot be moved has no pre-image from now on."""
+    with Scope(folder) as stash:
+        for copy, place in moves.items():
+            with contextlib.suppress(OSError, InputError), stash.parent_of(place) as (parent, name):
+                os.chmod(name, 0o600, dir_fd=parent)
+                os.rename(name, copies / copy, src_dir_fd=parent)
+
+
+def _set_facts(parent: int, name: str, row: Row) -> str:
     """Give what was replaced the facts that it had; return what this user may not set."""
     facts = row.facts
     try:
-        about = target.lstat()
+        about = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if (about.st_uid, about.st_gid) != (facts.uid, facts.gid):
-            os.chown(target, facts.uid, facts.gid, follow_symlinks=False)
-        for name, value in row.attributes:
-            if not name.startswith(NOT_COMPARED):
-                os.setxattr(target, name, bytes.fromhex(value))
+            os.chown(name, facts.uid, facts.gid, dir_fd=parent, follow_symlinks=False)
+        for attribute, value in row.attributes:
+            if not attribute.startswith(NOT_COMPARED):
+                os.setxattr(f"/proc/self/fd/{parent}/{name}", attribute, bytes.fromhex(value))
         if not stat.S_ISLNK(facts.mode):
-            target.chmod(stat.S_IMODE(facts.mode))
-        os.utime(target, ns=(facts.mtime_ns, facts.mtime_ns), follow_symlinks=False)
+            os.chmod(name, stat.S_IMODE(facts.mode), dir_fd=parent)
+        os.utime(name, ns=(facts.mtime_ns, facts.mtime_ns), dir_fd=parent, follow_symlinks=False)
     except PermissionError:
         return f"owner, mode or attributes ({stat.S_IMODE(facts.mode):o}, {facts.uid}:{facts.gid})"
     return ""

@@ -42,6 +42,7 @@ CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) WI
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FICLONE = 0x40049409
 _NOT_OFFERED = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.ENOTTY, errno.EPERM)
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 _PIECE = 1 << 20
 _NUM_TOGETHER = 2000
 """Entries that are copied before their rows are written."""
@@ -272,7 +273,7 @@ class Shadow(Closing):
         except FileNotFoundError:
             return None, ""
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            if error.errno in NO_SPACE:
                 raise HostError(
                     f"{self.copies}: the pre-image of {name!r} cannot be kept ({error.strerror}). Fix: free space"
                 ) from None

@@ -390,6 +390,17 @@ def test_what_cannot_be_kept_is_left_out_of_the_action(root: Path, monkeypatch: 
     assert ((root / "run.sh").read_text(), (root / "b.txt").read_text()) == ("#!/bin/sh\n", "")
 
 
+def test_an_edit_of_the_user_by_a_name_outside_is_not_the_tools(root: Path):
+    os.link(root / "run.sh", root.parent / "outside")
+    with Observer(root) as observer:
+        for _ in range(2):  # the second one knows all folders
+            used(observer, lambda: None)
+            observer.catch_up()
+        (root.parent / "outside").write_text("user")
+        assert used(observer, lambda: None) == ""
+    assert states(root) == []
+
+
 def test_a_session_that_ends_ends_its_uses(root: Path):
     with Observer(root) as observer:
         observer.before(BASH)

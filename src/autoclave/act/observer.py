@@ -181,7 +181,7 @@ class Observer(Closing):
         self.catch_up()
         last = self._last_record()  # what is journalled from now on may not be in the look
         uses, is_first = self._uses(), self._shadow.top is None
-        if self._watch.is_quiet:
+        if self._watch.is_quiet and not self._shadow.has_names_outside:
             self._shadow.keep_note("seen", last)
             return uses
         look, changes = self._look()

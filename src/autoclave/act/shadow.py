@@ -134,6 +134,11 @@ class Shadow(Closing):
         found = self.note("top")
         return Facts(*found) if found else None
 
+    @property
+    def has_names_outside(self) -> bool:
+        """Return whether a file has more names than the tree has, by which others may change it."""
+        return any(row.facts.num_links > self._users[row.copy] for row in self._linked.values())
+
     def row(self, path: str) -> Row | None:
         folder, _, name = path.rpartition("/")
         return self.rows.get(folder, {}).get(name)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -167,11 +168,36 @@ def test_nonsense_is_refused_and_the_observer_lives_on(host: Host):
     assert host.observer() == pid
 
 
+def test_input_that_is_nested_too_deeply_is_told_and_the_observer_lives_on(host: Host):
+    host.fire(given("SessionStart"))
+    pid = host.observer()
+    nested = b'{"tool_input": {"data": ' + b"[" * 50_000 + b"]" * 50_000 + b"}}"
+    assert b"nested too deeply; undo may not cover" in client.exchange(str(host.folder), "before", nested)
+    assert host.observer() == pid
+
+
 def test_a_folder_that_is_replaced_during_a_tool_use_is_observed_from_then_on(host: Host):
     host.use("Bash", "rm -r $PWD; mkdir $PWD; echo tool > $PWD/a.txt; echo tool > $PWD/b.txt", command="x")
     with open_session(host.root, wait_s=5) as session:
         session.undo(*(each.action for each in session.journal.standings()))
     assert {path.name: path.read_text() for path in host.root.iterdir()} == {"a.txt": "first\n"}
+
+
+def test_a_hook_that_the_host_has_ended_does_not_begin_a_tool_use(host: Host, monkeypatch: pytest.MonkeyPatch):
+    use = json.dumps(given("PreToolUse", "Bash", command="x")).encode()
+    host.fire(given("SessionStart"))
+    monkeypatch.chdir(host.folder)
+    with socket.socket(socket.AF_UNIX) as busy:
+        busy.connect("socket")  # the observer waits for what it sends
+        with socket.socket(socket.AF_UNIX) as late:
+            late.connect("socket")
+            late.sendall(b"before\n" + use)
+        (host.root / "a.txt").write_text("by the tool")
+    told = client.exchange(str(host.folder), "after", use)
+    assert told == b"1autoclave: not all covered: no begin of this use of 'Bash' is known\n"
+    with open_session(host.root, wait_s=5) as session:
+        session.undo(*(each.action for each in session.journal.standings()))
+    assert (host.root / "a.txt").read_text() == "first\n"
 
 
 def test_the_observer_ends_when_nothing_happens(host: Host):

@@ -109,6 +109,10 @@ class Observer(Closing):
         self._shadow.keep_note("uses", {**kept, use.id: {**asdict(use), "began": now}})
         return self._warnings()
 
+    def forget(self, use: ToolUse) -> None:
+        """End a tool use of which `before` came too late; `after` warns of it."""
+        self._shadow.keep_note("uses", {each: other for each, other in self._uses().items() if each != use.id})
+
     def after(self, use: ToolUse) -> tuple[str, list[str]]:
         """Journal what a tool did; return the action ("" if nothing changed), and warnings for the user.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -71,12 +72,23 @@ def _serve_one(listener: socket.socket, observer: Observer) -> bool:
             return False
         if not observer.is_current:
             return False  # the client starts another one, for the folder that is there now
-        told = handled(observer, event.decode(errors="replace"), given)
+        is_late = event == b"before" and _has_left(link)  # by a time-out of the host: the tool may run already
+        told = "" if is_late else handled(observer, event.decode(errors="replace"), given)
+        if event == b"before" and _has_left(link):
+            with contextlib.suppress(InputError, RecursionError):
+                observer.forget(use_from(_given(given)))
         with contextlib.suppress(OSError):  # the host has ended its hook
             link.sendall(b"%d%s" % (bool(told), told.encode(errors="replace")))
     with contextlib.suppress(AutoclaveError):  # the next event tries again, and says so
         observer.catch_up()
     return True
+
+
+def _has_left(link: socket.socket) -> bool:
+    """Return whether a client has gone without waiting for its answer."""
+    poll = select.poll()
+    poll.register(link, select.POLLHUP)
+    return bool(poll.poll(0))
 
 
 def handled(observer: Observer, event: str, content: bytes) -> str:
@@ -86,6 +98,8 @@ def handled(observer: Observer, event: str, content: bytes) -> str:
     except AutoclaveError as error:
         then = "the next hook tries again" if event == "after" else "undo may not cover this tool use"
         told = [f"{error}", then]
+    except RecursionError:
+        told = ["standard input is nested too deeply; undo may not cover this tool use"]
     return _shown(told)
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,26 @@ def test_a_hook_that_the_host_has_ended_does_not_begin_a_tool_use(host: Host, mo
     with open_session(host.root, wait_s=5) as session:
         session.undo(*(each.action for each in session.journal.standings()))
     assert (host.root / "a.txt").read_text() == "first\n"
+
+
+@pytest.mark.parametrize("program", CLIENTS.values(), ids=CLIENTS)
+def test_the_fallback_gets_the_whole_input_when_the_observer_dies_while_it_reads(tmp_path: Path, program: list[str]):
+    if not Path(program[0]).exists():
+        pytest.skip("the hook is not compiled here")
+
+    def die() -> None:
+        link, _ = listener.accept()
+        link.recv(10)
+        link.close()
+
+    with socket.socket(socket.AF_UNIX) as listener, contextlib.chdir(tmp_path):
+        listener.bind("socket")
+        listener.listen()
+        with ThreadPoolExecutor() as pool:
+            pool.submit(die)
+            command = [*program, str(tmp_path), "before", "/bin/sh", "-c", "wc -c"]
+            ended = subprocess.run(command, input=b"x" * 3_000_000, capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, b"3000000\n")
 
 
 def test_the_observer_ends_when_nothing_happens(host: Host):

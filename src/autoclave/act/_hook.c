@@ -6,6 +6,7 @@
  * FOLDER has the socket of the observer. Without an answer, COMMAND takes over, with the same standard input.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,9 @@ enum { PIECE = 1 << 16 };
 static int write_all(int to, const char *content, size_t length)
 {
     while (length) {
-        ssize_t written = write(to, content, length);
+        ssize_t written = send(to, content, length, MSG_NOSIGNAL); /* the observer may die */
+        if (written < 0 && errno == ENOTSOCK)
+            written = write(to, content, length);
         if (written < 0)
             return -1;
         content += written;

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from autoclave.act.install import install as add
 from autoclave.cli.main import cli
+from autoclave.core import InputError
 from autoclave.runtime.opening import open_session
 
 SETTINGS = """{
@@ -177,3 +178,14 @@ def test_the_server_can_be_left_out(root: Path):
 
 def test_where_nothing_is_installed_nothing_is_removed(root: Path):
     assert act("uninstall", "claude", root).output == f"{root}: nothing is installed for claude\n"
+
+
+def test_settings_behind_a_link_out_of_the_folder_are_refused(root: Path):
+    home = root.parent / "home"
+    home.mkdir()
+    (home / "settings.json").write_text(SETTINGS)
+    (root / ".claude").symlink_to(home)
+    with pytest.raises(InputError, match="which is not in the folder"):
+        add("claude", root)
+    assert (home / "settings.json").read_text() == SETTINGS
+    assert not (root / ".mcp.json").exists()

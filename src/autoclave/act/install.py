@@ -70,7 +70,9 @@ def install(host: HostName, root: Path, state: Path | None = None, *, name: str 
         edits[".codex/hooks.json"] = lambda text: _with_hooks(text, commands)
         if mcp:
             edits[".codex/config.toml"] = lambda text: _with_block(text, server)
-    written = {path: _edited(root / path, edit) for path, edit in edits.items()}  # all, before the first is written
+    written = {
+        path: _edited(_inside(root, path), edit) for path, edit in edits.items()
+    }  # all, before the first is written
     kept = _kept(folder, host)
     told = []
     for path, (before, after) in written.items():
@@ -97,7 +99,7 @@ def uninstall(host: HostName, root: Path, state: Path | None = None) -> list[str
     folder = observer_folder((state or default_state(root)).resolve())
     told = []
     for path, known in _kept(folder, host).items():
-        place = root / path
+        place = _inside(root, path)
         now = _text(place)
         if now is None:
             told.append(f"{path}: is gone")
@@ -138,6 +140,14 @@ def hook_command(folder: Path, event: str, common: list[str]) -> str:
 def _kept(folder: Path, host: HostName) -> dict[str, Any]:
     text = _text(folder / f"installed-{host}.json")
     return json.loads(text) if text else {}
+
+
+def _inside(root: Path, path: str) -> Path:
+    """Return the place of a file of settings. Raises InputError where a link leads out of the folder."""
+    place = (root / path).resolve()
+    if not place.is_relative_to(root.resolve()):
+        raise InputError(f"{root / path}: a link leads to {place}, which is not in the folder. Nothing was changed")
+    return root / path
 
 
 def _text(path: Path) -> str | None:

@@ -73,7 +73,7 @@ def test_a_command_that_changes_nothing_leaves_nothing_to_undo(root: Path):
 def test_a_denial_shows_the_model_no_grant(root: Path):
     with act.session(root, allow=["files/src/**"]) as session:
         result = session.call("write", {"path": "notes.txt", "content": "v2"})
-    assert result.text == "refused: modify 'files/notes.txt' is not permitted"
+    assert result.text == "refused: create or modify 'files/notes.txt' is not permitted"
     assert "autoclave act grant" in getattr(result.error, "hint", "")
     assert "grant" not in repr(result)
 

@@ -76,7 +76,7 @@ async def work(client: Client, start: str = "start") -> None:
     assert (await call(client, "read", path="notes.txt"))["content"] == "one\n2\n"
     assert "+2" in (await call(client, "diff", action=told(edited)["action"]))["diff"]
     refused = await client.call_tool("write", {"path": "kept/a", "content": ""})
-    assert told(refused) == "refused: create 'files/kept' is not permitted"
+    assert told(refused) == "refused: create or modify 'files/kept/a' is not permitted"
     explained = await call(client, "explain_blast_radius", tool="delete", arguments={"path": "notes.txt"})
     assert (explained["guarantee"], explained["weight"]) == ("exact", 1.0)
     assert await call(client, "undo_to", savepoint=start) == {"undone": [told(edited)["action"]]}

@@ -304,11 +304,40 @@ def test_all_below_a_folder_is_read_only_by_a_grant_for_all_below(patterns: list
 
 
 def test_a_denial_is_recorded_and_tells_the_person_what_would_permit_it(session: Session):
-    with pytest.raises(NotPermitted, match=r"create 'files/new' is not permitted$") as denied:
+    with pytest.raises(NotPermitted, match=r"create or modify 'files/new' is not permitted$") as denied:
         session.propose({"do": "write", "path": "new", "content": ""})
-    assert denied.value.hint == "autoclave act grant 'files/**' --verbs create"
+    assert denied.value.hint == "autoclave act grant 'files/**' --verbs create,modify"
     (record,) = session.journal.records_of_kinds("denied")
     assert record.body["reason"] == str(denied.value)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"do": "write", "content": ""},
+        {"do": "append", "content": ""},
+        {"do": "make_folder"},
+        {"do": "make_link", "target": "x"},
+        {"do": "delete"},
+        {"do": "delete", "recursive": True},
+        {"do": "move", "to": "x"},
+        {"do": "set_mode", "mode": 0o600},
+    ],
+)
+def test_what_is_not_permitted_does_not_show_whether_something_is_there(session: Session, operation: dict[str, Any]):
+    folder = session.actions.managers["write"].scope.root  # pyright: ignore[reportAttributeAccessIssue]
+    (folder / "there").mkdir()
+    (folder / "there" / "file").write_text("")
+    (folder / "link").symlink_to("there")
+    paths = ("there", "there/file", "there/none", "none/below", "link", "link/file", "link/none")
+    told = set[str]()
+    for path in paths:
+        fields = ("path", "to") if operation["do"] == "move" else ("path",)
+        for field in fields:
+            with pytest.raises(NotPermitted) as denied:
+                session.plan({"path": "x", **operation, field: path})
+            told.add(str(denied.value).replace(f"'files/{path}'", "").replace("'files/x'", ""))
+    assert len(told) == 1
 
 
 def test_what_was_revoked_is_not_permitted_any_more_nor_what_narrows_it(session: Session):

@@ -123,6 +123,13 @@ class Manager(ABC):
         """Return the accesses that planning an operation itself makes; none if planning only reads."""
         return Request(())
 
+    def needs(self, operation: Config) -> Sequence[Sequence[Access]]:
+        """Return groups of accesses, of each of which one must be permitted, whatever the state of the resource.
+
+        They are checked before planning, whose errors tell what is there.
+        """
+        return ()
+
     @abstractmethod
     def plan(self, action: str, operation: Config) -> Plan:
         """Plan an operation. Nothing is changed. Raises InputError where it is impossible."""

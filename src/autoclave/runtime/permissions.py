@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from autoclave.core import InputError, UsageError
 from autoclave.runtime.guarantee import Guarantee
@@ -14,7 +15,7 @@ from autoclave.runtime.interface import NotPermitted
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.policy.decision import Decision, Usage, decide, is_granted, shown_decision, usage_of, violation
 from autoclave.runtime.policy.grants import Grant, active
-from autoclave.runtime.policy.request import Request
+from autoclave.runtime.policy.request import Access, Request
 from autoclave.runtime.records import Record
 from autoclave.runtime.states import ActionState
 
@@ -63,9 +64,26 @@ class Permissions:
         grants = self.grants()
         decision = decide(grants, request, self._usage(action, grants), time.time())
         if not decision.is_allowed:
-            self._journal.append("denied", action, {"session": self._name, **shown_decision(decision)})
-            raise NotPermitted(decision.reason, decision.hint)
+            raise self._denied(action, decision)
         return decision
+
+    def require_any(self, action: str, needed: Sequence[Sequence[Access]]) -> None:
+        """Raise NotPermitted, as `require_allowed`, where no access of a group would be permitted.
+
+        The reason has the resource of the first access of the group, the hint that of the last.
+        """
+        grants = self.grants() if needed else []
+        usage, now = self._usage(action, grants), time.time()
+        for group in needed:
+            if not any(decide(grants, Request((each,)), usage, now).is_allowed for each in group):
+                verbs = " or ".join(dict.fromkeys(each.verb for each in group))
+                reason = f"{verbs} {group[0].resource!r} is not permitted"
+                wanted = [each for all_of in needed for each in all_of if each.resource == all_of[-1].resource]
+                raise self._denied(action, replace(decide(grants, Request(tuple(wanted)), usage, now), reason=reason))
+
+    def _denied(self, action: str, decision: Decision) -> NotPermitted:
+        self._journal.append("denied", action, {"session": self._name, **shown_decision(decision)})
+        return NotPermitted(decision.reason, decision.hint)
 
     def use(self, action: str, request: Request) -> None:
         """Decide on the accesses that planning an action makes, and charge those that cannot be undone."""

@@ -99,6 +99,7 @@ class Session(Closing):
     def _planned(self, given: Json, by: str) -> Proposal:
         operation, action = self.actions.operation(given), secrets.token_hex(4)
         manager = self.actions.managers[str(given["do"])]
+        self.permissions.require_any(action, manager.needs(operation))
         asked = manager.asks(operation)
         self.permissions.use(action, asked)
         try:

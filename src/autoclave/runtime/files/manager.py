@@ -28,6 +28,7 @@ from autoclave.runtime.files.plans import (
     asked_by,
     digest_of,
     keys_of,
+    needed_by,
     paths_of,
     steps_from,
     surveys_of,
@@ -90,6 +91,9 @@ class FileManager(Manager):
 
     def asks(self, operation: Config) -> Request:
         return asked_by(operation)
+
+    def needs(self, operation: Config) -> list[tuple[Access, ...]]:
+        return needed_by(operation, self.scope)
 
     def observed(self, action: str, receipt: Json) -> Request:
         """See `Manager`. Looks at what was taken to the stash and brought to the tree; includes uses of a command."""

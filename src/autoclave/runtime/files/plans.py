@@ -18,19 +18,26 @@ from autoclave.core import InputError
 from autoclave.core.json import canonical_json
 from autoclave.runtime.files.commands import CommandRunner
 from autoclave.runtime.files.operations import (
+    Append,
     Command,
     DataOperation,
+    Delete,
     Edit,
     List,
+    MakeFolder,
+    MakeLink,
+    Move,
     Python,
     Read,
     ReadOperation,
     Search,
+    SetMode,
+    Write,
     key_of,
 )
 from autoclave.runtime.files.planning import New, require_no_new_way_out, steps_of
 from autoclave.runtime.files.reading import read
-from autoclave.runtime.files.scope import Scope
+from autoclave.runtime.files.scope import Scope, parts_of
 from autoclave.runtime.files.steps import Step
 from autoclave.runtime.files.tree_digest import Survey, is_by_inode, survey, survey_by_inode
 from autoclave.runtime.footprints import Footprint
@@ -191,6 +198,33 @@ def asked_by(operation: Config) -> Request:
         ),
         guarantee_of(operation),
     )
+
+
+_NEEDED: Mapping[type[Config], Sequence[tuple[str, str]]] = {
+    Write: (("path", "create modify"),),
+    Append: (("path", "modify"),),
+    MakeFolder: (("path", "create"),),
+    MakeLink: (("path", "create"),),
+    Delete: (("path", "delete"),),
+    Move: (("path", "read"), ("path", "rename"), ("to", "rename")),
+    SetMode: (("path", "set_mode"),),
+}
+"""Fields with paths of operations, each with verbs, one of which every plan has."""
+
+
+def needed_by(operation: Config, scope: Scope) -> list[tuple[Access, ...]]:
+    """See `Manager.needs`. Each group has a path as it is given, its real place, and the first folder missing there.
+
+    Raises as `parts_of`.
+    """
+    found: list[tuple[Access, ...]] = []
+    for field, verbs in _NEEDED.get(type(operation), ()):
+        parts = parts_of(path := getattr(operation, field))
+        above = ("/".join(parts[:number]) for number in range(1, len(parts)))
+        first = next((each for each in above if not os.path.lexists(scope.root / each)), path)
+        places = dict.fromkeys((key_of(path), _resource(path, scope), _resource(first, scope)))
+        found.append(tuple(Access(verb, place) for place in places for verb in verbs.split()))
+    return found
 
 
 def guarantee_of(operation: Config) -> Guarantee:

@@ -38,7 +38,7 @@ def answer(asked):
             return {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "small"}}
         case "tools/list", _:
             page = int(asked["params"].get("cursor", 0))
-            names = ["write", "fail", "reach", "undo", "say"]
+            names = ["write", "fail", "reach", "garble", "undo", "say"]
             tool = {"name": names[page], "inputSchema": {"type": "object"}}
             return {"tools": [tool], **({"nextCursor": str(page + 1)} if page < len(names) - 1 else {})}
         case "tools/call", "write":
@@ -49,6 +49,9 @@ def answer(asked):
             raise ValueError("cannot do it")
         case "tools/call", "reach":
             socket.create_connection(("192.0.2.1", 80), 1)
+        case "tools/call", "garble":
+            pathlib.Path("half").write_text("")
+            return {"content": "not a list"}
         case "tools/call", "say":
             return {"content": [{"type": "text", "text": "x" * given["length"]}]}
 
@@ -156,6 +159,7 @@ def test_a_call_is_an_action_and_what_fails_leaves_nothing(root: Path):
                     "write",
                     "fail",
                     "reach",
+                    "garble",
                     "undo",
                     "say",
                     "list_changes",
@@ -169,6 +173,9 @@ def test_a_call_is_an_action_and_what_fails_leaves_nothing(root: Path):
                 assert (root / "a").read_text() == "\u00e4"
                 assert content(written) == ["written", f"action {change.action}, guarantee exact: create 'a'"]
                 assert "cannot do it" in content(await client.call_tool("fail", {}))[0]
+                garbled = content(await client.call_tool("garble", {}))[0]
+                assert "server small: content: " in garbled
+                assert "nothing was done" in garbled
                 assert not (root / "half").exists()
                 assert "not permitted" in content(await client.call_tool("reach", {}))[0]
                 large = await client.call_tool("say", {"length": 500_000})
@@ -190,10 +197,24 @@ def test_what_no_grant_covers_is_not_applied(root: Path):
         proxy.tools(session)
     reading = {"resources": ["files/**"], "verbs": ["read"]}
     with act.session(root, allow=[reading, "programs/small"], **proxy.settings(default_state(root))) as session:
-        assert len(proxy.tools(session).tools) == 5
+        assert len(proxy.tools(session).tools) == 6
         result, answer = proxy.call(session, "write", {"path": "a", "text": ""})
         assert (result.text, answer) == ("refused: create 'files/a' is not permitted", None)
     assert not (root / "a").exists()
+
+
+@pytest.mark.usefixtures("sealing_host")
+def test_two_servers_of_one_name_do_not_answer_for_each_other(root: Path):
+    (other := root.parent / "other.py").write_text(SMALL.replace('"written"', '"by the other"'))
+    with (
+        opened(root, "small", small(root)) as (session, proxy),
+        opened(root, "small", [sys.executable, str(other)]) as (second, another),
+    ):
+        proxy.tools(session)
+        another.tools(second)
+        _, answer = proxy.call(session, "write", {"path": "a", "text": ""})
+        assert answer is not None
+        assert content(answer)[0] == "written"
 
 
 def test_a_program_that_does_not_exist_is_refused(root: Path):

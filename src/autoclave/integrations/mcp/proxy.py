@@ -9,17 +9,21 @@ calls.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from mcp.types import CallToolResult, ListToolsResult, TextContent
+from pydantic import ValidationError
 
 from autoclave.act import Result, Session
 from autoclave.act.results import encodable
-from autoclave.core import AutoclaveError, Outcome, UsageError
+from autoclave.core import AutoclaveError, InputError, Outcome, UsageError
+from autoclave.core.json import first_error, rule_of
 from autoclave.workspaces import python_executable
 
 _FOLDER = "/mcp"
@@ -43,39 +47,57 @@ class Proxy:
             raise UsageError(f"--in-front-of {command[0]}: there is no such program")
         self._command, self._program = [str(Path(program).absolute()), *command[1:]], f"{_FOLDER}/{name}"
         self._places = dict.fromkeys([*_needed_by(self._command, root.resolve()), *shown])
-        self._printed = b""
+        source = Path(__file__).with_name("caller.py").read_text(encoding="utf-8")
+        self._caller = f"#!{python_executable()} -ISB\n{source}\n\nsys.exit(main({self._command!r}))\n"
+        self._expected: type[ListToolsResult | CallToolResult] = ListToolsResult
+        self._answer: Any = None
 
     def settings(self, state: Path) -> dict[str, Any]:
         """Return arguments of `open_session`, for the session that calls the server. `state` is its state folder."""
-        caller = state / "mcp" / Path(self._program).name
-        shown = ((str(caller), self._program), *((str(each), str(each)) for each in self._places))
+        shown = ((str(self._place(state)), self._program), *((str(each), str(each)) for each in self._places))
         return {"shown": shown, "on_outcome": self._keep}
 
+    def _place(self, state: Path) -> Path:
+        """Return the file of the program, of which other servers and versions have others."""
+        return state / "mcp" / hashlib.sha256(self._caller.encode()).hexdigest()[:16]
+
     def _keep(self, outcome: Outcome) -> None:
-        self._printed = outcome.stdout
+        """Keep the response of a call that ended well. If it is invalid, raises InputError, and nothing is applied."""
+        if outcome.ended != "exited" or outcome.exit_code:
+            return
+        try:
+            self._answer = self._expected.model_validate_json(outcome.stdout)
+        except ValidationError as error:
+            first = first_error(error)
+            place = ".".join(map(str, first["loc"]))
+            raise InputError(
+                f"server {Path(self._program).name}: {place}: {rule_of(first['msg'])}; nothing was done"
+            ) from None
 
     def tools(self, session: Session) -> ListToolsResult:
         """Return the tools of the server. Raises UsageError where they cannot be listed."""
-        caller = session.state / "mcp" / Path(self._program).name
+        caller = self._place(session.state)
         caller.parent.mkdir(exist_ok=True, mode=0o700)
-        source = Path(__file__).with_name("caller.py").read_text(encoding="utf-8")
-        caller.write_text(f"#!{python_executable()} -ISB\n{source}\n\nsys.exit(main({self._command!r}))\n", "utf-8")
-        caller.chmod(0o755)
+        partial = caller.with_name(f"{caller.name}.{secrets.token_hex(4)}")
+        partial.write_text(self._caller, "utf-8")
+        partial.chmod(0o755)
+        partial.replace(caller)
+        self._expected = ListToolsResult
         try:
             session.plan({"do": "run", "command": [self._program], "stdin": "{}"})
         except AutoclaveError as error:
             hint = getattr(error, "hint", "")
             told = f"{error}{f'. What would permit it: {hint}' if hint else ''}"
             raise UsageError(f"--in-front-of: its tools cannot be listed: {told}") from None
-        return ListToolsResult.model_validate_json(self._printed)
+        return self._answer
 
     def call(self, session: Session, tool: str, arguments: dict[str, Any]) -> tuple[Result, CallToolResult | None]:
         """Call a tool; return the result of the action, and that of the server unless the action failed."""
-        asked = json.dumps({"tool": tool, "arguments": arguments})
+        self._expected, asked = CallToolResult, json.dumps({"tool": tool, "arguments": arguments})
         result = session.attempt({"do": "run", "command": [self._program, tool], "stdin": asked})
         if result.is_error:
             return result, None
-        answer = CallToolResult.model_validate_json(self._printed)
+        answer: CallToolResult = self._answer
         changes = "; ".join(result.changes) or "nothing was changed"
         note = TextContent(text=encodable(f"action {result.action}, guarantee {result.guarantee}: {changes}"))
         return result, answer.model_copy(update={"content": [*answer.content, note]})

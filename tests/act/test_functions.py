@@ -49,6 +49,10 @@ def set_key(key: str) -> dict[str, Any]:
     return {"key": key}
 
 
+@act.reversible(undo=lambda arguments, result: None, touches=lambda name: (CUSTOMERS[name] for _ in "a"))
+def rename(name: int) -> None: ...
+
+
 @act.reversible(undo=lambda arguments, result: None)
 def not_json() -> object:
     return object()
@@ -58,7 +62,7 @@ def not_json() -> object:
 def session(tmp_path: Path) -> Iterator[act.Session]:
     CUSTOMERS.clear()
     (tmp_path / "project").mkdir()
-    offered = [create_customer, send_mail, set_key, not_json]
+    offered = [create_customer, send_mail, set_key, rename, not_json]
     with act.session(tmp_path / "project", functions=offered, allow=["functions/**"]) as opened:
         yield opened
 
@@ -92,6 +96,9 @@ def test_arguments_are_checked_before_anything_is_called(session: act.Session):
     for wrong in ({}, {"name": 7}, {"name": "a", "more": 1}):
         assert "function create_customer" in session.call("create_customer", wrong).text
     assert CUSTOMERS == {}
+    told = "refused: function rename: its `touches` raised KeyError: 7; nothing was done"
+    assert session.call("rename", {"name": 7}).text == told
+    assert session.changes() == []
 
 
 def test_a_refusal_of_the_function_means_that_nothing_was_done(session: act.Session):

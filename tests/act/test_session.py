@@ -87,6 +87,14 @@ def test_grants_of_a_session_end_with_it(root: Path):
         assert permissions.grants() == []
 
 
+def test_where_opening_fails_no_grant_stays(root: Path):
+    narrowing = {"resources": ["files/a"], "parent": "unknown"}
+    with pytest.raises(InputError, match="narrows 'unknown'"):
+        act.session(root, name="agent", allow=["files/**", narrowing])
+    with open_records(root, name="agent") as (_, permissions):
+        assert permissions.grants() == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -123,7 +123,11 @@ class FunctionManager(Manager):
         call = typing.cast("Call", operation)
         known = _known(call.function)
         validated(known.parameters, call.arguments, f"function {call.function}")
-        touched = known.touches(**call.arguments) if known.touches else ("",)
+        try:
+            touched = tuple(known.touches(**call.arguments)) if known.touches else ("",)
+        except Exception as error:
+            told = f"its `touches` raised {type(error).__name__}: {error}"
+            raise InputError(f"function {call.function}: {told}; nothing was done") from error
         guarantee = Guarantee.COMPENSATING if known.undo else Guarantee.NONE
         return Plan(
             hashlib.sha256(canonical_json(call.model_dump(mode="json"))).hexdigest(),

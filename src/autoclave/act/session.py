@@ -130,11 +130,16 @@ class Session(Closing):
         self._opened, self._by, self._functions = opened, by, functions
         self._lock, self._kept = threading.RLock(), None
         grants = [_grant(each, name) for each in allow]
-        with self.opened() as first:  # the folders are usable, and what a process left unfinished is settled
-            for grant in grants:
-                first.permissions.grant(grant)
-        self._granted = [grant.id for grant in grants]
-        self._kept = opened() if exclusive else None
+        self._granted = list[str]()
+        try:
+            with self.opened() as first:  # the folders are usable, and what a process left unfinished is settled
+                for grant in grants:
+                    self._granted.append(grant.id)
+                    first.permissions.grant(grant)
+            self._kept = opened() if exclusive else None
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Revoke the grants of this session; undo what an exclusive session left open."""

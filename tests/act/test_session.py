@@ -225,7 +225,9 @@ def test_a_networked_command_runs_only_by_a_call_and_is_listed_where_it_fails(ro
             assert "files are unchanged, and what it did over the network stands" in failed.text
             change = session.changes()[-1]
             assert (change.action, change.state, change.guarantee) == (failed.action, ActionState.FAILED, "none")
-        assert len(session.changes()) == 2
+        session.plan({"do": "run", **given("")})
+        assert [each.state for each in session.changes()] == [ActionState.FAILED] * 3
+        assert "it was only planned" in session.changes()[-1].reason
         outside = {each.name for each in session.tool_list() if each.reaches_outside}
         assert outside == {"run", "python"}
     assert [path.name for path in root.iterdir()] == ["notes.txt"]

@@ -264,7 +264,7 @@ class Session(Closing):
     # --- Looking ----------------------------------------------------------------------------------------------------
 
     def plan(self, given: Json) -> Plan:
-        """Plan an operation without doing it; only a denial is recorded."""
+        """Plan an operation without doing it. Recorded are a denial, and what planning a networked command sent."""
         with self.opened() as found:
             return found.plan(given)
 

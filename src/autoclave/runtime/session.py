@@ -91,9 +91,13 @@ class Session(Closing):
         return asked
 
     def plan(self, given: Json) -> Plan:
-        """Plan an operation, recording and keeping nothing. Raises as `propose`."""
-        proposal = self._planned(given, "caller")
-        self.actions.managers[str(given["do"])].discard(proposal.action)
+        """Plan an operation, keeping nothing. Only what planning sent is recorded. Raises as `propose`."""
+        proposal, manager = self._planned(given, "caller"), self.actions.managers[str(given["do"])]
+        if manager.asks(proposal.operation).guarantee is Guarantee.NONE:
+            self._record_proposed(proposal, "caller")
+            self.discard(proposal.action, f"it was only planned; {_SENT}")
+        else:
+            manager.discard(proposal.action)
         return proposal.plan
 
     def _planned(self, given: Json, by: str) -> Proposal:

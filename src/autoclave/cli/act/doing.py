@@ -101,7 +101,8 @@ def _session(root: Path, state: Path | None, name: str, packages: Path | None) -
 def plan(file: Path, packages: Path | None, root: Path, state: Path | None, name: str) -> None:
     """Show what each operation of FILE would do in the current state. Nothing is executed; only denials are recorded.
 
-    FILE has an operation per line; `-` is standard input.
+    FILE has an operation per line; `-` is standard input. A command with `network` or `secrets` sends its requests when
+    it is planned; `list` shows that.
 
     \b
     Example: autoclave act plan changes.jsonl --root project

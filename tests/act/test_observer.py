@@ -22,7 +22,7 @@ from autoclave.runtime.opening import open_session
 from autoclave.runtime.states import ActionState
 from tests.act.tool_uses import use_tool
 from tests.runtime.deaths import dies_within
-from tests.runtime.trees import build_tree, done, granted, manifest
+from tests.runtime.trees import build_tree, manifest
 
 BASH = ToolUse("1", "Bash", "make", "s")
 
@@ -219,82 +219,6 @@ def test_a_later_tool_use_on_the_same_file_depends_on_the_earlier(root: Path):
         assert session.dependents_of(first) == [second]
         session.undo(first, dependents=True)
     assert (root / "a.txt").read_text() == "first\n"
-
-
-def test_what_a_session_does_during_a_tool_use_is_not_recorded_again(root: Path):
-    with Observer(root) as observer:
-        earlier = used(observer, lambda: (root / "b.txt").write_text("tool"))
-
-        def tool() -> None:
-            with granted(open_session(root)) as session:
-                done(session, do="write", path="a.txt", content="by a session")
-                done(session, do="delete", path="docs", recursive=True)
-                session.undo(earlier)
-            (root / "run.sh").write_text("tool")
-
-        action = used(observer, tool)
-    with open_session(root) as session:
-        assert [step["path"] for step in session.actions.receipt(action)["steps"]] == ["run.sh"]
-        assert len(session.journal.standings()) == 4
-
-
-MIXED = "not covered: {!r}, which another action has changed too"
-
-
-@pytest.mark.parametrize(
-    ("by_session", "by_tool", "mixed", "expected"),
-    [
-        (["run.sh"], "echo tool > run.sh; echo tool > b.txt", ["run.sh"], {"run.sh": "tool\n", "b.txt": ""}),
-        (["d/1"], "echo tool > d/2; echo tool > b.txt", ["d"], {"d/1": "session", "d/2": "tool\n", "b.txt": ""}),
-        (["d/1", "d/2"], "echo tool > b.txt", [], {"d/1": "session", "d/2": "session", "b.txt": ""}),
-        (["docs/1"], "rm -r docs", ["docs/1"], {"docs/1": None, "docs/deep/d.txt": "d"}),
-    ],
-)
-def test_an_undo_does_not_take_back_what_another_action_did_during_the_tool_use(
-    root: Path, by_session: list[str], by_tool: str, mixed: list[str], expected: dict[str, str | None]
-):
-    with Observer(root) as observer:
-        observer.before(BASH)
-        with granted(open_session(root)) as session:
-            for path in by_session:
-                done(session, do="write", path=path, content="session")
-        subprocess.run(["sh", "-c", by_tool], cwd=root, check=True)
-        action, told = observer.after(BASH)
-    assert told == [MIXED.format(path) for path in mixed]
-    with open_session(root) as session:
-        assert session.journal.standing(action).proposed["guarantee"] == ("none" if mixed else "exact")
-        session.undo(action)
-    assert {path: (root / path).read_text() if (root / path).exists() else None for path in expected} == expected
-
-
-def test_a_new_folder_stays_with_what_another_action_did_in_it(root: Path):
-    with Observer(root) as observer:
-        observer.before(BASH)
-        (root / "d").mkdir()
-        with granted(open_session(root)) as session:
-            done(session, do="write", path="d/1", content="session")
-        (root / "d/2").write_text("tool")
-        action, told = observer.after(BASH)
-    assert told == ["not covered: the new folder 'd', in which another action has changed something"]
-    with open_session(root) as session:
-        session.undo(action)
-    assert [path.name for path in (root / "d").iterdir()] == ["1"]
-
-
-def test_what_another_action_did_is_the_pre_image_of_a_later_use(root: Path):
-    with Observer(root) as observer:
-        observer.before(BASH)
-        observer.before(ToolUse("2", "Edit", "", "other"))
-        with granted(open_session(root)) as session:
-            done(session, do="write", path="run.sh", content="session")
-        observer.after(BASH)
-        observer.catch_up()
-        (root / "run.sh").write_text("tool")
-        action, told = observer.after(ToolUse("2", "Edit", "", "other"))
-    assert told == []
-    with open_session(root) as session:
-        session.undo(action)
-    assert (root / "run.sh").read_text() == "session"
 
 
 def test_a_use_without_an_end_is_recorded_by_the_next_hook(root: Path, monkeypatch: pytest.MonkeyPatch):

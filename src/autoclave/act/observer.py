@@ -274,7 +274,7 @@ class Observer(Closing):
                 tree_digest(path, each, digest) == digest for each in (self._scope, _Without(self._scope, added))
             )
         except InputError:  # behind a link or a file now
-            return False
+            return not digest
 
     def _last_record(self) -> int:
         found = self._journal.records_of_kinds(*_LEAVING, after=self._shadow.note("seen") or 0)

@@ -453,3 +453,14 @@ def test_a_full_disk_is_reported_and_the_next_hook_records_it(root: Path, monkey
                 observer.after(BASH)
         observer.after(BASH)
     assert states(root) == ["failed", "executed"]
+
+
+def test_holes_of_a_deleted_file_do_not_count_for_the_quota(root: Path):
+    with open(root / "sparse", "wb") as file:
+        file.truncate(64 << 20)
+    with Observer(root) as observer:
+        action = used(observer, (root / "sparse").unlink)
+    with open_session(root) as session:
+        assert session.actions.receipt(action)["kept_bytes"] < 1 << 20
+        session.undo(action)
+    assert (root / "sparse").stat().st_size == 64 << 20

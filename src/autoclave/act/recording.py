@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from autoclave.act.scan import Facts
-from autoclave.act.shadow import NO_SPACE, Attributes, Change, Row, Shadow, attributes_of
+from autoclave.act.shadow import NO_SPACE, Attributes, Change, Row, Shadow
 from autoclave.core import HostError, InputError
 from autoclave.core.files import sync_directory
 from autoclave.core.json import canonical_json
 from autoclave.runtime.files.capture import changed_facts
 from autoclave.runtime.files.operations import key_of
 from autoclave.runtime.files.plans import keys_of, paths_of
-from autoclave.runtime.files.scope import Entry, Scope, open_file
+from autoclave.runtime.files.scope import Entry, Scope, attributes_of, open_file
 from autoclave.runtime.files.steps import Step, as_it_is, sync_file_system
 from autoclave.runtime.files.tree_digest import NOT_COMPARED, Survey, survey, survey_by_inode, without_marks
 from autoclave.runtime.files.undoing import left_with, times_around
@@ -308,6 +308,7 @@ def receipt_of(recording: Recording, scope: Scope, folder: Path) -> dict[str, An
             found = _before(step, scope, stash)
             if found is not None:
                 before[step.path], shared = found.digest, shared | found.shared
+        kept_bytes = stash.bytes_on_disk()
     after = {path: survey(path, scope) for path in paths_of(steps)}
     shared = shared.union(*(each.shared for each in after.values()))
     return {
@@ -315,7 +316,7 @@ def receipt_of(recording: Recording, scope: Scope, folder: Path) -> dict[str, An
         "steps": [step.to_json() for step in steps],
         "before": before,
         "after": {path: each.digest for path, each in after.items()},
-        "kept_bytes": sum(row.facts.size for _, row in recording.objects if row.facts.is_file),
+        "kept_bytes": kept_bytes,
         "asked": [],
         "guarantee": recording.guarantee,
         "left_out": [*recording.left_out, *recording.limits],

@@ -29,8 +29,8 @@ from autoclave.act.copying import copy_data
 from autoclave.act.scan import Facts, facts_of, packed, scan, unpacked
 from autoclave.core import HostError, InputError
 from autoclave.core.closing import Closing
-from autoclave.core.sqlite_files import open_database
-from autoclave.runtime.files.scope import TICK_NS, Scope, open_file
+from autoclave.core.sqlite_files import open_database, transaction
+from autoclave.runtime.files.scope import TICK_NS, Scope, attributes_of, open_file
 from autoclave.runtime.footprints import with_those_above
 
 _SCHEMA = """
@@ -374,20 +374,7 @@ class Shadow(Closing):
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
+            with transaction(self._connection):
                 yield
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-            self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise HostError(f"{self.copies.parent}: the index cannot be written ({error}). Fix: free space") from None
-
-
-def attributes_of(descriptor: int) -> Attributes:
-    """Return the extended attributes of an open entry, as hexadecimal text."""
-    try:
-        return tuple((name, os.getxattr(descriptor, name).hex()) for name in sorted(os.listxattr(descriptor)))
-    except OSError:  # a file system without them
-        return ()

@@ -44,6 +44,19 @@ def open_database(path: Path, synchronous: Literal["NORMAL", "FULL"]) -> sqlite3
     return connection
 
 
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Generator[None]:
+    """Run a block as one transaction that writes; roll it back if the block or its commit raises."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # SQLite rolls back by itself where a disk is full
+            connection.execute("ROLLBACK")
+        raise
+
+
 class KeptTexts(Closing):
     """Texts by keys, in the table of the name `what`. Safe to use from several threads and processes.
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from autoclave.core import DataError, HostError, InputError, UsageError
 from autoclave.core.closing import Closing
-from autoclave.core.sqlite_files import open_database
+from autoclave.core.sqlite_files import open_database, transaction
 from autoclave.runtime.checkpoints import CheckpointFile
 from autoclave.runtime.footprints import with_those_above
 from autoclave.runtime.journal_index import INDEX_SCHEMA, IS_STALE, NAMED_STATES, STANDING_STATES
@@ -263,15 +263,13 @@ class Journal(Closing):
     # --- Inside -----------------------------------------------------------------------------------------------------
 
     def _make_tables(self) -> None:
-        with self._lock:
-            self._connection.execute("BEGIN IMMEDIATE")
+        with self._lock, transaction(self._connection):
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
             if version == 0:
                 for statement in (*_SCHEMA.strip().split(";\n"), *INDEX_SCHEMA):
                     self._connection.execute(statement)
                 self._connection.execute(f"PRAGMA user_version = {_VERSION}")
                 self._checkpoints.sign(0, NO_DIGEST)  # from here on, a missing file means that it was removed
-            self._connection.execute("COMMIT")
         if not self._checkpoints.has_any():
             self.append("checkpoints_missing", "journal", {})
             self.seal()
@@ -308,14 +306,8 @@ class Journal(Closing):
     def _transaction(self) -> Iterator[None]:
         """Run a durable transaction. Raises HostError where the disk is full or fails: nothing was written."""
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
+            with transaction(self._connection):
                 yield
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
         except sqlite3.Error as error:
             raise HostError(
                 f"the journal cannot be written ({error}); the change to be recorded was not made. Fix: free "

@@ -288,7 +288,7 @@ def _read(parent: int, name: str, path: str, about: os.stat_result) -> Entry:
                 if mount_of(descriptor) != mount_of(parent):
                     raise InputError(f"path {path!r}: is another file system, which is not in scope")
                 digest = digest_of(descriptor) if kind == "file" else ""
-                content = {"size": size, "digest": digest, "attributes": _attributes(descriptor)}
+                content = {"size": size, "digest": digest, "attributes": attributes_of(descriptor)}
         except PermissionError:
             content = {"size": size, "digest": f"{_UNREADABLE}{about.st_ino}"}
     elif kind == "link":
@@ -315,7 +315,8 @@ def digest_of(descriptor: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _attributes(descriptor: int) -> tuple[tuple[str, str], ...]:
+def attributes_of(descriptor: int) -> tuple[tuple[str, str], ...]:
+    """Return the extended attributes of an open entry, as hexadecimal text."""
     try:
         return tuple((name, os.getxattr(descriptor, name).hex()) for name in sorted(os.listxattr(descriptor)))
     except OSError:  # a file system without them

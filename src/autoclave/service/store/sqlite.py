@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from autoclave.core import InputError
-from autoclave.core.sqlite_files import open_database
+from autoclave.core.sqlite_files import open_database, transaction
 from autoclave.service.store.records import Event
 from autoclave.service.store.schema import SQLITE, VERSION, refusal, statements
 from autoclave.service.store.sql import Store
@@ -73,14 +73,8 @@ class SqliteStore(Store):
     @contextlib.contextmanager
     def _changing(self) -> Generator[list[Event]]:
         events: list[Event] = []
-        with self._lock:
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield events
-                self._database.execute("COMMIT")
-            except BaseException:
-                self._database.execute("ROLLBACK")
-                raise
+        with self._lock, transaction(self._database):
+            yield events
         for event in dict.fromkeys(events):
             for on_event in self._subscribers:
                 on_event(event)

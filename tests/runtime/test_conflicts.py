@@ -204,9 +204,9 @@ def test_an_interrupted_redo_that_others_disturbed_is_settled_as_it_is(root: Pat
 def test_what_stands_is_kept_whatever_the_quota_and_the_rest_goes_the_oldest_first(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(actions, "_MOST_KEPT", 40_000)
+    monkeypatch.setattr(actions, "_MOST_KEPT", 25_000)
     with open_on(root) as session:
-        standing = done(session, do="delete", path="docs", recursive=True)  # 20 kB on disk
+        standing = done(session, do="delete", path="docs", recursive=True)  # some 10 kB
         undone = [done(session, do="write", path=f"n{number}", content="x") for number in range(3)]
         large = done(session, do="write", path="large", content="y" * 12_000)
         deleted = done(session, do="delete", path="large")
@@ -222,7 +222,7 @@ def test_what_stands_is_kept_whatever_the_quota_and_the_rest_goes_the_oldest_fir
         assert "forgotten" in [record.kind for record in session.journal.records(deleted)]
         done(session, do="write", path="third", content="z" * 9_000)
         done(session, do="delete", path="third")
-        with pytest.raises(HostError, match="more than the quota of 40000"):
+        with pytest.raises(HostError, match="more than the quota of 25000"):
             done(session, do="write", path="fourth", content="")
         session.undo(standing)
         assert (root / "docs/c.txt").read_text() == "c" * 10_000

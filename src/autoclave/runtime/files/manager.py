@@ -53,6 +53,9 @@ from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import Choice, InDoubt, Json, Manager, NotRedone, NotUndone, Plan, UndoneWith
 from autoclave.runtime.policy.request import Access, Request
 
+_MOST_BY_SIZE = 8 << 20
+"""Bytes up to which what is kept counts by its size, holes included; beyond, by what it occupies."""
+
 
 class FileManager(Manager):
     """Actions on the folder of `scope`. `stash` is a private folder on the same file system."""
@@ -134,9 +137,11 @@ class FileManager(Manager):
             if not isinstance(operation, Command):
                 self.discard(action)
             raise
+        taken = [before[step.path].num_bytes for step in steps if step.do in ("take", "exchange")]
         return {
             "steps": [step.to_json() for step in steps],
             "before": {path: each.digest for path, each in before.items()},
+            "kept_bytes": sum(taken),
             "asked": [(access.verb, access.resource) for access in self.asks(operation).accesses],
             "guarantee": plan.guarantee,
             "parents": times_around(steps, self.scope),
@@ -184,8 +189,10 @@ class FileManager(Manager):
     def accept(self, action: str, started: Json) -> Json:
         steps = [as_it_is(step, self.scope, self.stash / action) for step in steps_from(started["steps"])]
         after = self._digests(started["before"])
-        with Scope(self.stash / action) as stash:
-            kept = {"kept_bytes": stash.bytes_on_disk()}
+        kept = {}
+        if started["kept_bytes"] > _MOST_BY_SIZE:
+            with Scope(self.stash / action) as stash:
+                kept = {"kept_bytes": stash.bytes_on_disk()}
         plain = [step.to_json() for step in steps]
         return {**started, **kept, "steps": plain, "after": after, **left_with(times_around(steps, self.scope))}
 

@@ -209,10 +209,8 @@ def test_the_three_commands_of_the_page_undo_a_change_of_an_agent(tmp_path: Path
     assert not (tmp_path / "project/new").exists()
 
 
-@pytest.mark.soak
-def test_twenty_servers_at_the_same_time_lose_and_cross_nothing(root: Path):
-    num = 20
-
+@pytest.mark.parametrize("num", [4, pytest.param(20, marks=pytest.mark.soak)])
+def test_servers_at_the_same_time_lose_and_cross_nothing(root: Path, num: int):
     async def agent(name: str) -> None:
         async with Client(parameters(root, "--session", name)) as client:
             for number in range(5):

@@ -6,9 +6,12 @@ import contextlib
 import json
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import autoclave.act as act
+from autoclave.act import functions
 from autoclave.act.observer import Observer, ToolUse
 from autoclave.core import InputError
 from autoclave.review.timeline import Timeline
@@ -263,6 +266,36 @@ def test_what_the_tool_of_an_observed_agent_changed_is_shown_and_undone(reviewed
     assert [line for line in change["lines"] if line[0] != " "] == [["-", 2, None, "two"], ["+", None, 2, "made"]]
     reviewed.post("undo", actions=[action])
     assert (reviewed.root / "notes.txt").read_text() == "one\ntwo\nthree\n"
+
+
+def test_a_call_of_a_function_says_that_only_its_program_can_undo_it(
+    reviewed: Reviewed, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(functions, "_KNOWN", {})
+
+    @act.reversible(undo=lambda arguments, result: None)
+    def create_customer(name: str) -> int:
+        return 7
+
+    @act.reversible()
+    def send_mail(to: str) -> None: ...
+
+    allowed: list[Any] = [{"resources": ["functions/**"], "minimum_guarantee": "none"}]
+    offered = [create_customer, send_mail]
+    with act.session(reviewed.root, reviewed.state, functions=offered, allow=allowed) as session:
+        call = session.call("create_customer", {"name": "Ann"}).action
+        mail = session.call("send_mail", {"to": "Ann"}).action
+    monkeypatch.setattr(functions, "_KNOWN", {})
+    only = f"only the program that defines 'create_customer' can undo and redo its calls, with session.undo('{call}')"
+    no_undo = "the function has no undo"
+    (change,) = reviewed.changes(call)
+    told = [change[name] for name in ("verb", "path", "after", "note")]
+    assert told == ["called", "create_customer", "returned 7", only]
+    assert reviewed.changes(mail)[0]["note"] == no_undo
+    previewed = reviewed.post("preview", actions=[call, mail])["obstacles"]
+    assert previewed == [{"action": mail, "reason": no_undo}, {"action": call, "reason": only}]
+    assert reviewed.post("commit", actions=[mail])["done"] == [mail]
+    assert only in reviewed.post("undo", 409, actions=[call])["error"]
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,11 @@ class FunctionManager(Manager):
         return False
 
     def obstacle(self, action: str, receipt: Json) -> str:
-        return "the function has no undo" if receipt["guarantee"] == Guarantee.NONE else ""
+        if receipt["guarantee"] == Guarantee.NONE:
+            return "the function has no undo"
+        if (name := _call_of(receipt)[0]) in _KNOWN:
+            return ""
+        return f"only the program that defines {name!r} can undo and redo its calls, with session.undo('{action}')"
 
     def conflicts(self, done: Sequence[tuple[str, Json]]) -> dict[str, list[str]]:
         return {}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+from autoclave.act.functions import FunctionManager
 from autoclave.core import InputError
 from autoclave.review.answers import pretty
 from autoclave.review.file_changes import FileChanges, Side, without_secrets
@@ -92,3 +94,7 @@ def _changes(actions: Actions, root: Path, place: Path, standing: Standing) -> I
         yield from row_changes(action, receipt, place / "databases")
     elif "part" in receipt:
         yield from request_changes(action, receipt, place / "services")
+    elif (operation := receipt.get("operation", {})).get("do") == "call":
+        note = FunctionManager().obstacle(action, receipt)
+        result = f"returned {json.dumps(receipt['result'], ensure_ascii=False)[:300]}" if "result" in receipt else ""
+        yield {"kind": "words", "verb": "called", "path": operation["function"], "after": result, "note": note}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -64,6 +65,19 @@ class Postgres:
         self._control("-t", f"{DEADLINE_S:.0f}", *words, "start")  # its own way of starting gives up after ten seconds
         self._server.ensure_postgres_running()
         self._admin = psycopg.connect(self._server.get_uri(), autocommit=True)
+
+    @contextlib.contextmanager
+    def stalled(self) -> Iterator[None]:
+        """Takes connections and never responds."""
+        server = self._server.get_postmaster_info().process
+        processes = [server, *server.children()]
+        for process in processes:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in processes:
+                process.resume()
 
     def close(self) -> None:
         """Leave nothing."""

@@ -13,7 +13,18 @@ import pytest
 from hypothesis import given, settings
 
 from autoclave.core import InputError
-from autoclave.service.store.records import Bounds, Event, EventKind, JobSpec, KeyReused, QueueFull, body_of, problem_of
+from autoclave.service.store import sqlite
+from autoclave.service.store.records import (
+    Bounds,
+    Event,
+    EventKind,
+    JobSpec,
+    KeyReused,
+    QueueFull,
+    StoreUnavailable,
+    body_of,
+    problem_of,
+)
 from autoclave.service.store.sql import Store
 from autoclave.service.store.sqlite import SqliteStore
 from autoclave.service.tokens import Scope, create_token, identity_of, is_authentic, seconds_of
@@ -322,3 +333,14 @@ def test_durations_are_parsed(text: str, seconds: float | None):
 def test_an_invalid_duration_is_refused(text: str):
     with pytest.raises(InputError, match="30d"):
         seconds_of(text)
+
+
+def test_a_file_that_another_process_locks_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sqlite, "_PATIENCE_MS", 100)
+    path = tmp_path / "store.sqlite"
+    with contextlib.closing(SqliteStore(path)) as store, contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable):
+            store.add_batch(batch(), jobs("1"))
+        other.rollback()
+        store.add_batch(batch(), jobs("1"))

@@ -19,7 +19,8 @@ from fastapi.security.base import SecurityBase
 
 from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
-from autoclave.service.refusals import Refused, busy
+from autoclave.service.refusals import Refused, busy, store_unavailable
+from autoclave.service.store.records import StoreUnavailable
 from autoclave.service.tokens import LOCAL_CLIENT, Client, Scope, identity_of, is_authentic
 
 _UNAUTHORIZED = "a valid token is needed: Authorization: Bearer TOKEN"
@@ -69,10 +70,13 @@ async def authenticate(scope: MutableMapping[str, Any]) -> None:
     """Authenticate a request before its body is read.
 
     Raises:
-        Refused: it has no valid token.
+        Refused: it has no valid token, or the store does not respond. (FastAPI takes other errors for a broken body.)
     """
     request = Request(scope)
-    await _authenticated(request, await _TOKEN_SCHEME(request))
+    try:
+        await _authenticated(request, await _TOKEN_SCHEME(request))
+    except StoreUnavailable:
+        raise store_unavailable() from None
 
 
 async def client_of(

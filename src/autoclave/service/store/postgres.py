@@ -3,7 +3,8 @@
 Advisory locks serialize creation of the tables and acceptance of jobs, so that bounds and turns hold over all nodes.
 Jobs are claimed without waiting (`SKIP LOCKED`). A commit sends its events by NOTIFY to all nodes, this one included.
 
-While the database is unavailable, all methods raise `StoreUnavailable`, at once where the connection is refused.
+While the database is unavailable, all methods raise `StoreUnavailable`: once there is a subscription, which asks the
+database every `_ASK_EVERY_S` seconds, also where it stalls, and at once until it responds again.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import logging
 import os
 import secrets
 import select
+import socket
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, LiteralString, cast
@@ -84,7 +86,7 @@ class PostgresStore(Store):
     def subscribe(self, on_event: Callable[[Event], None]) -> None:
         if self._subscription is not None:
             raise RuntimeError("the store has a subscriber already")
-        self._subscription = Subscription(self._connections.connect, on_event)
+        self._subscription = Subscription(self._connections, on_event)
 
     def close(self) -> None:
         if self._subscription is not None:
@@ -188,7 +190,9 @@ class Connections:
         self._places = threading.BoundedSemaphore(limit)
         self._lock = threading.Lock()
         self._free: list[psycopg.Connection[Any]] = []
+        self._lent: set[psycopg.Connection[Any]] = set()
         self._is_closed = False
+        self.is_away = False
 
     def connect(self) -> psycopg.Connection[Any]:
         """Return a new connection, which the caller closes.
@@ -213,10 +217,12 @@ class Connections:
         """Lend a connection; a broken one leaves the pool.
 
         Raises:
-            StoreUnavailable: no connection can be made.
+            StoreUnavailable: no connection can be made, or the database is away.
         """
         with self._places:
             connection = self._taken() or self.connect()
+            with self._lock:
+                self._lent.add(connection)
             try:
                 yield connection
             finally:
@@ -230,11 +236,24 @@ class Connections:
         for connection in free:
             connection.close()
 
+    def break_off(self, *others: psycopg.Connection[Any]) -> None:
+        """Fail all statements now, and new ones until `is_away` is False: a stalled database never responds."""
+        with self._lock:
+            self.is_away = True
+            for connection in (*self._lent, *self._free, *others):
+                with (
+                    contextlib.suppress(OSError, psycopg.Error),  # it is closed
+                    socket.socket(fileno=os.dup(connection.fileno())) as end,
+                ):
+                    end.shutdown(socket.SHUT_RDWR)
+
     def _taken(self) -> psycopg.Connection[Any] | None:
         while True:
             with self._lock:
                 if self._is_closed:
                     raise StoreUnavailable("the store is closed")
+                if self.is_away:
+                    raise StoreUnavailable
                 if not self._free:
                     return None
                 connection = self._free.pop()
@@ -244,6 +263,7 @@ class Connections:
 
     def _take_back(self, connection: psycopg.Connection[Any]) -> None:
         with self._lock:
+            self._lent.discard(connection)
             if not self._is_closed and connection.info.transaction_status == TransactionStatus.IDLE:
                 self._free.append(connection)
                 return
@@ -270,6 +290,7 @@ def reason_of(error: BaseException) -> str:
 
 CHANNEL = "autoclave"
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
+_ASK_EVERY_S, _STALLED_S = 2.0, 3.0
 _log = logging.getLogger(__name__)
 
 
@@ -284,10 +305,12 @@ def read(payload: str) -> Event:
 
 
 class Subscription:
-    """Calls `on_event` for events of all nodes, and with UNKNOWN after each new connection, when events may be lost."""
+    """Calls `on_event` for events of all nodes, and with UNKNOWN after each new connection, when events may be lost.
+    Breaks off all connections when the database does not respond.
+    """
 
-    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], on_event: Callable[[Event], None]) -> None:
-        self._connect = connect
+    def __init__(self, connections: Connections, on_event: Callable[[Event], None]) -> None:
+        self._connections = connections
         self._on_event = on_event
         self._is_closed = threading.Event()
         self._waker = os.eventfd(0, os.EFD_CLOEXEC)
@@ -304,14 +327,16 @@ class Subscription:
         pause_s = 0.0
         while not self._is_closed.wait(pause_s):
             try:
-                with contextlib.closing(self._connect()) as connection:
+                with contextlib.closing(self._connections.connect()) as connection:
                     connection.execute(f"LISTEN {CHANNEL}")
+                    self._connections.is_away = False
                     if pause_s:
                         _log.warning("the store responds again")
                     pause_s = 0.0
                     self._on_event(Event(EventKind.UNKNOWN))
                     self._listen(connection)
             except (StoreUnavailable, psycopg.Error):
+                self._connections.break_off()
                 if not pause_s:
                     _log.warning("the store does not respond; retrying")
                 pause_s = min(max(2 * pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
@@ -323,4 +348,10 @@ class Subscription:
         while not self._is_closed.is_set():
             for notification in connection.notifies(timeout=0):
                 self._on_event(read(notification.payload))
-            poller.poll()
+            if not poller.poll(_ASK_EVERY_S * 1000):
+                late = threading.Timer(_STALLED_S, self._connections.break_off, [connection])
+                late.start()
+                try:
+                    connection.execute("SELECT 1")
+                finally:
+                    late.cancel()

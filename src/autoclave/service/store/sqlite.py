@@ -7,6 +7,7 @@ the last ones, and clients then retry with the same idempotency keys. All thread
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import secrets
 import sqlite3
@@ -17,9 +18,13 @@ from typing import Any
 
 from autoclave.core import InputError
 from autoclave.core.sqlite_files import open_database, transaction
-from autoclave.service.store.records import Event
+from autoclave.service.store.records import Event, StoreUnavailable
 from autoclave.service.store.schema import SQLITE, VERSION, refusal, statements
 from autoclave.service.store.sql import Store
+
+_PATIENCE_MS = 5000
+"""Requests of this server wait so long for a process that has locked the file."""
+_log = logging.getLogger(__name__)
 
 
 class SqliteStore(Store):
@@ -42,11 +47,12 @@ class SqliteStore(Store):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # holds hashes and answers
             self._database = open_database(path, "NORMAL")
             self._prepare(path)
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, sqlite3.Error, StoreUnavailable) as error:
             raise InputError(f"store {path}: cannot be used ({error}). Fix: use another file") from None
 
     def _prepare(self, path: Path) -> None:
         self._database.execute("PRAGMA foreign_keys = ON")
+        self._database.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
         with self._changing():  # another process may create the tables too
             version = self._value("PRAGMA user_version")
             if version not in (0, VERSION):
@@ -73,17 +79,26 @@ class SqliteStore(Store):
     @contextlib.contextmanager
     def _changing(self) -> Generator[list[Event]]:
         events: list[Event] = []
-        with self._lock, transaction(self._database):
+        with self._used(), transaction(self._database):
             yield events
         for event in dict.fromkeys(events):
             for on_event in self._subscribers:
                 on_event(event)
 
+    @contextlib.contextmanager
+    def _used(self) -> Generator[None]:
+        with self._lock:
+            try:
+                yield
+            except sqlite3.OperationalError as error:  # locked, full, gone
+                _log.warning("the store does not respond: %s", error)
+                raise StoreUnavailable from None
+
     def _lock_queue(self) -> None:
         pass  # the transaction has the whole file
 
     def _rows(self, statement: str, *values: Any) -> list[Any]:
-        with self._lock:
+        with self._used():
             return self._database.execute(statement, values).fetchall()
 
     def _run(self, statement: str, *values: Any) -> int:

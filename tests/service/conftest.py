@@ -37,7 +37,7 @@ from autoclave.service.server import create_app
 from autoclave.service.serving import DrainingServer, listen
 from autoclave.service.store.records import Batch, JobSpec
 from autoclave.service.store.sql import Store
-from autoclave.service.tokens import Scope, create_token
+from autoclave.service.tokens import Limits, Scope, create_token
 from tests.ports import reserved_port
 from tests.postgresql import Postgres, postgres
 
@@ -66,9 +66,9 @@ class LiveServer:
         self._thread.start()
         self.client = httpx.Client(base_url=self.url, timeout=60.0, trust_env=False)
 
-    def client_with(self, *scopes: Scope, lifetime_s: float | None = None) -> httpx.Client:
-        """Return a client with a new token of these scopes."""
-        text, record = create_token("", frozenset(scopes), time.time(), lifetime_s)
+    def client_with(self, *scopes: Scope, lifetime_s: float | None = None, **limits: Any) -> httpx.Client:
+        """Return a client with a new token of these scopes and limits."""
+        text, record = create_token("", frozenset(scopes), time.time(), lifetime_s, Limits(**limits))
         self.parts.store.add_token(record)
         return httpx.Client(
             base_url=self.url, timeout=60.0, trust_env=False, headers={"Authorization": f"Bearer {text}"}

@@ -84,7 +84,7 @@ def test_verdicts_that_arrive_together_are_stored_in_one_transaction(store: Stor
     submit(store, judge, *"abcdefgh")
     transactions: list[int] = []
     finish = store.finish
-    monkeypatch.setattr(store, "finish", lambda ended: transactions.append(len(ended)) or finish(ended))
+    monkeypatch.setattr(store, "finish", lambda ended, used: transactions.append(len(ended)) or finish(ended, used))
     for name in "abc":
         judge.futures[name].set_result(ACCEPTED)
         time.sleep(0.02)

@@ -7,6 +7,7 @@ import datetime
 import json
 import logging
 import time
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -15,7 +16,8 @@ from autoclave.cli.settings import resolve, takes_settings
 from autoclave.config import ServeConfig
 from autoclave.core import InputError
 
-_SCOPES = ("judge", "problems:write", "answers:read", "traces:read")
+_SCOPES = ("judge", "problems:write", "answers:read", "traces:read", "admin")
+_POSITIVE = click.FloatRange(0, min_open=True)
 
 
 class _Serve(click.Group):
@@ -70,9 +72,16 @@ def token() -> None:
 )
 @click.option("--expires", default="90d", help="Lifetime: a number with s, m, h or d, or never.")
 @click.option("--label", default="", help="A note, such as the name of its user.")
+@click.option("--priority", type=click.IntRange(0, 9), help="Highest priority of its jobs; 7, or 9 with scope admin.")
+@click.option("--queue", type=click.IntRange(1), help="Most of its programs that wait, below the server's limit.")
+@click.option("--requests-per-s", type=_POSITIVE, help="Its requests per second, in place of the server's limit.")
+@click.option("--cpu-s-per-hour", type=_POSITIVE, help="CPU seconds of its programs per hour of the clock (UTC).")
+@click.option("--cpu-s-per-day", type=_POSITIVE, help="CPU seconds of its programs per day (UTC).")
 @click.option("--json", "as_json", is_flag=True, help="Print the token and its record as JSON.")
 @takes_settings
-def create(scopes: tuple[str, ...], expires: str, label: str, as_json: bool, settings: tuple[str, ...]) -> None:
+def create(
+    scopes: tuple[str, ...], expires: str, label: str, as_json: bool, settings: tuple[str, ...], **limits: Any
+) -> None:
     """Create a token and print it once: the store keeps only its hash.
 
     \b
@@ -80,11 +89,12 @@ def create(scopes: tuple[str, ...], expires: str, label: str, as_json: bool, set
     Example: autoclave serve token create --scope judge --scope problems:write --expires 30d store=judge.sqlite
     """
     from autoclave.compose.service import open_store
-    from autoclave.service.tokens import Scope, create_token, seconds_of
+    from autoclave.service.tokens import Limits, Scope, create_token, seconds_of
 
     if not scopes:
         raise InputError(f"--scope: give at least one of {', '.join(_SCOPES)}")
-    text, record = create_token(label, frozenset(map(Scope, scopes)), time.time(), seconds_of(expires))
+    allowed = frozenset(map(Scope, scopes))
+    text, record = create_token(label, allowed, time.time(), seconds_of(expires), Limits(**limits))
     with contextlib.closing(open_store(_store(settings))) as store:
         store.add_token(record)
     click.echo(json.dumps({"token": text, **_plain(record)}, indent=2) if as_json else text)
@@ -111,7 +121,8 @@ def list_tokens(as_json: bool, settings: tuple[str, ...]) -> None:
         row = _plain(record)
         state = "valid" if record.is_valid(time.time()) else "revoked" if record.is_revoked else "expired"
         expires = row["expires"] or "never"
-        click.echo(f"{record.id}  {state:<8} expires {expires:<20} {' '.join(row['scopes'])}  {record.label}".rstrip())
+        words = [*row["scopes"], *(f"{name}={limit:g}" for name, limit in row["limits"].items())]
+        click.echo(f"{record.id}  {state:<8} expires {expires:<20} {' '.join(words)}  {record.label}".rstrip())
 
 
 @token.command()
@@ -144,6 +155,7 @@ def _plain(record: Any) -> dict[str, Any]:
         "created": _time(record.created),
         "expires": None if record.expires is None else _time(record.expires),
         "is_revoked": record.is_revoked,
+        "limits": {name: limit for name, limit in asdict(record.limits).items() if limit is not None},
     }
 
 

@@ -95,6 +95,8 @@ class CompatibleConfig(Config):
     """Protocols that are spoken too, at the same address: `sandbox_fusion`, `piston`."""
     profile: str = "plain"
     """Interpreter of Python programs that come by these protocols: `plain`, or another profile of the judge."""
+    keep_problems_s: PositiveFloat = 86400.0
+    """Seconds for which tests that came with a submission are kept after they were last sent."""
 
     def broken_rules(self) -> Iterator[str]:
         if not self.protocols and self.profile != "plain":

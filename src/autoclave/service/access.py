@@ -20,7 +20,7 @@ from fastapi.security.base import SecurityBase
 from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, busy, store_unavailable
-from autoclave.service.store.records import StoreUnavailable
+from autoclave.service.store.records import StoreUnavailable, Usage
 from autoclave.service.tokens import LOCAL_CLIENT, Client, Scope, identity_of, is_authentic
 
 _UNAUTHORIZED = "a valid token is needed: Authorization: Bearer TOKEN"
@@ -91,9 +91,27 @@ async def client_of(
     missing = [scope for scope in needed.scopes if scope not in client.scopes]
     if missing:
         raise Refused(403, "forbidden", f"the token does not have the scope {missing[0]}")
-    if wait_s := parts_of(request).buckets.wait_s(client.id, time.monotonic()):
+    parts = parts_of(request)
+    if wait_s := parts.buckets.wait_s(client.id, time.monotonic(), client.limits.requests_per_s):
         raise busy("too many requests. Fix: retry after Retry-After seconds", wait_s)
+    if request.method == "POST" and Scope.JUDGE in needed.scopes:
+        await asyncio.to_thread(_require_cpu_time, parts, client)
     return client
+
+
+def _require_cpu_time(parts: Parts, client: Client) -> None:
+    """Refuse a client that has used up its CPU seconds. What it has already queued is still judged."""
+    limits, now = client.limits, time.time()
+    if limits.cpu_s_per_hour is None and limits.cpu_s_per_day is None:
+        return
+    used = parts.store.usage(now).get(client.id, Usage())
+    for name, spent_s, most_s, period_s in (
+        ("day", used.day_s, limits.cpu_s_per_day, 86400),
+        ("hour", used.hour_s, limits.cpu_s_per_hour, 3600),
+    ):
+        if most_s is not None and spent_s >= most_s:
+            message = f"the {most_s:g} CPU seconds of this {name} are used up. Fix: retry after Retry-After seconds"
+            raise busy(message, period_s - now % period_s)
 
 
 async def _authenticated(request: Request, token: str | None) -> Client:
@@ -113,7 +131,7 @@ async def _client_with(parts: Parts, request: Request, text: str | None) -> Clie
     record = await asyncio.to_thread(parts.store.token, identity) if identity else None
     if not is_authentic(text or "", record, time.time()) or record is None:
         raise Refused(401, "unauthorized", _UNAUTHORIZED)
-    return Client(record.id, record.scopes)
+    return Client(record.id, record.scopes, record.limits)
 
 
 def _require_no_web_page(request: Request) -> None:

@@ -117,15 +117,18 @@ class Dispatcher:
             self._may_wait = self._are_cancelled = self._is_unsure = True
             self._changed.notify_all()
 
-    def accept(self, batch: Batch, jobs: Sequence[JobSpec]) -> Batch:
-        """Store and queue jobs, or return the batch of an earlier request with the same key.
+    def accept(self, batch: Batch, jobs: Sequence[JobSpec], share: int | None = None) -> Batch:
+        """Store and queue jobs, or return the batch of an earlier request with the same key. `share` is how many jobs
+        of the client may be queued, if that is fewer than for others.
 
         Raises:
             Refused: the queue is full.
             KeyReused: the key belongs to another request.
         """
+        total, of_client = self._bounds.total, self._bounds.of_client
+        bounds = Bounds(total, of_client if share is None else min(share, of_client))
         try:
-            return self._store.add_batch(batch, [(secrets.token_urlsafe(15), spec) for spec in jobs], self._bounds)
+            return self._store.add_batch(batch, [(secrets.token_urlsafe(15), spec) for spec in jobs], bounds)
         except QueueFull as full:
             refusal = self._busy(full)
             self._recent_refusals.note(batch.client, len(jobs), refusal, time.monotonic())
@@ -322,7 +325,12 @@ class Dispatcher:
     def _settle(self, ended: Sequence[tuple[str, Verdict]]) -> None:
         if not ended:
             return
-        kept = set(self._store.finish([(id, _written(verdict)) for id, verdict in ended]))
+        cpu_s: dict[str, float] = {}
+        for id, verdict in ended:
+            if running := self._running.get(id):
+                client = running[0].client
+                cpu_s[client] = cpu_s.get(client, 0.0) + sum(test.cpu_s for test in verdict.tests)
+        kept = set(self._store.finish([(id, _written(verdict)) for id, verdict in ended], cpu_s))
         with self._changed:
             self._rate.note(time.monotonic(), len(ended))
             for id, verdict in ended:

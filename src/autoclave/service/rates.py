@@ -45,12 +45,15 @@ class TokenBuckets:
         self._burst = burst
         self._left: dict[str, tuple[float, float]] = {}
 
-    def wait_s(self, client: str, now: float) -> float:
-        """Count a request and return 0 if it is allowed; else return the seconds to wait."""
-        if not self._per_s:
+    def wait_s(self, client: str, now: float, per_s: float | None = None) -> float:
+        """Count a request and return 0 if it is allowed; else return the seconds to wait. `per_s` is the client's own
+        rate, if it has one.
+        """
+        per_s = self._per_s if per_s is None else per_s
+        if not per_s:
             return 0.0
         left, since = self._left.get(client, (float(self._burst), now))
-        left = min(left + (now - since) * self._per_s, float(self._burst))
+        left = min(left + (now - since) * per_s, float(self._burst))
         is_allowed = left >= 1.0
         self._left[client] = (left - 1.0 if is_allowed else left, now)
-        return 0.0 if is_allowed else (1.0 - left) / self._per_s
+        return 0.0 if is_allowed else (1.0 - left) / per_s

@@ -35,6 +35,9 @@ async def accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Opt
 
 
 def _accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Options, key: str | None) -> Batch:
+    if options.priority > client.greatest_priority:
+        message = f"priority = {options.priority}: this token allows at most {client.greatest_priority}"
+        raise Refused(403, "forbidden", message)
     specs = [spec_of(job) for job in jobs]
     fingerprint = hashlib.sha256(
         canonical_json([[job.model_dump() for job in jobs], options.priority])  # `deadline_s` shrinks from try to try
@@ -54,7 +57,7 @@ def _accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Options,
         parts.dispatcher.require_room(client.id, len(jobs))
         _require_fit(parts, specs)
     try:
-        accepted = parts.dispatcher.accept(batch, specs)
+        accepted = parts.dispatcher.accept(batch, specs, client.limits.queue)
     except KeyReused:
         raise Refused(409, "conflict", "the idempotency key was used for another request. Fix: use a new one") from None
     if accepted.id == batch.id:

@@ -32,6 +32,25 @@ class Scope(StrEnum):
     """Read problems with their expected answers."""
     TRACES_READ = "traces:read"
     """Trace programs; a trace can show the input of a test."""
+    ADMIN = "admin"
+    """Delete problems of other clients."""
+
+
+HIGHEST_PRIORITY = 9
+_ORDINARY_PRIORITY = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a token beside those of the server; None is the server's own limit, or none."""
+
+    priority: int | None = None
+    """Highest priority of its jobs."""
+    queue: int | None = None
+    """Most programs that wait."""
+    requests_per_s: float | None = None
+    cpu_s_per_hour: float | None = None
+    cpu_s_per_day: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +64,7 @@ class TokenRecord:
     created: float
     expires: float | None = None
     is_revoked: bool = False
+    limits: Limits = Limits()
 
     def is_valid(self, now: float) -> bool:
         return not self.is_revoked and (self.expires is None or now < self.expires)
@@ -52,22 +72,31 @@ class TokenRecord:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client: the id in jobs, limits and the audit log, and its scopes."""
+    """A client: the id in jobs, limits and the audit log, its scopes and its limits."""
 
     id: str
     scopes: frozenset[Scope]
+    limits: Limits = Limits()
+
+    @property
+    def greatest_priority(self) -> int:
+        """Return the highest priority of its jobs, by default the highest of all for an admin only."""
+        ordinary = HIGHEST_PRIORITY if Scope.ADMIN in self.scopes else _ORDINARY_PRIORITY
+        return ordinary if self.limits.priority is None else self.limits.priority
 
 
 LOCAL_CLIENT = Client("local", frozenset(Scope))
 """Every client of a server without tokens."""
 
 
-def create_token(label: str, scopes: frozenset[Scope], now: float, lifetime_s: float | None) -> tuple[str, TokenRecord]:
+def create_token(
+    label: str, scopes: frozenset[Scope], now: float, lifetime_s: float | None, limits: Limits = Limits()
+) -> tuple[str, TokenRecord]:
     """Return a new token, which cannot be read again, and its record."""
     identity = secrets.token_hex(4)
     text = f"autoclave_{identity}_{secrets.token_urlsafe(32)}"
     expires = None if lifetime_s is None else now + lifetime_s
-    return text, TokenRecord(identity, label, hash_of(text), scopes, now, expires)
+    return text, TokenRecord(identity, label, hash_of(text), scopes, now, expires, limits=limits)
 
 
 def hash_of(text: str) -> str:

@@ -84,7 +84,7 @@ async def keep_problem(parts: Parts, client: Client, problem: Problem) -> None:
     def keep() -> None:
         with judge_errors_refused():
             parts.judge.check(problem)
-        parts.store.put_problems([problem])
+        parts.store.put_problems([problem], client.id, parts.config.compatible.keep_problems_s)
         parts.audit.note(client.id, "upload", problem=problem.digest)
 
     await asyncio.to_thread(keep)

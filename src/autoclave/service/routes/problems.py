@@ -98,7 +98,7 @@ def without_value(message: str) -> str:
 async def _stored(parts: Parts, client: Client, problems: list[Problem]) -> list[UploadedProblem]:
     if not problems:
         return []
-    are_new = await asyncio.to_thread(parts.store.put_problems, problems)
+    are_new = await asyncio.to_thread(parts.store.put_problems, problems, client.id)
     for problem in problems:
         parts.audit.note(client.id, "upload", problem=problem.digest)
     return [
@@ -169,8 +169,13 @@ async def read_answers(
 
 @router.delete("/{digest}", status_code=204)
 async def delete(digest: DigestPath, parts: PartsDep, client: Uploading) -> Response:
-    """Delete a problem. Accepted jobs are still judged."""
-    if not await asyncio.to_thread(parts.store.delete_problem, digest):
+    """Delete a problem that this client was the first to upload; with scope `admin`, any. Accepted jobs are still
+    judged.
+    """
+    owner = None if Scope.ADMIN in client.scopes else client.id
+    if not await asyncio.to_thread(parts.store.delete_problem, digest, owner):
+        if await asyncio.to_thread(parts.store.problem_records, [digest]):
+            raise Refused(403, "forbidden", "the problem is another client's. Fix: use a token with the scope admin")
         raise not_found("problem")
     parts.audit.note(client.id, "delete", problem=digest)
     return Response(status_code=204)

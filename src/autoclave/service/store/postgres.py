@@ -40,6 +40,9 @@ class PostgresStore(Store):
     NOW = "extract(epoch FROM clock_timestamp())::float8"
     LOCKED = "FOR UPDATE"
     FREE = "FOR UPDATE SKIP LOCKED"
+    COLUMNS = (
+        "SELECT column_name FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = ?"
+    )
 
     def __init__(self, url: str) -> None:
         """Connect, and create the tables of an empty database. `url` is an address for libpq: postgresql://...
@@ -79,6 +82,7 @@ class PostgresStore(Store):
                 for statement in statements(POSTGRES):
                     self._run(statement)
                 self._run("INSERT INTO autoclave_schema (version) VALUES (?)", VERSION)
+            self._add_to_tables(POSTGRES)
 
     def join(self) -> None:
         pass  # `adopt` finds dead nodes

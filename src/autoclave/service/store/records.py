@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
 from autoclave.core import CallTests, Problem, StdinTests
-from autoclave.service.tokens import Scope, TokenRecord
+from autoclave.service.tokens import Limits, Scope, TokenRecord
 from autoclave.service.wire import StoredProblem
 
 _OPTIONS = ("language", "tests", "stop_at_failure", "profile", "time_limit_s", "memory_limit_mb")
@@ -43,17 +43,21 @@ class Batch:
     created: float
     deadline: float | None = None
     keep_s: float | None = None
+    request: str = ""
+    """Id of the request that brought them."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartedJob:
-    """A claimed job, with the number of its starts, this one included."""
+    """A claimed job, with the number of its starts, this one included, and when and by which request it came."""
 
     id: str
     batch: str
     client: str
     spec: JobSpec
     starts: int
+    created: float
+    request: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,14 @@ class Load:
     clients: int
     slots: int
     per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """CPU seconds of a client's programs in this hour and this day."""
+
+    hour_s: float = 0.0
+    day_s: float = 0.0
 
 
 class EventKind(StrEnum):
@@ -169,8 +181,13 @@ def state_of(row: Sequence[Any]) -> JobState:
 
 
 def token_of(row: Sequence[Any]) -> TokenRecord:
-    id, label, hash, scopes, created, expires, is_revoked = row
-    return TokenRecord(id, label, hash, frozenset(map(Scope, scopes.split())), created, expires, bool(is_revoked))
+    """Return the token of a row; scopes of later programs are left out."""
+    id, label, hash, scopes, created, expires, is_revoked, limits = row
+    known = {Scope(scope) for scope in scopes.split() if scope in list(Scope)}
+    limits = json.loads(limits)
+    known |= {Scope.ADMIN} if limits.get("is_admin") else set()
+    kept = Limits(**{field.name: limits.get(field.name) for field in fields(Limits)})
+    return TokenRecord(id, label, hash, frozenset(known), created, expires, bool(is_revoked), kept)
 
 
 def free_text(text: str) -> bytes:

@@ -6,7 +6,23 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 VERSION = 3
-"""Raised by each change of the tables."""
+"""Raised by a change of the tables with which servers of the last release cannot work."""
+
+ADDED_COLUMNS = {
+    "tokens": {"limits": "{text} NOT NULL DEFAULT '{{}}'"},
+    "problems": {"owner": "{text} NOT NULL DEFAULT ''", "expires": "{real}"},
+    "batches": {"request": "{text} NOT NULL DEFAULT ''"},
+    "nodes": {"name": "{text} NOT NULL DEFAULT ''", "must_end": "{integer} NOT NULL DEFAULT 0"},
+}
+"""Columns that a store gets when a program that knows them opens it; servers that do not know them go on with it."""
+ADDED_TABLES = (
+    """CREATE TABLE IF NOT EXISTS client_usage (
+    client {text} NOT NULL,
+    hour {integer} NOT NULL,  -- its first second
+    cpu_s {real} NOT NULL,
+    PRIMARY KEY (client, hour)
+)""",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +53,11 @@ POSTGRES = Types(
 
 def statements(types: Types) -> list[str]:
     template = Path(__file__).with_name("tables.sql").read_text("utf-8")
-    return [part for part in template.format(**asdict(types)).split(";\n") if part]
+    return [part for part in filled(template, types).split(";\n") if part]
+
+
+def filled(template: str, types: Types) -> str:
+    return template.format(**asdict(types))
 
 
 def refusal(version: int) -> str:

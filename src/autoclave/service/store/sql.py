@@ -12,14 +12,15 @@ transactions see the sequence numbers of a batch in order.
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any
 
 import zstandard
 
 from autoclave.core import Problem
+from autoclave.service.store.accounts import Accounts
 from autoclave.service.store.records import (
     Batch,
     Bounds,
@@ -39,27 +40,19 @@ from autoclave.service.store.records import (
     record_of,
     spec_of,
     state_of,
-    token_of,
 )
-from autoclave.service.tokens import TokenRecord
 from autoclave.service.wire import StoredProblem
 
+_CAME = "id, created, request"
 _UNFINISHED = "state IN ('accepted', 'running')"
-_BATCH = "id, client, idempotency_key, fingerprint, priority, created, deadline, keep_s"
+_BATCH = "id, client, idempotency_key, fingerprint, priority, created, deadline, keep_s, request"
+_EXTENDED_AFTER_S = 60.0
+"""Seconds for which further uses of a problem do not change its row."""
 _STATE = "id, batch, client, place, label, state, sequence"
-_VALUES_AT_ONCE = 500
-_TOKEN = "id, label, hash, scopes, created, expires, is_revoked"
 
 
-class Store(ABC):
-    """Store in an SQL database; subclasses know its driver. Placeholders are `?`."""
-
-    NOW: ClassVar[str]
-    """Expression for the time of the database, the common clock of all nodes."""
-    LOCKED: ClassVar[str]
-    """Suffix of SELECT that locks the rows until the transaction ends."""
-    FREE: ClassVar[str]
-    """Suffix of SELECT that locks the rows and skips locked ones."""
+class Store(Accounts):
+    """Store in an SQL database; subclasses know its driver."""
 
     node: str
     """Unique id of this node, other for each process."""
@@ -77,61 +70,43 @@ class Store(ABC):
         """Close all connections."""
 
     @abstractmethod
-    def _changing(self) -> AbstractContextManager[list[Event]]:
-        """Run a transaction of this thread, rolled back on an error; a commit sends the events in the list."""
-
-    @abstractmethod
     def _lock_queue(self) -> None:
         """Keep other transactions from accepting jobs until this one ends."""
 
-    @abstractmethod
-    def _rows(self, statement: str, *values: Any) -> list[Any]:
-        """Return the rows of a query, in the transaction of this thread if it has one."""
-
-    @abstractmethod
-    def _run(self, statement: str, *values: Any) -> int:
-        """Execute a statement in the transaction; return the number of changed rows."""
-
-    @abstractmethod
-    def _run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Execute a statement for each row of values."""
-
-    def _row(self, statement: str, *values: Any) -> Any:
-        return next(iter(self._rows(statement, *values)), None)
-
-    def _value(self, statement: str, *values: Any) -> Any:
-        return self._row(statement, *values)[0]
-
-    def _rows_of(self, statement: str, values: Sequence[Any]) -> list[Any]:
-        """Return the rows for any number of values, which replace `(*)` in the statement."""
-        rows: list[Any] = []
-        for start in range(0, len(values), _VALUES_AT_ONCE):
-            part = values[start : start + _VALUES_AT_ONCE]
-            rows += self._rows(statement.replace("(*)", f"({', '.join('?' * len(part))})"), *part)
-        return rows
-
     # --- Problems --------------------------------------------------------------------------------------------------
 
-    def put_problems(self, problems: Iterable[Problem]) -> list[bool]:
-        """Store problems by digest; return for each whether it is new."""
+    def put_problems(self, problems: Iterable[Problem], owner: str = "", keep_s: float | None = None) -> list[bool]:
+        """Store problems by digest; return for each whether it is new.
+
+        A new problem is the `owner`'s. With `keep_s` it expires so many seconds after the last call, unless it is also
+        stored without.
+        """
+        now = time.time()
+        expires = None if keep_s is None else now + keep_s
         packer = zstandard.ZstdCompressor(level=3)
         rows: list[tuple[Any, ...]] = []
         for problem in problems:
             body = body_of(problem)
             statement = free_text(problem.statement)
-            rows.append((problem.digest, about(problem), statement, packer.compress(body), len(body), time.time()))
+            rows.append((problem.digest, about(problem), statement, packer.compress(body), len(body), now))
         added = [False] * len(rows)
         insert = (
-            "INSERT INTO problems (digest, about, statement, body, size, created) VALUES (?, ?, ?, ?, ?, ?) "
-            "ON CONFLICT (digest) DO NOTHING"
+            "INSERT INTO problems (digest, about, statement, body, size, created, owner, expires) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (digest) DO NOTHING"
         )
+        owned = "UPDATE problems SET is_deleted = 0, owner = ?, expires = ? WHERE digest = ?"
         with self._changing():
             # In one order, against deadlocks.
             for place, row in sorted(enumerate(rows), key=lambda numbered: numbered[1][0]):
                 added[place] = bool(
-                    self._run(insert, *row)
-                    or self._run("UPDATE problems SET is_deleted = 0 WHERE digest = ? AND is_deleted = 1", row[0])
+                    self._run(insert, *row, owner, expires)
+                    or self._run(f"{owned} AND is_deleted = 1", owner, expires, row[0])
                 )
+                if not added[place] and expires is None:
+                    self._run(f"{owned} AND expires IS NOT NULL", owner, expires, row[0])
+                elif not added[place]:
+                    late = "UPDATE problems SET expires = ? WHERE digest = ? AND expires < ?"
+                    self._run(late, expires, row[0], (expires or 0.0) - _EXTENDED_AFTER_S)
         return added
 
     def problem(self, digest: str) -> Problem | None:
@@ -157,10 +132,13 @@ class Store(ABC):
         )
         return [record_of(*row) for row in rows]
 
-    def delete_problem(self, digest: str) -> bool:
-        """Hide a problem now, and delete it once no unfinished job needs it; return False if it is not stored."""
+    def delete_problem(self, digest: str, owner: str | None = None) -> bool:
+        """Hide a problem now, and delete it once no unfinished job needs it; return False if it is not stored, or not
+        the `owner`'s if one is given.
+        """
+        hide = "UPDATE problems SET is_deleted = 1 WHERE digest = ? AND is_deleted = 0"
         with self._changing():
-            hidden = self._run("UPDATE problems SET is_deleted = 1 WHERE digest = ? AND is_deleted = 0", digest)
+            hidden = self._run(hide, digest) if owner is None else self._run(f"{hide} AND owner = ?", digest, owner)
             self._remove_deleted()
         return bool(hidden)
 
@@ -169,28 +147,6 @@ class Store(ABC):
             "DELETE FROM problems WHERE is_deleted = 1 AND NOT EXISTS "
             f"(SELECT 1 FROM jobs WHERE jobs.digest = problems.digest AND {_UNFINISHED})"
         )
-
-    # --- Tokens ----------------------------------------------------------------------------------------------------
-
-    def add_token(self, token: TokenRecord) -> None:
-        scopes = " ".join(sorted(token.scopes))
-        with self._changing():
-            self._run(
-                f"INSERT INTO tokens ({_TOKEN}) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                *(token.id, token.label, token.hash, scopes, token.created, token.expires, int(token.is_revoked)),
-            )
-
-    def token(self, id: str) -> TokenRecord | None:
-        row = self._row(f"SELECT {_TOKEN} FROM tokens WHERE id = ?", id)
-        return None if row is None else token_of(row)
-
-    def tokens(self) -> list[TokenRecord]:
-        return [token_of(row) for row in self._rows(f"SELECT {_TOKEN} FROM tokens ORDER BY created, id")]
-
-    def revoke_token(self, id: str) -> bool:
-        """Revoke a token; return False if it does not exist."""
-        with self._changing():
-            return bool(self._run("UPDATE tokens SET is_revoked = 1 WHERE id = ?", id))
 
     # --- Accepting -------------------------------------------------------------------------------------------------
 
@@ -213,9 +169,9 @@ class Store(ABC):
                 self._require_room(batch.client, len(jobs), bounds)
             turn = self._next_turn(batch.client, batch.priority)
             self._run(
-                f"INSERT INTO batches ({_BATCH}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                f"INSERT INTO batches ({_BATCH}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 *(batch.id, batch.client, batch.key, batch.fingerprint, batch.priority, batch.created),
-                *(batch.deadline, batch.keep_s),
+                *(batch.deadline, batch.keep_s, batch.request),
             )
             shared = (batch.id, batch.client, batch.priority, batch.deadline)
             self._run_many(
@@ -283,8 +239,11 @@ class Store(ABC):
                 "UPDATE jobs SET state = 'running', node = ?, starts = starts + 1 WHERE number = ?",
                 [(self.node, row[0]) for row in rows],
             )
+            batches = sorted({row[2] for row in rows})
+            came = {id: rest for id, *rest in self._rows_of(f"SELECT {_CAME} FROM batches WHERE id IN (*)", batches)}
         return [
-            StartedJob(id, batch, client, spec_of(*spec), starts + 1) for _, id, batch, client, *spec, starts in rows
+            StartedJob(id, batch, client, spec_of(*spec), starts + 1, *came[batch])
+            for _, id, batch, client, *spec, starts in rows
         ]
 
     def expire(self, now: float, verdict: str) -> float | None:
@@ -295,10 +254,14 @@ class Store(ABC):
                 self._end("done", dict.fromkeys(ids, verdict), events, "state = 'accepted'")
         return self._value("SELECT min(deadline) FROM jobs WHERE state = 'accepted' AND deadline IS NOT NULL")
 
-    def finish(self, verdicts: Sequence[tuple[str, str]]) -> list[str]:
-        """Store verdicts (JSON) of unfinished jobs by id; return the ids of those jobs."""
+    def finish(
+        self, verdicts: Sequence[tuple[str, str]], cpu_s: Mapping[str, float] = MappingProxyType({})
+    ) -> list[str]:
+        """Store verdicts (JSON) of unfinished jobs by id, and charge clients; return the ids of those jobs."""
         with self._changing() as events:
-            return self._end("done", dict(verdicts), events)
+            ended = self._end("done", dict(verdicts), events)
+            self._charge(cpu_s)
+            return ended
 
     def cancel(self, ids: Sequence[str]) -> list[str]:
         """Cancel unfinished jobs; return their ids."""
@@ -337,8 +300,10 @@ class Store(ABC):
         return ended
 
     def purge(self, before: float) -> int:
-        """Delete the batches whose last job ended before that time; return their number."""
+        """Delete expired problems, and the batches whose last job ended before that time; return their number."""
         with self._changing():
+            self._run("UPDATE problems SET is_deleted = 1 WHERE expires < ?", time.time())
+            self._purge_usage()
             gone = self._run(
                 "DELETE FROM batches WHERE coalesce(ended, created) < ? AND NOT EXISTS "
                 f"(SELECT 1 FROM jobs WHERE jobs.batch = batches.id AND {_UNFINISHED})",

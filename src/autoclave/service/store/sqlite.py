@@ -32,6 +32,7 @@ class SqliteStore(Store):
 
     NOW = "((julianday('now') - 2440587.5) * 86400.0)"
     LOCKED = FREE = ""  # a transaction that writes has the whole file
+    COLUMNS = "SELECT name FROM pragma_table_info(?)"
 
     def __init__(self, path: Path) -> None:
         """Open the file, or create it readable by this user alone.
@@ -59,6 +60,7 @@ class SqliteStore(Store):
                 raise InputError(f"store {path}: {refusal(version)}")
             for statement in statements(SQLITE) if version == 0 else ():
                 self._database.execute(statement)
+            self._add_to_tables(SQLITE)
             self._database.execute(f"PRAGMA user_version = {VERSION}")
 
     def join(self) -> None:

@@ -1,0 +1,68 @@
+"""Clients in the store: their tokens, and the CPU time that their programs used."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from autoclave.service.store.records import Usage, token_of
+from autoclave.service.store.statements import Statements
+from autoclave.service.tokens import Scope, TokenRecord
+
+_HOUR_S, _DAY_S = 3600, 86400
+_TOKEN = "id, label, hash, scopes, created, expires, is_revoked, limits"
+
+
+class Accounts(Statements):
+    """Tokens and usage. Hours and days are those of UTC."""
+
+    def add_token(self, token: TokenRecord) -> None:
+        """Store a token. Its admin scope is among its limits: earlier programs do not know that scope."""
+        scopes = " ".join(sorted(token.scopes - {Scope.ADMIN}))
+        limits = asdict(token.limits) | {"is_admin": Scope.ADMIN in token.scopes}
+        with self._changing():
+            self._run(
+                f"INSERT INTO tokens ({_TOKEN}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                *(token.id, token.label, token.hash, scopes, token.created, token.expires, int(token.is_revoked)),
+                json.dumps(limits),
+            )
+
+    def token(self, id: str) -> TokenRecord | None:
+        row = self._row(f"SELECT {_TOKEN} FROM tokens WHERE id = ?", id)
+        return None if row is None else token_of(row)
+
+    def tokens(self) -> list[TokenRecord]:
+        return [token_of(row) for row in self._rows(f"SELECT {_TOKEN} FROM tokens ORDER BY created, id")]
+
+    def revoke_token(self, id: str) -> bool:
+        """Revoke a token; return False if it does not exist."""
+        with self._changing():
+            return bool(self._run("UPDATE tokens SET is_revoked = 1 WHERE id = ?", id))
+
+    def usage(self, now: float) -> dict[str, Usage]:
+        """Return the CPU seconds of clients in this hour and this day."""
+        hour, day = (int(now // length) * length for length in (_HOUR_S, _DAY_S))
+        rows = self._rows(
+            "SELECT client, sum(CASE WHEN hour = ? THEN cpu_s ELSE 0.0 END), sum(cpu_s) FROM client_usage "
+            "WHERE hour >= ? GROUP BY client",
+            *(hour, day),
+        )
+        return {client: Usage(*seconds) for client, *seconds in rows}
+
+    def charge(self, cpu_s: Mapping[str, float]) -> None:
+        """Add CPU seconds to the usage of clients."""
+        with self._changing():
+            self._charge(cpu_s)
+
+    def _charge(self, cpu_s: Mapping[str, float]) -> None:
+        hour = int(time.time() // _HOUR_S) * _HOUR_S
+        self._run_many(
+            "INSERT INTO client_usage (client, hour, cpu_s) VALUES (?, ?, ?) ON CONFLICT (client, hour) "
+            "DO UPDATE SET cpu_s = client_usage.cpu_s + excluded.cpu_s",
+            [(client, hour, seconds) for client, seconds in sorted(cpu_s.items())],  # in one order, against deadlocks
+        )
+
+    def _purge_usage(self) -> None:
+        self._run("DELETE FROM client_usage WHERE hour < ?", time.time() - 2 * _DAY_S)

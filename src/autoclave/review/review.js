@@ -272,7 +272,7 @@ function detailOf(line, told) {
     el("dl", { class: "about" }, about.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
     el("div", { class: "verbs" }, line.can.map((verb) => button(verbs[verb], () => act(verb, [line.action]), verb === "undo" ? "main" : ""))),
     line.reason ? el("p", { class: "reason" }, line.reason) : null,
-    told.changes.length || told.note ? el("h3", {}, "Changes") : null,
+    told.changes.length || told.note ? el("h3", {}, line.state === "undone" ? "Changes of a redo" : "Changes") : null,
     told.note ? el("p", { class: "soft" }, told.note) : null,
     ...told.changes.map((change) => changeOf(line.action, change)),
     el("details", { open: !told.changes.length }, el("summary", {}, "Operation"), el("pre", { class: "box", tabindex: "0" }, told.operation)),

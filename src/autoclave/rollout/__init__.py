@@ -3,29 +3,17 @@
 Engines are imported from their own files, so that a caller of `Sampler` needs none of their libraries.
 """
 
-from autoclave.rollout.collection import Collection, CollectionTimes
-from autoclave.rollout.interface import (
-    AdapterEngine,
-    Engine,
-    EngineStats,
-    InspectableEngine,
-    Request,
-    RewardFunction,
-    Sampler,
-    SamplingParameters,
-    SleepingEngine,
-)
+from autoclave.core.lazy import lazily
+from autoclave.rollout.collection import Collection as Collection
+from autoclave.rollout.collection import CollectionTimes as CollectionTimes
+from autoclave.rollout.interface import AdapterEngine as AdapterEngine
+from autoclave.rollout.interface import Engine as Engine
+from autoclave.rollout.interface import EngineStats as EngineStats
+from autoclave.rollout.interface import InspectableEngine as InspectableEngine
+from autoclave.rollout.interface import Request as Request
+from autoclave.rollout.interface import RewardFunction as RewardFunction
+from autoclave.rollout.interface import Sampler as Sampler
+from autoclave.rollout.interface import SamplingParameters as SamplingParameters
+from autoclave.rollout.interface import SleepingEngine as SleepingEngine
 
-__all__ = [
-    "AdapterEngine",
-    "Collection",
-    "CollectionTimes",
-    "Engine",
-    "EngineStats",
-    "InspectableEngine",
-    "Request",
-    "RewardFunction",
-    "Sampler",
-    "SamplingParameters",
-    "SleepingEngine",
-]
+__getattr__ = lazily(__name__)

@@ -1,22 +1,17 @@
 """One untrusted program, sealed. Imports `core` and `config` only; knows neither problems nor answers."""
 
-from autoclave.sandbox.container.engine import without_pause_process
-from autoclave.sandbox.host import HostCheck, validate_host
-from autoclave.sandbox.interface import Cell, Limits, Profile, Runner, Sandbox, Session
-from autoclave.sandbox.packages import require_package
-from autoclave.sandbox.start import open_sandbox, validate_backends
+from autoclave.core.lazy import lazily
+from autoclave.sandbox.container.engine import without_pause_process as without_pause_process
+from autoclave.sandbox.host import HostCheck as HostCheck
+from autoclave.sandbox.host import validate_host as validate_host
+from autoclave.sandbox.interface import Cell as Cell
+from autoclave.sandbox.interface import Limits as Limits
+from autoclave.sandbox.interface import Profile as Profile
+from autoclave.sandbox.interface import Runner as Runner
+from autoclave.sandbox.interface import Sandbox as Sandbox
+from autoclave.sandbox.interface import Session as Session
+from autoclave.sandbox.packages import require_package as require_package
+from autoclave.sandbox.start import open_sandbox as open_sandbox
+from autoclave.sandbox.start import validate_backends as validate_backends
 
-__all__ = [
-    "Cell",
-    "HostCheck",
-    "Limits",
-    "Profile",
-    "Runner",
-    "Sandbox",
-    "Session",
-    "open_sandbox",
-    "require_package",
-    "validate_backends",
-    "validate_host",
-    "without_pause_process",
-]
+__getattr__ = lazily(__name__)

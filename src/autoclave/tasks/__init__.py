@@ -1,25 +1,16 @@
 """Prompt from an item, reward from a response. May import `problems`, `judge` and below; knows no model."""
 
-from autoclave.tasks.code_generation import CodeGeneration
-from autoclave.tasks.execution_semantics import (
-    ExecutionSemantics,
-    OutputPrediction,
-    TestOutputPrediction,
-    TraceInference,
-)
-from autoclave.tasks.interface import Task, badly_formed, full_marks, item_of, rewarded
-from autoclave.tasks.mathematics import Mathematics
+from autoclave.core.lazy import lazily
+from autoclave.tasks.code_generation import CodeGeneration as CodeGeneration
+from autoclave.tasks.execution_semantics import ExecutionSemantics as ExecutionSemantics
+from autoclave.tasks.execution_semantics import OutputPrediction as OutputPrediction
+from autoclave.tasks.execution_semantics import TestOutputPrediction as TestOutputPrediction
+from autoclave.tasks.execution_semantics import TraceInference as TraceInference
+from autoclave.tasks.interface import Task as Task
+from autoclave.tasks.interface import badly_formed as badly_formed
+from autoclave.tasks.interface import full_marks as full_marks
+from autoclave.tasks.interface import item_of as item_of
+from autoclave.tasks.interface import rewarded as rewarded
+from autoclave.tasks.mathematics import Mathematics as Mathematics
 
-__all__ = [
-    "CodeGeneration",
-    "ExecutionSemantics",
-    "Mathematics",
-    "OutputPrediction",
-    "Task",
-    "TestOutputPrediction",
-    "TraceInference",
-    "badly_formed",
-    "full_marks",
-    "item_of",
-    "rewarded",
-]
+__getattr__ = lazily(__name__)

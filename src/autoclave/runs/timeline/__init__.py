@@ -3,38 +3,20 @@
 Spans are recorded on a `core.timeline.Timeline`; the pictures are drawn by `report`. Imports `core` alone; no torch.
 """
 
-from autoclave.runs.timeline.chrome import write_trace
-from autoclave.runs.timeline.files import (
-    read_steps,
-    read_timeline,
-    spans_during,
-    timeline_path,
-    timeline_steps,
-    write_timeline,
-)
-from autoclave.runs.timeline.files import (
-    HIDDEN,
-    WORKING,
-    RoleTimes,
-    busy_intervals,
-    role_times,
-    share_metrics,
-    together,
-)
+from autoclave.core.lazy import lazily
+from autoclave.runs.timeline.chrome import write_trace as write_trace
+from autoclave.runs.timeline.files import HIDDEN as HIDDEN
+from autoclave.runs.timeline.files import RoleTimes as RoleTimes
+from autoclave.runs.timeline.files import WORKING as WORKING
+from autoclave.runs.timeline.files import busy_intervals as busy_intervals
+from autoclave.runs.timeline.files import read_steps as read_steps
+from autoclave.runs.timeline.files import read_timeline as read_timeline
+from autoclave.runs.timeline.files import role_times as role_times
+from autoclave.runs.timeline.files import share_metrics as share_metrics
+from autoclave.runs.timeline.files import spans_during as spans_during
+from autoclave.runs.timeline.files import timeline_path as timeline_path
+from autoclave.runs.timeline.files import timeline_steps as timeline_steps
+from autoclave.runs.timeline.files import together as together
+from autoclave.runs.timeline.files import write_timeline as write_timeline
 
-__all__ = [
-    "HIDDEN",
-    "WORKING",
-    "RoleTimes",
-    "busy_intervals",
-    "read_steps",
-    "read_timeline",
-    "role_times",
-    "share_metrics",
-    "spans_during",
-    "timeline_path",
-    "timeline_steps",
-    "together",
-    "write_timeline",
-    "write_trace",
-]
+__getattr__ = lazily(__name__)

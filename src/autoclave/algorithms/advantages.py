@@ -4,8 +4,6 @@ Sums are formed in float64: in float32 the mean of equal rewards is off by more 
 teach nothing would be pulled apart.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

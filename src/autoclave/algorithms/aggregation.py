@@ -8,8 +8,6 @@ A token trains if and only if its weight is above 0. All tokens of rows that tra
 advantage is 0. A row without tokens is no response.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -14,8 +14,6 @@ Data comes in named columns (`Column`; docs/reference/columns.md). The parameter
 reads. `reads`, all columns that an algorithm reads, decides what is computed, and so which workers a run has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile

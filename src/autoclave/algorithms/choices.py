@@ -4,8 +4,6 @@ One of another package is found by its entry point in `autoclave.algorithms`, un
 `autoclave.algorithm_settings`: a function from those settings to an `Algorithm`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Columns of a packed batch, and functions whose parameters name the columns that they read."""
 
-from __future__ import annotations
-
 import difflib
 import inspect
 from collections.abc import Callable, Collection, Mapping

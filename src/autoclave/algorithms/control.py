@@ -4,8 +4,6 @@ A state is a tuple of plain numbers, the coefficient first, so that checkpoints 
 controllers; training keeps their states, and puts each coefficient into the batch as a column (`Controller.gives`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum

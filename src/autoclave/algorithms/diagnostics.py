@@ -1,7 +1,5 @@
 """Measurements beside a loss, in a form that adds up over micro-batches and ranks. Plain numbers, fit for JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain

@@ -3,8 +3,6 @@
 Logits of lower precision are computed with in float32. A logit of -inf is a token that cannot be sampled.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

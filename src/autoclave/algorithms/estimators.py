@@ -4,8 +4,6 @@ One of another package is found by its entry point in `autoclave.advantages`, un
 `autoclave.advantage_settings`: a function from those settings to an `Estimator`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial

@@ -3,8 +3,6 @@
 Source: Yu et al., DAPO, arXiv:2503.14476, section 3.2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from autoclave.core.rollout import Rollout

@@ -11,8 +11,6 @@ of both probabilities corrects for it in the mean, at the price of noise; so it 
 the two are apart that does not grow with length, good for masks with narrow bounds. Logarithms are cut at +-20.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

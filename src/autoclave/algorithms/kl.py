@@ -13,8 +13,6 @@ As losses they differ more than as values. The gradient by log p of k1 is 1 (it 
 Source: Schulman, "Approximating KL Divergence", 2020, http://joschu.net/blog/kl-approx.html.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The account of each rollout: what it earned, what it was compared with, and how much it counted. Pure data."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Losses of single tokens. What a mean over them is, is not decided here (`aggregation`)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import torch

@@ -1,7 +1,5 @@
 """Options that several algorithms share: from settings to filters, a correction, and terms that 0 leaves out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Sums over the tokens of each rollout of a packed batch: columns (N,), and `row` (N,), whose token each is."""
 
-from __future__ import annotations
-
 from typing import Any, cast, get_args
 
 import torch

@@ -1,7 +1,5 @@
 """Parts of an `Algorithm`: equations between columns, and summands of a loss."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import cast
 

@@ -3,8 +3,6 @@
 Pure functions; no gradient flows through them. Rows without a verdict keep whatever stands in their reward.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -5,8 +5,6 @@ to a norm. Within one `learn` the policy moves from one optimizer step to the ne
 others; what pulls a group that has moved far enough is scaled down, and no other group pays for it.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from autoclave.algorithms.kl import k3

@@ -6,8 +6,6 @@ is A_i / N times the sum of |o_i| score vectors; if these are independent and al
     v_i = |o_i| A_i^2
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

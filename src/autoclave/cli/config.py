@@ -1,7 +1,5 @@
 """`autoclave config show` and `autoclave config import`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`autoclave doctor`."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

@@ -1,7 +1,5 @@
 """`autoclave evaluate`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

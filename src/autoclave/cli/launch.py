@@ -1,7 +1,5 @@
 """`autoclave launch`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

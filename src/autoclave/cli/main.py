@@ -1,7 +1,5 @@
 """Entry point: the group of commands, and the one place where exceptions become messages and exit codes."""
 
-from __future__ import annotations
-
 import errno
 import signal
 import sys

@@ -1,7 +1,5 @@
 """`autoclave models`."""
 
-from __future__ import annotations
-
 import json
 
 import click

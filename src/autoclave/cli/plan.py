@@ -1,7 +1,5 @@
 """`autoclave plan`."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Sequence

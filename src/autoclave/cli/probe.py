@@ -1,7 +1,5 @@
 """`autoclave probe`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Commands that run programs sealed: `autoclave judge`, `run` and `trace`."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

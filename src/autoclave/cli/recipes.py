@@ -1,7 +1,5 @@
 """`autoclave recipes`."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

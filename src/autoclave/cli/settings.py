@@ -1,7 +1,5 @@
 """Recipe and settings of commands: `RECIPE`, `a.b=value` anywhere, and short options for the common ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 

@@ -1,7 +1,5 @@
 """`autoclave train` and `autoclave sft`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """Alignment of a run: where its alignment samples come from, and how they are asked and measured."""
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence

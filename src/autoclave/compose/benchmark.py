@@ -3,8 +3,6 @@
 Free of tensor libraries unless the model is a folder.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The curation that settings describe: sources, stages, judge, cache, and what is written at the end."""
 
-from __future__ import annotations
-
 import json
 import platform
 import re

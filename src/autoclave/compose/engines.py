@@ -1,7 +1,5 @@
 """The engine that settings describe."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Evaluation of a policy: during training, and by itself."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from pathlib import Path

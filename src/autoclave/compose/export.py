@@ -1,7 +1,5 @@
 """The policy of a checkpoint in Hugging Face form."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial

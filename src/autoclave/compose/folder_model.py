@@ -1,7 +1,5 @@
 """The model of a folder as a source of responses, sampled by the engine of the settings."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future

@@ -1,7 +1,5 @@
 """The judge that settings describe, and what this host offers for it. Free of tensor libraries."""
 
-from __future__ import annotations
-
 from autoclave.config import JudgeConfig, SandboxConfig
 from autoclave.core import IsolationError
 from autoclave.judge import Judge, LocalJudge, validate_languages

@@ -3,8 +3,6 @@
 The templates beside this module have `{{name}}` where a value goes.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Settings as libraries and engines take them."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

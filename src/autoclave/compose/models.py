@@ -1,7 +1,5 @@
 """Checks that the models of a run can be used, before any of them is loaded."""
 
-from __future__ import annotations
-
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from autoclave.config import TrainConfig

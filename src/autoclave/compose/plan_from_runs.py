@@ -1,7 +1,5 @@
 """From the folders of runs that were timed to the plan of another one."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager

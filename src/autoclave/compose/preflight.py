@@ -4,8 +4,6 @@ Each part contributes a check: a function of the settings that raises ConfigErro
 run, and everything that is wrong is reported at once.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The task that the settings name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A whole run of training, from problems to report."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The warm start: a policy that imitates demonstrations, built or taken from the cache."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Pools and worker groups of a configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial

@@ -1,7 +1,5 @@
 """Settings of advantage estimators, which an algorithm can take in place of its own."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field

@@ -5,8 +5,6 @@ Source: Jiang et al., CodeRL+: Improving Code Generation via Reinforcement with 
 3.2 and appendix D. Defaults are theirs where the paper says something.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Literal
 

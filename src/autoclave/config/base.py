@@ -1,7 +1,5 @@
 """The base of every settings object, and the number types they share."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Self
 

@@ -1,7 +1,5 @@
 """Settings of a benchmark: where its problems are, how they are asked, and how responses are graded and summed up."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Literal
 

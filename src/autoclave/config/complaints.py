@@ -1,7 +1,5 @@
 """From pydantic's errors to one line about what the user wrote: path, value, rule, and the nearest valid name."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from types import UnionType

@@ -1,7 +1,5 @@
 """Settings of curation: from public problem sets to a training set, without duplicates and evaluation problems."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """Settings: what samples responses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 

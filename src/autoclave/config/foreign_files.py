@@ -1,7 +1,5 @@
 """Files with the settings of other frameworks, by dotted name: YAML, JSON, TOML, and command lines."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """The correspondences between settings here and in other frameworks: the data of `frameworks.yaml`, typed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

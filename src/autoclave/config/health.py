@@ -1,7 +1,5 @@
 """Settings: when a run is not healthy, and what happens then."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """From the settings of another framework to a recipe, and a report of what does not mean the same here."""
 
-from __future__ import annotations
-
 import difflib
 import math
 import re

@@ -1,7 +1,5 @@
 """Settings of the languages that programs are written in, and of the interpreters that they find."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from typing import Annotated, Literal

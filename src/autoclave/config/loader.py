@@ -4,8 +4,6 @@ Every mistake ends here, before any work, as one line: path, value, rule, and th
 gets a typed object.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Settings: the policy, and how responses are sampled from it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Checks of whether learning rates, problems and a recipe suit the model; of the model only `config.json` is read."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterator

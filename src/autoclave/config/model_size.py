@@ -1,7 +1,5 @@
 """Parameters of the model that settings name, and the defaults that follow from them."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -4,8 +4,6 @@ A package brings a settings class by an entry point, without torch. What it conf
 same name in another group, loaded when it is used (`core.plugins.find_plugin`).
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Settings: which problems a run trains on and which it holds out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal

@@ -4,8 +4,6 @@ Stricter than PyYAML where its habits hide mistakes: a key given twice, a key th
 value or contains itself are errors. 3e-4 is a number, and a date stays the text that it is.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

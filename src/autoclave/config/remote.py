@@ -1,7 +1,5 @@
 """Settings: judges on other machines."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Settings of the sandbox and the judge."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal
 

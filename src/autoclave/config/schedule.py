@@ -1,7 +1,5 @@
 """Settings: when a run samples, learns and publishes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal

@@ -1,7 +1,5 @@
 """Settings: how problems become prompts, responses submissions, and verdicts rewards; and the judging of files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """Settings of a training run: warm start, optimisation, schedule, evaluation, and the root object of a recipe."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Settings: resource pools, which worker group lives on which, and how weights get from one to another."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal
 

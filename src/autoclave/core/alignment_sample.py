@@ -5,8 +5,6 @@ Values are spelled as traces spell them (`core.trace.literal`). What stands in a
 model and said by a program: it is shown and compared, never run and never trusted to be well-formed.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Base of objects that a `with` statement closes."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self

@@ -1,7 +1,5 @@
 """Files to read that may be compressed: gzip and zstd, by the end of their names, in bounded memory."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import zlib

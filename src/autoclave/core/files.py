@@ -3,8 +3,6 @@
 `write_atomically` survives kill -9 at any moment: readers see the old content or the new, never a part.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -1,7 +1,5 @@
 """Futures that have their result, and futures of a function of another one's result."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar

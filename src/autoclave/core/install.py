@@ -1,7 +1,5 @@
 """The command that messages give where a library is missing."""
 
-from __future__ import annotations
-
 import json
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path

@@ -4,8 +4,6 @@ A noun is a dataclass; pydantic checks types, and unknown keys are errors where 
 a file (see `files.py`). Errors become one line: place, value, rule, fix.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import difflib

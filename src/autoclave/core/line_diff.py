@@ -1,7 +1,5 @@
 """Differences of texts, line by line, within a bounded time: an agent chooses the texts. Pure."""
 
-from __future__ import annotations
-
 import difflib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence

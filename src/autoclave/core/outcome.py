@@ -1,7 +1,5 @@
 """Outcome of one run of a program, as seen from outside of it, and the one table of its limits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum

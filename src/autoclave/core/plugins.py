@@ -1,7 +1,5 @@
 """Choices that installed packages add to the built-in ones, by entry points. The only place that reads these."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any

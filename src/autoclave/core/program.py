@@ -1,7 +1,5 @@
 """A candidate program, and the lines of a programs file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """SQLite files that several threads and processes write to: with a write-ahead log, and patience for one another."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 import threading

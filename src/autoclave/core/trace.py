@@ -4,8 +4,6 @@ Values are spelled as Python literals, so that 1, 1.0, True, "1" and None stay a
 keep all digits and floats all bits. A trace explains a program; it never decides about one.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 from collections.abc import Mapping

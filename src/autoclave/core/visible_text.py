@@ -1,7 +1,5 @@
 """Text of others, made safe to look at: what shows as nothing or reorders text is spelled out. Pure."""
 
-from __future__ import annotations
-
 import re
 
 _UNSEEN = re.compile(

@@ -1,7 +1,5 @@
 """Run a benchmark: sample every question, and grade each response as soon as it completes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 

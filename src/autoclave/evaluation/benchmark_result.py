@@ -1,7 +1,5 @@
 """Result of a model on a benchmark: graded responses, the figures made of them, and the folder that holds both."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -4,8 +4,6 @@ Points and penalties follow CodeElo and DeepCoder: up to eight attempts at a pro
 each before it costs. Nothing is fetched; standings and the histogram of ratings are arguments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias

@@ -1,7 +1,5 @@
 """Compare two models on the same problems: the difference with an interval, and the problems that each wins."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import comb

@@ -3,8 +3,6 @@
 Sampler and judge are arguments. A response without a verdict is left out of its problem, never counted as wrong.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Sequence

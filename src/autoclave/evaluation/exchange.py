@@ -4,8 +4,6 @@ Source: the repositories LiveCodeBench/LiveCodeBench (`*_eval_all.json`), evalpl
 `*_eval_results.json`), openai/human-eval (`*_results.jsonl`) and facebookresearch/cruxeval (scored generations).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence

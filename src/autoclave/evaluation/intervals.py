@@ -4,8 +4,6 @@
 (a difference, a reward), `wilson_interval` for a plain share of independent trials.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

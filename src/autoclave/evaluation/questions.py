@@ -1,7 +1,5 @@
 """Questions of a benchmark and their grading: problems are judged, traces are compared."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future

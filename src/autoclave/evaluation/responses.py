@@ -1,7 +1,5 @@
 """Responses of a model, their source, and the cache that keeps them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ a line per contest: `contest`, `problems` (index -> points, left out in rounds b
 `points`, `penalty` and `old_rating` of each rated participant.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 Nothing runs here. The extracted text is untrusted, and is judged as such.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -5,8 +5,6 @@ Names are `lcb`, `exact`, `tokens`, `unordered`, `float`, `float(RTOL, ATOL)`; o
 in a cell (`special.py`).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

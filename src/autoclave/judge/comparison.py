@@ -6,8 +6,6 @@ compares as LiveCodeBench does, `exact` by characters, `tokens` by words, `unord
 values returned by calls (`values.py`), and how a problem names its rule (`checkers.py`).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

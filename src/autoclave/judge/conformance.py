@@ -12,8 +12,6 @@ Subclass `JudgeConformance` and override the fixture `judge`, which gives one ju
 `check_closing` is for a judge that no other test uses.
 """
 
-from __future__ import annotations
-
 import itertools
 from concurrent.futures import CancelledError
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`Environments`: the languages and profiles that a judge offers, by the names that problems use."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Judge one job in one sandbox: tests in index order, first failure decides, borderline runs repeated alone."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

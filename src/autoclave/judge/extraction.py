@@ -1,7 +1,5 @@
 """Find the program in a model's response. Pure text functions; None means no program (`bad_format`)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 

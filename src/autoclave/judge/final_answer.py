@@ -3,8 +3,6 @@ r"""Find the final answer in a model's response. Pure text functions, of linear 
 The answer is data: it is compared with the expected one in a cell (`kinds/answer.py`) and never run.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 

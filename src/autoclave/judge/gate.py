@@ -1,7 +1,5 @@
 """A lock that many runs share, or one run holds alone."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Generator

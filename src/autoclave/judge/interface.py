@@ -1,7 +1,5 @@
 """The protocol of every judge, local or remote: a job goes in, a future of a verdict comes out."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType

@@ -4,8 +4,6 @@ A language turns a program into the arguments of a cell: content, profile and ru
 of a judge; the kinds of tests use it and do not depend on a language.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol

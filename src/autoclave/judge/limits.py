@@ -1,7 +1,5 @@
 """The limits of one problem, and the runs too close to the time limit to decide on a busy machine."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

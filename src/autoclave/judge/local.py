@@ -5,8 +5,6 @@ borderline run be alone. A fault of the sandbox is retried on fresh cells. If it
 program: when that is accepted, the program caused the fault, else there is no verdict.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

@@ -3,8 +3,6 @@
 The account of a cell (exception and line) only words a failure, and only known names pass.
 """
 
-from __future__ import annotations
-
 import builtins
 import os
 import re

@@ -1,7 +1,5 @@
 """Run programs without tests: `run_program` once, `PlainRunner` many times."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

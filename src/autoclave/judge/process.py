@@ -5,8 +5,6 @@ server, both would wait for the interpreter lock. A process that dies is replace
 again; a job that was pending at too many deaths gets a fault, never a verdict.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -5,8 +5,6 @@ methods of `_Host`, and `end`. From here: `ready` with the level or `refused` wi
 the value and the error, and `log` with a record.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import logging.handlers

@@ -4,8 +4,6 @@
 `plain_numpy` are these with numpy to import, `leetcode` is `lcb` with what LeetCode adds. More come from the settings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Many jobs through a judge with bounded memory, verdicts in the order of the jobs."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, wait

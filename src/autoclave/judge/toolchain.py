@@ -3,8 +3,6 @@
 This module compiles nothing. Compiling takes place in a cell that shows these files.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

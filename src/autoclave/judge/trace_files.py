@@ -4,8 +4,6 @@ Programs that raise or hit a limit are left out, as CodeRL+ does (Jiang et al., 
 final. The verdicts are read, never written.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Validation of problems and jobs before anything runs: whether they can be judged here, and by which tests."""
 
-from __future__ import annotations
-
 import itertools
 import weakref
 from collections.abc import Callable

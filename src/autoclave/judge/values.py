@@ -7,8 +7,6 @@ one. Time is linear in both values.
 # Everything here is about values of unknown type.
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Literal

@@ -5,8 +5,6 @@ then computes each sequence by itself; other attention gets a mask that lets no 
 share their prompt get a mask of ours.
 """
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from typing import Literal
 

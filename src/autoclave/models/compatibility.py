@@ -1,7 +1,5 @@
 """Checks that models, tokenizers and adapters fit each other, by their settings alone: before weights are loaded."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -7,8 +7,6 @@ that are permuted, shifted or left out change it with a chance of nearly 1. The 
 digests of its shards, whichever rows and columns each rank holds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple

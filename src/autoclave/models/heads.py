@@ -4,8 +4,6 @@ Both are ordinary Hugging Face models (`AutoModelForTokenClassification` and `Au
 one label), so that other tools read what is written here, and published reward models are read here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass

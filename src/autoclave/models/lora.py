@@ -7,8 +7,6 @@ stays the model that it is, with the same methods. Callers read weights by name 
 knows nothing of adapters.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager

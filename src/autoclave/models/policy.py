@@ -1,7 +1,5 @@
 """A policy on disk and in memory: an ordinary Hugging Face causal language model with its tokenizer."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

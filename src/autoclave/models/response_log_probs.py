@@ -1,7 +1,5 @@
 """Log-probabilities and entropies that a model gives to responses. No sampling, no optimiser."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

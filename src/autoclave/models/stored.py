@@ -4,8 +4,6 @@ Such a model is made on PyTorch's meta device, where weights have a shape and ta
 a layer their values.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """The embedded policy: a small Llama and a byte-level BPE tokenizer, both made here from nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

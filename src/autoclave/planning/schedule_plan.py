@@ -4,8 +4,6 @@
 took. Nothing here measures; see `calibration`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

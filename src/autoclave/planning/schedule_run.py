@@ -1,7 +1,5 @@
 """Result of a schedule, simulated or measured: seconds per iteration, who was busy, what was hidden behind what."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Inspect files of problems: statistics of a set, differences of two, and a sample."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator

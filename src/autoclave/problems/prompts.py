@@ -5,8 +5,6 @@ answer; `code` and `math` describe the form, for general instruction-tuned model
 Not here: tokens and chat templates of tokenizers, and the extraction of programs or answers from responses.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field

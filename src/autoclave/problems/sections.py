@@ -1,7 +1,5 @@
 """Tables in text files: sections, each a line `[name]` and the lines below it, with a blank line between two."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

@@ -1,7 +1,5 @@
 """Problems of a run, generated or from files: for training, for demonstrations, and held out."""
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence

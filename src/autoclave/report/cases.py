@@ -4,8 +4,6 @@ has.
 Everything here was written by a model, so all of it is cut to what is shown. Nothing is escaped; templates do that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -5,8 +5,6 @@ style sheet of the page says what that is on a light, a dark or a printed page. 
 Not here: which charts a page gets.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

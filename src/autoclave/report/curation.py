@@ -1,7 +1,5 @@
 """The page of a curation: what each stage kept, what the set is like, and some of what was dropped for each reason."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Pages of evaluations: a result with its responses, and two results side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

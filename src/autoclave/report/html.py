@@ -5,8 +5,6 @@ as SVG of ours and our own script are exempt), the page's security policy runs t
 nothing, and characters that show as nothing or reorder text are spelled out (`made_visible`).
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Callable, Sequence

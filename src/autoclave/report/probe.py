@@ -1,7 +1,5 @@
 """The page of probes: errors by layer, a line for each model. One file that loads nothing (`pages/html.py`)."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Numbers as people read them. Pure text functions; nothing is escaped here."""
 
-from __future__ import annotations
-
 
 def percent(share: float) -> str:
     """`0.4567` -> `45.7%`."""

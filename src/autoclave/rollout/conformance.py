@@ -15,8 +15,6 @@ Tests compare with forward passes over whole sequences, without batches, padding
 what an engine does not do, such as `shares_prompts = False`.
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 import time

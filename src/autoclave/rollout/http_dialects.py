@@ -1,7 +1,5 @@
 """Protocols of servers: OpenAI's completions, and SGLang's own interface."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ else, from that queue. A request that is cut off, by a broken connection or by n
 that have arrived: they become part of its prompt.
 """
 
-from __future__ import annotations
-
 import os
 import queue
 import time

@@ -1,7 +1,5 @@
 """Responses being sampled, and their completions: the part that all engines share."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -5,8 +5,6 @@ sequences are computed together does not depend on time, unless requests of seve
 and requests give equal responses.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Mapping

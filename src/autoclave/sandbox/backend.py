@@ -4,8 +4,6 @@ A package adds one by an entry point of the group `autoclave.sandbox_backends` t
 `autoclave.sandbox.conformance` holds the tests that it has to pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

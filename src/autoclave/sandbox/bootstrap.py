@@ -4,8 +4,6 @@ Its modules are executed from their text under neutral names, so that the call s
 autoclave on the host.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from autoclave.core import HostError

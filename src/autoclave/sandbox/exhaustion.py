@@ -1,7 +1,5 @@
 """Faults that name what the host ran out of, in place of a bare error number."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import resource

@@ -4,8 +4,6 @@ Changes nothing on the host. `autoclave doctor` prints the checks, and `open_san
 start. `start.py` tries the backends.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -4,8 +4,6 @@ Output of a cell is never trusted, and no expected answer goes in. The sandbox m
 define their meaning.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self

@@ -4,8 +4,6 @@ The rest is the same for all backends: the protocol between judge and zygote (`z
 the code on the far side (`guest/`).
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Imports nothing into this process: the import system returns the places, and the
 own, the libraries.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess

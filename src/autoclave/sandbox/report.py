@@ -1,7 +1,5 @@
 """Make the `Outcome` of a test from the report of its first process and the observations of the judge."""
 
-from __future__ import annotations
-
 import os
 import signal
 import struct

@@ -9,8 +9,6 @@ The wall limit is meant for a machine that is not busy: the time that a test wai
 delays of this process. Else the load of the machine would decide whether a program that sleeps is in time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

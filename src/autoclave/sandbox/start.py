@@ -1,7 +1,5 @@
 """Start the sandbox of the settings, or report the requirements that the host does not meet."""
 
-from __future__ import annotations
-
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial

@@ -4,8 +4,6 @@ The system calls of a short test exist twice: in C (`_streams.c`), built with th
 here in Python.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os

@@ -4,8 +4,6 @@ A zygote serves one cell at a time. Answers of zygotes and cells are untrusted J
 malformed answer is a `SandboxFault`.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -3,8 +3,6 @@
 Limits hold in the kernel then, and nothing that a program does escapes the count. Elsewhere the judge samples.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

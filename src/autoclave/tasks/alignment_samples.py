@@ -3,8 +3,6 @@
 Programs are untrusted and are never parsed as Python, so that deep nesting cannot harm this process.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator

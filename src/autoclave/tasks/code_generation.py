@@ -1,7 +1,5 @@
 """Task of writing a program: a problem becomes a prompt, the judge's verdict becomes the reward."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 from operator import attrgetter
 

@@ -3,8 +3,6 @@
 Both sides are untrusted: the response of a model, and values of some program. Nothing here evaluates either.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

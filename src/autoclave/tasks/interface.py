@@ -1,7 +1,5 @@
 """Protocol of a task, and the conversion of verdicts into rewards that tasks share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Task of solving mathematics: a problem becomes a prompt, the comparison of the final answer the reward."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 
 from autoclave.config import MathematicsConfig

@@ -4,8 +4,6 @@ A checkpoint is written under a temporary name, made durable, and renamed. It na
 belongs to, and the inputs that no setting names, as the architecture of the policy; one of others is refused.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

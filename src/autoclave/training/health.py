@@ -4,8 +4,6 @@ Numbers that are not finite are another matter: the actor ends the run before it
 (`workers/trainer/trained_model.py`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future

@@ -1,7 +1,5 @@
 """From judged groups to the columns that an update reads, and back to an account of it. Pure, around `Algorithm`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -7,8 +7,6 @@ lengthening with overlong filtering) and the DeepCoder report. Neither says how 
 ours.
 """
 
-from __future__ import annotations
-
 import json
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ Their packages are imported when a logger is opened, and are configured by their
 (WANDB_MODE, WANDB_PROJECT, MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME ...).
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

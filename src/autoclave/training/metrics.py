@@ -1,7 +1,5 @@
 """The numbers of one iteration, from its collection and what was learnt. Pure."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Models that were made before, by what decides them. A model is whole in the cache or absent."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -3,8 +3,6 @@
 A request is known by the numbers that its random numbers come from: (seed, iteration, item, sample).
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping

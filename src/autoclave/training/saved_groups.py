@@ -1,7 +1,5 @@
 """Groups on disk, whole: what a checkpoint holds of batches that were collected and not learnt from. Bit for bit."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Mapping

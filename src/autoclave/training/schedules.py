@@ -5,8 +5,6 @@ Ending, logging, checkpoints and evaluation happen outside, between two iteratio
 from batch i and publishes weights of version i + 1.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Warm start: supervised fine-tuning on demonstrations, by the same actor worker as reinforcement learning."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

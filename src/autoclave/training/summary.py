@@ -1,7 +1,5 @@
 """The figures of a finished run: `summary.json`."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shlex

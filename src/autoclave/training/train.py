@@ -3,8 +3,6 @@
 The schedule yields between iterations; only there does anything here happen. Parts are handed in, nothing is chosen.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -6,8 +6,6 @@ raise `StalledFault`, whatever that waits for. A main thread that does not leave
 as one in a library that never returns, cannot be helped: the process is ended with exit code 3.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -7,8 +7,6 @@ Ranks stand on a mesh of pipeline stages x data-parallel replicas x tensor-paral
 as `init_device_mesh` numbers a mesh of shape (pipeline, data, tensor), Megatron its ranks, and torchtitan its mesh.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

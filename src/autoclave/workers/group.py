@@ -1,7 +1,5 @@
 """A group of identical workers on a pool, called as one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress

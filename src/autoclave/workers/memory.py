@@ -1,7 +1,5 @@
 """Peak memory of a worker, as the kernel and the driver of the device count it."""
 
-from __future__ import annotations
-
 import os
 import sys
 from dataclasses import dataclass

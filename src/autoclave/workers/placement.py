@@ -1,7 +1,5 @@
 """From the pools that settings ask for to pools that exist: each with devices of its own, or none at all."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 

@@ -5,8 +5,6 @@ pools overlap. Groups of one pool take turns on its devices: before a call to an
 of that one are told to `offload` and those of this one to `onload`, if they have such methods.
 """
 
-from __future__ import annotations
-
 import contextlib
 import queue
 import threading

@@ -1,7 +1,5 @@
 """The Ray cluster that is used."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Generator
 from contextlib import closing, contextmanager

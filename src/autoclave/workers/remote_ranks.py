@@ -5,8 +5,6 @@ others have `GRACE_S` to answer too: one that still works then most likely waits
 would do so for ever. It is ended, as are all when one dies; from then on the group is dead until it is restarted.
 """
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence

@@ -27,8 +27,6 @@ Termination. At a limit, this process kills the first process by its descriptor,
 it. If this process dies, the kernel kills the keeper, and with it the first process. Mounts end with the namespace.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

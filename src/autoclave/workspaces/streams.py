@@ -1,7 +1,5 @@
 """The standard streams of a command, read and written without blocking."""
 
-from __future__ import annotations
-
 import os
 import selectors
 import socket

@@ -1,7 +1,5 @@
 """`autoclave train --dry-run`: a recipe is checked as it is, then trained in miniature by the code that trains it."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Generator

@@ -1,7 +1,5 @@
 """A recipe in miniature: its algorithm, schedule, engine and pools, with a tiny model, short problems and few steps."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -4,8 +4,6 @@ The text is untrusted output of a model, so it is never parsed: comments, string
 first characters, in time linear in the text.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from bisect import bisect_left

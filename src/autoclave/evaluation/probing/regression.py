@@ -3,8 +3,6 @@
 Letters: N examples, L layers, D hidden units, K targets.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Results of all models: as JSON (`autoclave-probe/1`) and as a table. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Errors of probes on each layer of one model, and their baselines."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

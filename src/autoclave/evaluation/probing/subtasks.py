@@ -3,8 +3,6 @@
 The split depends on the seed and the problem alone, so all models are probed on the same split.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Each kind of tests, how it is run and compared: one module per kind. Expected answers stay in this process."""
 
-from __future__ import annotations
-
 from autoclave.core import AnswerTests, CallTests, CheckTests, InputError, Problem, StdinTests
 from autoclave.judge.checkers import checker_of
 from autoclave.judge.environments import Environments

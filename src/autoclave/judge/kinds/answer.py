@@ -7,8 +7,6 @@ answer, and returns one word. The cell stays open for the next answer (`SpareCel
 failure: one that happens before the cell receives the answer is not a failure of the answer.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 

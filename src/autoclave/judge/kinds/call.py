@@ -1,7 +1,5 @@
 """A function called with plain data; what it returns is compared here."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Protocol of a kind of tests: trials, each of one program, whose tests are judged one at a time."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing

@@ -1,7 +1,5 @@
 """Standard input in, standard output compared by the problem's checker."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from autoclave.core import CustomChecker, Problem, Program, Status, StdinTests

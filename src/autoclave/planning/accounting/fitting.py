@@ -1,7 +1,5 @@
 """Check that a plan fits on GPUs, or into the memory of pools; the smallest change by which it does; its speed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations

@@ -5,8 +5,6 @@ of `torch.nn.functional.scaled_dot_product_attention`; a test counts them on rea
 **N** tokens with logits, **V** vocabulary. Not here: what libraries and the CUDA context take for themselves.
 """
 
-from __future__ import annotations
-
 from autoclave.planning.accounting.shape import ModelShape
 
 GIB, MIB = 1 << 30, 1 << 20

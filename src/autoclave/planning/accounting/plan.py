@@ -4,8 +4,6 @@ Upper bounds for the lengths that it is given: every response is sampled to the 
 start and what libraries take for themselves are left out.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

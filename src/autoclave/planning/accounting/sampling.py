@@ -6,8 +6,6 @@ hold all on devices of their own. Every other engine keeps whole rows for as man
 Weights are published by the routes of docs/concepts/weights.md; a sampler holds a part of them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math

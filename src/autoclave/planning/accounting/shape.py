@@ -1,7 +1,5 @@
 """The numbers of a decoder-only language model that decide what it costs, from settings or from its `config.json`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ Source: Chowdhery et al., PaLM, arXiv:2204.02311, appendix B (6 N + 12 L H Q T p
 what a token is multiplied with: no input embedding, and the output embedding where logits are made alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

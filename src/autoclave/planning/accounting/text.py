@@ -1,7 +1,5 @@
 """A plan for people: counts, memory by phase, and which GPUs it fits on."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 

@@ -5,8 +5,6 @@ demonstration has a kept pair, every held-out problem has at least one. So each 
 held-out problems combine operations in new ways. Equal settings give equal problems, in any process.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ All intermediate numbers are from 1 to the highest allowed, and every operation 
 of the response, and the number of operations sets its length. 0 is left out: `*` and `mod` would keep it.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ A misunderstood operation always has the same mistake. After a mistake the teach
 demonstration has a pair of operations that is kept for the report.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, replace
 

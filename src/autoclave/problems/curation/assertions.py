@@ -1,7 +1,5 @@
 """Read from the tree of test code what it expects of the function under test; nothing runs."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Stages that compare candidates: with each other, and with those of evaluation sets."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

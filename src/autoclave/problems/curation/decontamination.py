@@ -4,8 +4,6 @@ The evaluation problems are in memory (some tens of kilobytes each); training pr
 with every evaluation problem with a word in common: nothing is sampled, and nothing runs.
 """
 
-from __future__ import annotations
-
 import datetime
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping

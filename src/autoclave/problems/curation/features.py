@@ -3,8 +3,6 @@
 Equal words have equal hashes in every process. Nothing of the tests is executed.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Stages that decide on one candidate at a time without running programs: tests, length, dates, difficulty."""
 
-from __future__ import annotations
-
 import ast
 import datetime
 import json

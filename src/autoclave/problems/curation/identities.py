@@ -3,8 +3,6 @@
 Uses the address of the page and the key of the data set alone.
 """
 
-from __future__ import annotations
-
 import re
 from urllib.parse import unquote, urlsplit
 

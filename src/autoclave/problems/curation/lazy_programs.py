@@ -1,7 +1,5 @@
 """Lazy programs: programs without knowledge of the problem, such as constants. Sound tests fail all of them."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -4,8 +4,6 @@ Locality-sensitive hashing by sorting: one band of all signatures at a time, so 
 problem; signatures are on disk. `similarity.py` decides on the pairs found here.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

@@ -8,8 +8,6 @@ is not run again: after kill -9 the work continues with the interrupted stage (i
 a change of settings with the first affected stage.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Parse untrusted Python sources without running them, and without warnings about their style."""
 
-from __future__ import annotations
-
 import ast
 import warnings
 

@@ -1,7 +1,5 @@
 """Measure the similarity of two problems, and decide on it. Pure functions of their features."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

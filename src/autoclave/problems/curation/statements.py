@@ -6,8 +6,6 @@ or renumbered copy still shares most of them.
 Not here: the decision that two statements are duplicates (`similarity.py`).
 """
 
-from __future__ import annotations
-
 import html
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """Check the strength of tests: lazy programs must fail, and most mutants of a solution."""
 
-from __future__ import annotations
-
 import ast
 import io
 import random

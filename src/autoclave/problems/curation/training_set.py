@@ -9,8 +9,6 @@
 Equal sources and settings make equal bytes.
 """
 
-from __future__ import annotations
-
 import json
 import platform
 import tempfile

@@ -4,8 +4,6 @@ Sources of the rules: every solution must pass every test (DeepCoder, data secti
 problems without a passing one (PPO on Ray, data section).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

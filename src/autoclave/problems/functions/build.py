@@ -4,8 +4,6 @@ A held-out function occurs in no training problem, whatever its constant. Same s
 Reference expressions are our own and are evaluated in this process; output of a model is not.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sets whose problems have an answer, not a program: CRUXEval (also the arguments of a call), AIME and MATH."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

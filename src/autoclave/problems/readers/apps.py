@@ -1,7 +1,5 @@
 """APPS, TACO, and the sets made of them: tests are columns of inputs and outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, cast
 

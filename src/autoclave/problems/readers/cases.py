@@ -4,8 +4,6 @@ Sets write them as strings, lists of lines, values, JSON in strings, or outputs 
 name of a function are calls.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast

@@ -3,8 +3,6 @@
 The code around the function under test becomes the preamble, which a program cannot replace. Nothing runs here.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import re

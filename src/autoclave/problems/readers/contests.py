@@ -1,7 +1,5 @@
 """Sets of contest problems: CodeContests, Codeforces, DeepCoder-Preview and rLLM's files, SYNTHETIC-1 and its like."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import re

@@ -1,7 +1,5 @@
 """Rows of a set on the Hugging Face hub, streamed through `datasets`. No code of the set is run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The known layouts by name, and the conversion of rows into candidates."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

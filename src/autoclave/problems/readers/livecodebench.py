@@ -1,7 +1,5 @@
 """LiveCodeBench: code generation, code execution, and test output prediction; and the coding tasks of LiveBench."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import pickletools

@@ -6,8 +6,6 @@ not; for one of HumanEval the result must be a root of the polynomial. The publi
 length, and numpy broadcasts: `allclose([], 1.0)` holds. `with_guards` adds these comparisons.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Sequence
 from pathlib import Path

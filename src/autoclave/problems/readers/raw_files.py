@@ -4,8 +4,6 @@ Memory is bounded: a row at a time, none longer than `ROW_LIMIT`. An unreadable 
 file is an error, since its other rows are unknown.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """Parse the parts that sets put around and beside a statement: prompts, fences, dates, difficulties, limits, sites."""
 
-from __future__ import annotations
-
 import datetime
 import difflib
 import re

@@ -4,8 +4,6 @@ Code of the tables is executed in this process: we wrote it, and it is total and
 comes here. Each piece is compiled once for all pipelines that use it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache

@@ -7,8 +7,6 @@ Equal settings give equal problems, byte for byte, in any process.
 Not here: demonstrations for the warm start (`teacher.py`).
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Collection, Iterator, Sequence

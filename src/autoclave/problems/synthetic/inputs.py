@@ -3,8 +3,6 @@
 Independent of the values of tasks, except for the results of the starts of the integer domain.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from functools import cache

@@ -4,8 +4,6 @@ Templates hold `{p}` and `{q}` for the parameters of an operation, `{p+1}` and `
 Not here: the tables (`tables.py`), and tasks (`compose.py`).
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from enum import StrEnum

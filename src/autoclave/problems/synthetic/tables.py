@@ -5,8 +5,6 @@ The section of a domain has the fields of `Domain` in one line. In the others, a
 marks a final whose value is a list.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from autoclave.problems.sections import read_sections

@@ -6,8 +6,6 @@ No statement or program has a pair of operations that is kept for validation or 
 between them is left out; and no task or program, right or wrong, behaves like a problem of those sets.
 """
 
-from __future__ import annotations
-
 import copy
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Several runs on one page: held-out curves, the measured mix, final figures, and the settings in which they differ."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

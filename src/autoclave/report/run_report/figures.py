@@ -1,7 +1,5 @@
 """Charts of a run. `charts.py` draws them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial

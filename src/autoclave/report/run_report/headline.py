@@ -3,8 +3,6 @@
 Numbers come from the first and the latest evaluation; where `summary.json` has one, that one counts.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any

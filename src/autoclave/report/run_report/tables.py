@@ -1,7 +1,5 @@
 """The tables of the report: time per stage, results per family, configuration, versions and machine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The section of the report with the timeline: how busy each role was in the run, and when in one step of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape

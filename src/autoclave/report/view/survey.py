@@ -4,8 +4,6 @@ Wrong folders and steps are found before rollouts are read. In memory are one ro
 was accepted.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The files of a control group, under the names of both versions. Reading an open one takes a microsecond."""
 
-from __future__ import annotations
-
 import os
 import threading
 from abc import ABC, abstractmethod

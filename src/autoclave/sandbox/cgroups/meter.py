@@ -4,8 +4,6 @@ The content of the group when the cell was made does not count: the zygote and t
 rest, so the kernel refuses a burst that no sample would see.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 

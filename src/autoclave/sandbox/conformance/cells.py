@@ -1,7 +1,5 @@
 """Cells for the conformance suite: settings, limits, runners and fixtures."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Requirements at the levels `restricted` and `sealed`: a program cannot reach the host."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

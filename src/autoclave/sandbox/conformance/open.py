@@ -1,7 +1,5 @@
 """Requirements at every level: how tests end, limits, streams, sessions, and that nothing of a test survives it."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -5,8 +5,6 @@ packages, which appear in a folder of their own, and paths. Nothing else is show
 home folder and nothing of Autoclave.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -5,8 +5,6 @@ once more, and tells their final values. At the barrier `settle` waits for that,
 buffer in an order that does not depend on time. The next step that is begun takes the newest.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """Alignment samples that wait to be asked: bounded, newest first, no two alike. A plain state machine."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any

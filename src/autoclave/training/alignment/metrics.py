@@ -1,7 +1,5 @@
 """Metrics of the answers to alignment samples in one iteration. Pure."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import fmean

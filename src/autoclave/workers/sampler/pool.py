@@ -6,8 +6,6 @@ with the current weights, so every request ends exactly once: in a completion or
 request, or answers one that it does not have, is treated as dead.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import deque

@@ -3,8 +3,6 @@
 Only data: the pool's lock guards all of it, and nothing here waits or calls a worker.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

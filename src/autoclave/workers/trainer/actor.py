@@ -1,7 +1,5 @@
 """The worker that holds the policy in training: log-probs, updates, weights out, state in and out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The worker that holds the critic in training, and what stands in its place where none is needed."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar

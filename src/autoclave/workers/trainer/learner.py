@@ -1,7 +1,5 @@
 """Base of workers whose models train: state in and out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The ranks are those of the default process group; without one there is one rank,
 call here is made by all ranks or by none.
 """
 
-from __future__ import annotations
-
 import os
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """The trainer's side of a publish: its memory, and what leaves it by each route."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar

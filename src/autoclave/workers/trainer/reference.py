@@ -1,7 +1,5 @@
 """The worker that holds a frozen policy, and what stands in its place where none is needed."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 from typing import TypeVar
 

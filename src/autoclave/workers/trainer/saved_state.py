@@ -9,8 +9,6 @@ without it is not whole.
     steps                     (1,) int64, optimizer steps that were taken
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Generator, Mapping
 from concurrent.futures import Future

@@ -10,8 +10,6 @@ The weights come from files or from a module in the memory of the host, one laye
 more of them than its own part and one layer, nor does the host where they come from files.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Knows no role: what a model predicts for a batch, and what loss that has, are handed in. Actor and critic use it alike.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ The group is made of objects, not of the default group of a process, which the r
 Its members are those who read one publish; when others come, they make another.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Messages between trainer and samplers about weights."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

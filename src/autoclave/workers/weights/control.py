@@ -10,8 +10,6 @@ after it marks the slot as being written: whichever comes second sees the other.
 counts as empty.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from enum import IntEnum

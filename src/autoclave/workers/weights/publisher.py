@@ -5,8 +5,6 @@ Versions only grow. A version is published as soon as it is written: a sampler t
 that one, without later updates of the trainer.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait

@@ -1,7 +1,5 @@
 """Receivers of weights in a sampler, one for each route."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any

@@ -4,8 +4,6 @@ Every sampler answers a few fixed prompts, and the trainer scores what it said. 
 themselves; here a copy that an engine keeps beside them shows, and an engine that cannot report its weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Check that an engine computes with the weights that the trainer published, by digests of its own memory."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from torch import Tensor

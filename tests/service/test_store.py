@@ -116,14 +116,14 @@ def test_old_batches_are_purged_after_their_last_job(store: Store):
     store.add_batch(batch("b1", "1"), jobs("1"))
     store.add_batch(batch("b2", "2"), jobs("2"))
     store.finish([("1", "{}")])
-    assert store.purge(time.time() + 1) == 1
+    assert store.purge(time.time() + 1) == (1, 0)
     assert (store.job("1"), store.batch("b1"), store.job("2").state) == (None, None, "accepted")
 
 
 def test_a_batch_is_kept_from_the_end_of_its_last_job(store: Store):
     store.add_batch(replace(batch("b1", "1"), created=1.0), jobs("1"))
     store.finish([("1", "{}")])
-    assert store.purge(time.time() - 60) == 0
+    assert store.purge(time.time() - 60) == (0, 0)
     assert store.job("1").verdict == "{}"
 
 

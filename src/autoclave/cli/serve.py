@@ -17,6 +17,7 @@ from autoclave.config import ServeConfig
 from autoclave.core import InputError
 
 _SCOPES = ("judge", "problems:write", "answers:read", "traces:read", "admin")
+_SILENT_S = 60.0
 _POSITIVE = click.FloatRange(0, min_open=True)
 
 
@@ -141,6 +142,114 @@ def revoke(id: str, settings: tuple[str, ...]) -> None:
         if not store.revoke_token(id):
             raise InputError(f"{id}: no such token. Fix: use an id from `autoclave serve token list`")
     click.echo(f"{id} is revoked")
+
+
+@serve.command(name="queue")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@takes_settings
+def show_queue(as_json: bool, settings: tuple[str, ...]) -> None:
+    """Show waiting and running programs and CPU time by client, and the servers.
+
+    \b
+    Settings: store.
+    Example: autoclave serve queue store=judge.sqlite
+    """
+    from autoclave.compose.service import open_store
+    from autoclave.service.store.records import ClientLoad
+
+    now = time.time()
+    with contextlib.closing(open_store(_store(settings))) as store:
+        labels = {token.id: token.label for token in store.tokens()}
+        loads, used, servers = store.clients(), store.usage(now), store.servers()
+    loads += [ClientLoad(id, 0, 0, now) for id in used if id not in {load.client for load in loads}]
+    clients = [
+        {
+            "client": load.client,
+            "label": labels.get(load.client, ""),
+            "waiting": load.waiting,
+            "running": load.running,
+            "oldest_s": round(now - load.oldest, 1),
+            "cpu_s": {"hour": used[load.client].hour_s, "day": used[load.client].day_s} if load.client in used else {},
+        }
+        for load in loads
+    ]
+    if as_json:
+        click.echo(json.dumps({"clients": clients, "servers": [asdict(server) for server in servers]}, indent=2))
+        return
+    click.echo(f"{'client':<10}{'waiting':>9}{'running':>9}{'oldest':>10}{'CPU today':>12}  label")
+    for row in clients:
+        oldest, cpu = f"{row['oldest_s']:.0f} s", f"{row['cpu_s'].get('day', 0.0):.0f} s"
+        line = f"{row['client']:<10}{row['waiting']:>9}{row['running']:>9}{oldest:>10}{cpu:>12}  {row['label']}"
+        click.echo(line.rstrip())
+    for server in servers:
+        load = f"{server.slots} slots, {server.per_s:.1f} verdicts per s, seen {server.silent_s:.0f} s ago"
+        click.echo(f"server {server.name or server.id}: {load}")
+
+
+@serve.command()
+@click.option("--client", help="Cancel all programs of this client: the id of its token.")
+@click.option("--batch", help="Cancel the programs of a batch.")
+@click.option("--job", help="Cancel one program.")
+@takes_settings
+def cancel(client: str | None, batch: str | None, job: str | None, settings: tuple[str, ...]) -> None:
+    """Cancel programs that wait or run. Running servers notice it within `node_lease_s` / 3.
+
+    \b
+    Settings: store.
+    Example: autoclave serve cancel --client 1f0c9a3e store=judge.sqlite
+    """
+    from autoclave.compose.service import open_store
+
+    given = [(column, value) for column, value in (("client", client), ("batch", batch), ("id", job)) if value]
+    if len(given) != 1:
+        raise InputError("serve cancel: give one of --client, --batch and --job")
+    with contextlib.closing(open_store(_store(settings))) as store:
+        click.echo(f"{len(store.cancel(store.unfinished(*given[0])))} programs are cancelled")
+
+
+@serve.command()
+@click.option("--older", help="Only verdicts that are older: a number with s, m, h or d.")
+@takes_settings
+def prune(older: str | None, settings: tuple[str, ...]) -> None:
+    """Delete verdicts of requests that have ended, and expired problems. Servers do so after `keep_results_s`.
+
+    \b
+    Settings: store.
+    Example: autoclave serve prune --older 1h store=judge.sqlite
+    """
+    from autoclave.compose.service import open_store
+    from autoclave.service.tokens import seconds_of
+
+    with contextlib.closing(open_store(_store(settings))) as store:
+        requests, problems = store.purge(time.time() - (seconds_of(older) or 0.0 if older else 0.0))
+    click.echo(f"deleted {requests} requests with their verdicts, and {problems} problems")
+
+
+@serve.command()
+@click.argument("server")
+@takes_settings
+def drain(server: str, settings: tuple[str, ...]) -> None:
+    """Have a server end as after SIGTERM, and wait until it has. SERVER is its name in `autoclave serve queue`.
+
+    \b
+    Settings: store.
+    Example: autoclave serve drain judge-7f9c:1 store=postgresql://judge@db/judge
+    """
+    from autoclave.compose.service import open_store
+
+    with contextlib.closing(open_store(_store(settings))) as store:
+
+        def left() -> list[Any]:
+            return [one for one in store.servers() if server in (one.id, one.name)]
+
+        if not left():
+            raise InputError(f"{server}: no such server. Fix: use a name from `autoclave serve queue`")
+        store.end_server(left()[0].id)
+        while found := left():
+            if found[0].silent_s > _SILENT_S:
+                raise InputError(f"{server}: no heartbeat for {_SILENT_S:g} s. Fix: see whether it still runs")
+            time.sleep(0.5)
+    click.echo(f"{server} has ended")
 
 
 def _store(settings: tuple[str, ...]) -> str:

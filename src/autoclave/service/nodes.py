@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +15,7 @@ from autoclave.service.store.records import Batch, StoreUnavailable
 from autoclave.service.store.sql import Store
 
 _BEATS_IN_A_LEASE = 3
+_NAME = f"{socket.gethostname()}:{os.getpid()}"
 _log = logging.getLogger(__name__)
 
 Adopted = Callable[[Sequence[Batch]], None]
@@ -28,6 +31,9 @@ class Node:
         self._last_beat = self._adopts_from = 0.0
         self._is_stopped = threading.Event()
         self._adopted: Adopted = lambda _: None
+        self._is_ending = False
+        self.on_end: Callable[[], None] = dispatcher.stop
+        """Called once, when an operator has the server end."""
         self._thread = threading.Thread(target=self._work, name="node", daemon=True)
 
     @property
@@ -57,7 +63,10 @@ class Node:
             self._store.leave()
 
     def _beat(self) -> None:
-        self._store.beat(self._dispatcher.slots, self._dispatcher.per_s())
+        if self._store.beat(self._dispatcher.slots, self._dispatcher.per_s(), _NAME) and not self._is_ending:
+            _log.info("an operator has this server end")
+            self._is_ending = True
+            self.on_end()
         now = time.monotonic()
         if self._last_beat and now - self._last_beat >= self._lease_s:
             # The store was unavailable, or this process was paused: live nodes may look dead too.

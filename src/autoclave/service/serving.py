@@ -44,6 +44,7 @@ class DrainingServer(uvicorn.Server):
         )
         self._parts = parts
         self._drain: threading.Thread | None = None
+        parts.node.on_end = self.drain
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._drain is not None:
@@ -53,6 +54,8 @@ class DrainingServer(uvicorn.Server):
 
     def drain(self) -> None:
         """Start to shut down, and return at once."""
+        if self._drain is not None:
+            return
         self._drain = threading.Thread(target=self._end, name="drain", daemon=True)
         self._drain.start()
 

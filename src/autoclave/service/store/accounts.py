@@ -1,4 +1,4 @@
-"""Clients in the store: their tokens, and the CPU time that their programs used."""
+"""Tokens, usage and load of clients, and servers: for operators."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from autoclave.service.store.records import Usage, token_of
+from autoclave.service.store.records import ClientLoad, Server, Usage, token_of
 from autoclave.service.store.statements import Statements
 from autoclave.service.tokens import Scope, TokenRecord
 
+UNFINISHED = "state IN ('accepted', 'running')"
 _HOUR_S, _DAY_S = 3600, 86400
 _TOKEN = "id, label, hash, scopes, created, expires, is_revoked, limits"
 
 
 class Accounts(Statements):
-    """Tokens and usage. Hours and days are those of UTC."""
+    """Tokens, usage, load and servers. Hours and days are those of UTC."""
 
     def add_token(self, token: TokenRecord) -> None:
         """Store a token. Its admin scope is among its limits: earlier programs do not know that scope."""
@@ -66,3 +67,24 @@ class Accounts(Statements):
 
     def _purge_usage(self) -> None:
         self._run("DELETE FROM client_usage WHERE hour < ?", time.time() - 2 * _DAY_S)
+
+    def clients(self) -> list[ClientLoad]:
+        """Return the clients that have unfinished jobs, those with the most first."""
+        rows = self._rows(
+            "SELECT jobs.client, sum(CASE WHEN state = 'accepted' THEN 1 ELSE 0 END), "
+            "sum(CASE WHEN state = 'running' THEN 1 ELSE 0 END), min(created) FROM jobs "
+            f"JOIN batches ON batches.id = jobs.batch WHERE {UNFINISHED} GROUP BY jobs.client ORDER BY count(*) DESC"
+        )
+        return [ClientLoad(*row) for row in rows]
+
+    def unfinished(self, column: str, value: str) -> list[str]:
+        """Return the ids of the unfinished jobs with this `client`, `batch` or `id`."""
+        return [row[0] for row in self._rows(f"SELECT id FROM jobs WHERE {UNFINISHED} AND {column} = ?", value)]
+
+    def servers(self) -> list[Server]:
+        return [Server(*row) for row in self._rows(f"SELECT id, name, slots, per_s, {self.NOW} - seen FROM nodes")]
+
+    def end_server(self, id: str) -> None:
+        """Have a server end with its next heartbeat, as after SIGTERM."""
+        with self._changing():
+            self._run("UPDATE nodes SET must_end = 1 WHERE id = ?", id)

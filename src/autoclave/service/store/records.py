@@ -100,6 +100,27 @@ class Usage:
     day_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class ClientLoad:
+    """Jobs of a client that have not ended, and when the oldest of them was accepted."""
+
+    client: str
+    waiting: int
+    running: int
+    oldest: float
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A node, which answers to its id and its name; `silent_s` is the time since its last heartbeat."""
+
+    id: str
+    name: str
+    slots: int
+    per_s: float
+    silent_s: float
+
+
 class EventKind(StrEnum):
     """Kind of an event."""
 

@@ -20,7 +20,7 @@ from typing import Any
 import zstandard
 
 from autoclave.core import Problem
-from autoclave.service.store.accounts import Accounts
+from autoclave.service.store.accounts import UNFINISHED, Accounts
 from autoclave.service.store.records import (
     Batch,
     Bounds,
@@ -44,7 +44,6 @@ from autoclave.service.store.records import (
 from autoclave.service.wire import StoredProblem
 
 _CAME = "id, created, request"
-_UNFINISHED = "state IN ('accepted', 'running')"
 _BATCH = "id, client, idempotency_key, fingerprint, priority, created, deadline, keep_s, request"
 _EXTENDED_AFTER_S = 60.0
 """Seconds for which further uses of a problem do not change its row."""
@@ -145,7 +144,7 @@ class Store(Accounts):
     def _remove_deleted(self) -> None:
         self._run(
             "DELETE FROM problems WHERE is_deleted = 1 AND NOT EXISTS "
-            f"(SELECT 1 FROM jobs WHERE jobs.digest = problems.digest AND {_UNFINISHED})"
+            f"(SELECT 1 FROM jobs WHERE jobs.digest = problems.digest AND {UNFINISHED})"
         )
 
     # --- Accepting -------------------------------------------------------------------------------------------------
@@ -275,7 +274,7 @@ class Store(Accounts):
         return cancelled
 
     def _end(
-        self, state: str, verdicts: Mapping[str, str | None], events: list[Event], which: str = _UNFINISHED
+        self, state: str, verdicts: Mapping[str, str | None], events: list[Event], which: str = UNFINISHED
     ) -> list[str]:
         """End unfinished jobs and delete their programs."""
         ids = list(verdicts)
@@ -299,25 +298,25 @@ class Store(Accounts):
         events += [Event(EventKind.ENDED, batch) for batch in touched]
         return ended
 
-    def purge(self, before: float) -> int:
-        """Delete expired problems, and the batches whose last job ended before that time; return their number."""
+    def purge(self, before: float) -> tuple[int, int]:
+        """Delete the batches whose last job ended before that time, and expired problems; return their numbers."""
         with self._changing():
-            self._run("UPDATE problems SET is_deleted = 1 WHERE expires < ?", time.time())
+            expired = self._run("UPDATE problems SET is_deleted = 1 WHERE expires < ? AND is_deleted = 0", time.time())
             self._purge_usage()
             gone = self._run(
                 "DELETE FROM batches WHERE coalesce(ended, created) < ? AND NOT EXISTS "
-                f"(SELECT 1 FROM jobs WHERE jobs.batch = batches.id AND {_UNFINISHED})",
+                f"(SELECT 1 FROM jobs WHERE jobs.batch = batches.id AND {UNFINISHED})",
                 before,
             )
             self._remove_deleted()
-        return gone
+        return gone, expired
 
     # --- Queries --------------------------------------------------------------------------------------------------
 
     def ended_among(self, ids: Collection[str]) -> list[str]:
         """Return the jobs among `ids` that have ended or were deleted."""
         unfinished = {
-            row[0] for row in self._rows_of(f"SELECT id FROM jobs WHERE {_UNFINISHED} AND id IN (*)", list(ids))
+            row[0] for row in self._rows_of(f"SELECT id FROM jobs WHERE {UNFINISHED} AND id IN (*)", list(ids))
         }
         return [id for id in ids if id not in unfinished]
 
@@ -338,7 +337,7 @@ class Store(Accounts):
         return [state_of(row) for row in rows]
 
     def is_finished(self, batch: str) -> bool:
-        return self._row(f"SELECT 1 FROM jobs WHERE batch = ? AND {_UNFINISHED} LIMIT 1", batch) is None
+        return self._row(f"SELECT 1 FROM jobs WHERE batch = ? AND {UNFINISHED} LIMIT 1", batch) is None
 
     def load(self) -> Load:
         of_clients = "SELECT count(*) AS waiting FROM jobs WHERE state = 'accepted' GROUP BY client"
@@ -350,14 +349,15 @@ class Store(Accounts):
 
     # --- Several nodes ---------------------------------------------------------------------------------------------
 
-    def beat(self, slots: int, per_s: float) -> None:
-        """Record a heartbeat of this node, with its slots and its verdicts per second."""
+    def beat(self, slots: int, per_s: float, name: str = "") -> bool:
+        """Record a heartbeat of this node, with its slots, verdicts per second and name; return whether it must end."""
         with self._changing():
             self._run(
-                f"INSERT INTO nodes (id, slots, per_s, seen) VALUES (?, ?, ?, {self.NOW}) "
+                f"INSERT INTO nodes (id, slots, per_s, name, seen) VALUES (?, ?, ?, ?, {self.NOW}) "
                 "ON CONFLICT (id) DO UPDATE SET slots = excluded.slots, per_s = excluded.per_s, seen = excluded.seen",
-                *(self.node, slots, per_s),
+                *(self.node, slots, per_s, name),
             )
+            return bool(self._value("SELECT must_end FROM nodes WHERE id = ?", self.node))
 
     def adopt(self, lease_s: float) -> list[Batch]:
         """Take over from nodes without a heartbeat for `lease_s` seconds, or that have left.
@@ -412,5 +412,5 @@ class Store(Accounts):
             self._run("DELETE FROM watches WHERE batch = ? AND node = ?", batch, self.node)
             if self._value("SELECT count(*) FROM watches WHERE batch = ?", batch):
                 return 0
-            ids = [row[0] for row in self._rows(f"SELECT id FROM jobs WHERE batch = ? AND {_UNFINISHED}", batch)]
+            ids = [row[0] for row in self._rows(f"SELECT id FROM jobs WHERE batch = ? AND {UNFINISHED}", batch)]
             return len(self._cancel(ids, events))

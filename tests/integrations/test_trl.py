@@ -68,8 +68,10 @@ def trainer_of(reward: Any, folder: Path) -> Any:
 class Dictated(CodeReward):
     """A random model never writes a program: its completions are replaced by these, the rest is real."""
 
-    def __call__(self, prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
-        return super().__call__(prompts, [RIGHT, WRONG, RIGHT, "no program"], **columns)
+    _dictated = (RIGHT, WRONG, RIGHT, "no program")
+
+    def _verdicts(self, completions: Any, columns: dict[str, Any]) -> Any:
+        return super()._verdicts(self._dictated, columns)
 
 
 def test_a_step_of_grpo_trains_on_verdicts(tmp_path: Path):
@@ -92,21 +94,49 @@ def test_completions_of_the_model_itself_are_judged(tmp_path: Path, reward: Code
     assert any(one.get("rewards/code_reward/mean") == 0.0 for one in trainer.state.log_history)
 
 
-def test_a_fault_ends_the_step(tmp_path: Path):
-    reward = Dictated(["judge.workers=1"])
+def test_a_fault_can_end_the_step(tmp_path: Path):
+    reward = Dictated(["judge.workers=1"], on_fault="raise")
     break_judge(reward)
     with pytest.raises(JudgeFault, match="no verdict"):
         trainer_of(reward, tmp_path).train()
 
 
-def test_a_fault_can_be_left_out_of_the_baseline(tmp_path: Path):
-    reward = Dictated(["judge.workers=1"], on_fault="none")
+def test_a_step_without_verdicts_trains_nothing(tmp_path: Path):
+    reward = Dictated(["judge.workers=1"])
     break_judge(reward)
     trainer = trainer_of(reward, tmp_path)
     trainer.train()
     logged = next(one for one in trainer.state.log_history if "rewards/code_reward/mean" in one)
     assert math.isnan(logged["rewards/code_reward/mean"]) or logged["rewards/code_reward/mean"] == 0.0
     assert logged["judge/no_verdict"] == 0.75  # what has no program needs no judge
+
+
+class OddRow(Dictated):
+    """Dictated completions, of which the last belongs to a row that cannot be judged."""
+
+    _dictated = (RIGHT, WRONG, RIGHT, RIGHT)
+
+    def _verdicts(self, completions: Any, columns: dict[str, Any]) -> Any:
+        columns["problem"][-1] = '{"functional": ""}'
+        return super()._verdicts(completions, columns)
+
+
+@pytest.mark.parametrize("has_other", [False, True])
+def test_a_row_without_a_verdict_is_outside_of_baseline_and_loss(tmp_path: Path, has_other: bool):
+    import torch
+
+    def lengths(completions: list[str], **_: Any) -> list[float]:
+        return [0.25, 0.5, 0.75, 8.0]
+
+    reward = OddRow(["judge.workers=1"])
+    trainer = trainer_of([reward.beside(lengths), reward] if has_other else reward, tmp_path)
+    trainer.train()
+    reward.close()
+    rewards = torch.tensor([1.25, 0.5, 1.75] if has_other else [1.0, 0.0, 1.0])
+    expected = (rewards - rewards.mean()) / (rewards.std() + 1e-4)
+    found = torch.tensor(list(trainer._logs["advantages"]))
+    assert found[3] == 0.0
+    torch.testing.assert_close(found[:3], expected)
 
 
 def test_messages_are_completions_too(reward: CodeReward):

@@ -5,37 +5,39 @@ from __future__ import annotations
 import atexit
 import functools
 import json
-import re
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from itertools import zip_longest
 from typing import Any, Literal, cast
 
 from autoclave.compose.host import build_judge
 from autoclave.config import load, parse_override
 from autoclave.config.task import JudgeRunConfig
 from autoclave.core import (
-    CallCase,
-    CallTests,
     Closing,
     DataError,
+    Fault,
+    HostError,
     InputError,
     JudgeFault,
     Problem,
     Program,
     Status,
-    StdinCase,
-    StdinTests,
     Verdict,
 )
-from autoclave.core.json import parse_object
-from autoclave.core.problem import AnswerTests, StoredTests
+from autoclave.core.futures import completed
+from autoclave.core.problem import AnswerTests
 from autoclave.judge import ANSWER_RULES, EXTRACTION_RULES, Judge, JudgeJob
+from autoclave.problems.candidate import SkippedRow
+from autoclave.problems.readers.layouts import read_candidate, tests_alone
+from autoclave.problems.readers.row import RawRow
 
 RewardRule = Literal["binary", "fraction"]
-GivenProblem = Problem | Mapping[str, Any] | str
-"""A problem, a line of a problem file as object or string, a digest, or `{"inputs", "outputs", "fn_name"}`."""
-_DIGEST = re.compile("[0-9a-f]{64}")
+GivenProblem = Problem | Mapping[str, Any] | Sequence[Any] | str
+"""A problem, a line of a problem file, a digest, or tests as in public sets, as objects or as a string."""
+_log = logging.getLogger(__name__)
 
 
 class Scorer(Closing):
@@ -62,23 +64,50 @@ class Scorer(Closing):
         self._reward = reward
         self._own = build_judge(self._config.judge, self._config.sandbox) if judge is None else None
         self._judge = judge or cast("Judge", self._own)
+        self._reported: set[int] = set()
 
-    def submit(self, response: str, problem: GivenProblem, id: str = "") -> Future[Verdict]:
+    def submit(
+        self, response: str, problem: GivenProblem, id: str = "", context: Mapping[str, Any] | None = None
+    ) -> Future[Verdict]:
         """Return the future of the verdict on a response; one without a program has it at once.
 
-        Raises:
-            InputError: the problem cannot be judged.
+        A problem that cannot be judged gives a verdict with a fault of kind `problem`, and is reported once in the log.
+
+        Args:
+            id: names the row in the report.
+            context: as of `problem_of`.
         """
-        known = problem_of(problem)
+        following: Future[Verdict] = Future()
+
+        def finish(done: Future[Verdict]) -> None:
+            try:
+                following.set_result(done.result())
+            except (InputError, HostError) as error:
+                following.set_result(self._unjudged(problem, id, error))
+            except BaseException as error:  # noqa: BLE001  it is raised where the result is waited for
+                following.set_exception(error)
+
+        try:
+            self._submit(response, problem_of(problem, context), id).add_done_callback(finish)
+        except (InputError, HostError) as error:
+            return completed(self._unjudged(problem, id, error))
+        return following
+
+    def _submit(self, response: str, known: Problem, id: str) -> Future[Verdict]:
         source = self.program_in(response, known)
         if source is None:
-            done: Future[Verdict] = Future()
-            done.set_result(Verdict.of(Status.BAD_FORMAT, problem_id=known.id, id=id, level=self._judge.level))
-            return done
+            return completed(Verdict.of(Status.BAD_FORMAT, problem_id=known.id, id=id, level=self._judge.level))
         stops = self._reward == "binary" and self._config.stop_at_failure
         return self._judge.submit(
             JudgeJob(known, Program(source, known.language), id, tests=self._config.tests, stop_at_failure=stops)
         )
+
+    def _unjudged(self, given: GivenProblem, id: str, error: Exception) -> Verdict:
+        key = hash(given if isinstance(given, str) else repr(given))
+        if key not in self._reported:  # once per row, not per response and epoch
+            self._reported.add(key)
+            _log.error("row %s cannot be judged, and has no verdict: %s", id or "?", error)
+        return Verdict.none(Fault("problem", str(error)), id=id)
 
     def program_in(self, response: str, problem: Problem) -> str | None:
         """Return the part of a response that is judged; None if there is none."""
@@ -86,25 +115,34 @@ class Scorer(Closing):
             return ANSWER_RULES[self._config.answer](response)
         return EXTRACTION_RULES[self._config.extraction](response)
 
-    def verdicts(self, responses: Sequence[str], problems: Sequence[GivenProblem]) -> list[Verdict]:
-        """Return the verdicts on responses to problems, pair by pair; after a fault, one has `fault` set.
+    def verdicts(
+        self,
+        responses: Sequence[str],
+        problems: Sequence[GivenProblem],
+        ids: Sequence[str] = (),
+        contexts: Sequence[Mapping[str, Any]] = (),
+    ) -> list[Verdict]:
+        """Return the verdicts on responses to problems, pair by pair; one without a status has `fault` set.
+
+        Args:
+            ids: names of the rows in reports; their indices by default.
+            contexts: as of `submit`, if given one per problem.
 
         Raises:
-            InputError: a problem cannot be judged, or the numbers of problems and responses differ.
+            InputError: the numbers of problems and responses differ.
         """
         if len(responses) != len(problems):
             raise InputError(
                 f"{len(responses)} responses and {len(problems)} problems. Fix: give one problem per response"
             )
-        pairs = zip(responses, problems, strict=True)
-        futures = [self.submit(response, problem, str(number)) for number, (response, problem) in enumerate(pairs)]
-        return [future.result() for future in futures]
+        rows = zip_longest(responses, problems, ids or map(str, range(len(problems))), contexts)
+        return [future.result() for future in [self.submit(*row) for row in rows]]
 
     def value(self, verdict: Verdict) -> float:
         """Return the reward of a verdict.
 
         Raises:
-            JudgeFault: the judge failed, so that there is no verdict.
+            JudgeFault: there is no verdict.
         """
         if verdict.fault is not None or verdict.status is None:
             fault = verdict.fault
@@ -117,8 +155,8 @@ class Scorer(Closing):
         """Return the rewards of responses to problems, pair by pair.
 
         Raises:
-            InputError: a problem cannot be judged, or the numbers of problems and responses differ.
-            JudgeFault: the judge failed on one of them.
+            InputError: the numbers of problems and responses differ.
+            JudgeFault: one of them has no verdict.
         """
         return [self.value(verdict) for verdict in self.verdicts(responses, problems)]
 
@@ -138,8 +176,8 @@ def score(
     """Return the rewards of responses to problems, pair by pair, with a judge opened for this call.
 
     Raises:
-        InputError: a problem or a setting cannot be used.
-        JudgeFault: the judge failed on one of them.
+        InputError: a setting cannot be used, or the numbers of problems and responses differ.
+        JudgeFault: one of them has no verdict.
     """
     with Scorer(settings, reward=reward) as scorer:
         return scorer.score(responses, problems)
@@ -161,51 +199,36 @@ def _kept_scorer(settings: tuple[str, ...], reward: RewardRule) -> Scorer:
     return scorer
 
 
-def problem_of(given: GivenProblem) -> Problem:
-    """Return a problem from any of its forms.
+def problem_of(given: GivenProblem, context: Mapping[str, Any] | None = None) -> Problem:
+    """Return a problem from any of its forms, read as curation reads them (`autoclave.problems.readers`).
+
+    Args:
+        context: other columns of the row, of which a function's name and the starter code are read.
 
     Raises:
-        InputError: it has another form.
+        DataError: it has another form.
     """
     if isinstance(given, Problem):
         return given
-    return _of_text(given.strip()) if isinstance(given, str) else _of_object(given)
+    text = given if isinstance(given, str) else json.dumps(given, default=_plain)
+    used = {name: value for name in _CONTEXT if (value := (context or {}).get(name)) is not None}
+    return _read(text.strip(), json.dumps(used, default=_plain))
+
+
+_CONTEXT = ("fn_name", "func_name", "starter_code", "metadata")
 
 
 @functools.lru_cache(1024)
-def _of_text(text: str) -> Problem:
-    """Return the problem, the same object for the same string: judges cache results per object."""
-    if _DIGEST.fullmatch(text):
-        return Problem("", StoredTests("stored", text), id=text[:16])
-    return _of_object(parse_object(text, "problem"))
+def _read(text: str, context: str) -> Problem:
+    """Return the problem, the same object for the same strings: judges cache results per object."""
+    found = read_candidate(
+        lambda row: tests_alone(text, json.loads(context), row.place), "any", "", RawRow("problem", {})
+    )
+    if isinstance(found, SkippedRow):
+        raise DataError(f"problem: {found.reason}: {found.detail}")
+    return found.problem
 
 
-def _of_object(given: Mapping[str, Any]) -> Problem:
-    if "inputs" in given and "outputs" in given and "format" not in given:
-        return _of_pairs(given)
-    return Problem.from_json(dict(given), "problem")
-
-
-def _of_pairs(given: Mapping[str, Any]) -> Problem:
-    """Return the problem of a data set for verl; arguments are JSON, one per line."""
-    if unknown := sorted(set(given) - {"inputs", "outputs", "fn_name"}):
-        raise DataError(f"problem: {unknown[0]}: must be inputs, outputs and fn_name, or a line of a problem file")
-    inputs, outputs, name = given["inputs"], given["outputs"], given.get("fn_name")
-    if not inputs or len(inputs) != len(outputs):
-        raise DataError(
-            f"problem: {len(inputs)} inputs and {len(outputs)} outputs: must be the same number, at least 1"
-        )
-    pairs = list(zip(inputs, outputs, strict=True))
-    if not all(isinstance(one, str) for pair in pairs for one in pair):
-        raise DataError("problem: inputs and outputs must be strings; arguments are JSON, one per line")
-    if name is None:
-        return _named(Problem("", StdinTests("stdin", [StdinCase(*pair) for pair in pairs])))
-    try:
-        cases = [CallCase([json.loads(line) for line in one.split("\n")], json.loads(out)) for one, out in pairs]
-    except ValueError:
-        raise DataError("problem: inputs and outputs of a function must be JSON, one argument per line") from None
-    return _named(Problem("", CallTests("call", str(name), cases)))
-
-
-def _named(problem: Problem) -> Problem:
-    return Problem.from_json(problem.to_json() | {"id": problem.digest[:16]})
+def _plain(value: Any) -> Any:
+    """Return an array of a table as lists and numbers."""
+    return value.tolist()

@@ -34,6 +34,8 @@ def columns_as_tests(value: Any, starter_code: str, solutions: Sequence[str], na
     function = fields.get("fn_name") or name
     if not function:
         return stdin_tests(zip(inputs, outputs, strict=True))
+    if all(isinstance(one, str) for one in inputs):  # as PRIME, verl and LiveCodeBench read them
+        inputs, outputs = [_arguments_in_lines(one) for one in inputs], _values(outputs)
     return call_tests(str(function), [_arguments(one) for one in inputs], outputs, starter_code, solutions)
 
 
@@ -56,7 +58,7 @@ def records_as_tests(value: Any, starter_code: str, solutions: Sequence[str], na
     if len(kinds) > 1:
         raise UnusableRow("mixed_tests", f"tests of several kinds: {', '.join(sorted(kinds))}")
     kind = kinds.pop()
-    functions = {str(case["fn_name"]) for case in cases if case.get("fn_name")} or {name} - {""}
+    functions = {found for case in cases if (found := _function_of(case))} or {name} - {""}
     if kind in _READING or (not kind and not functions):
         return stdin_tests((case["input"], case["output"]) for case in cases)
     if kind and kind not in _CALLED:
@@ -67,6 +69,12 @@ def records_as_tests(value: Any, starter_code: str, solutions: Sequence[str], na
     inputs = [_arguments_in_lines(case["input"]) if lines else _arguments(case["input"]) for case in cases]
     outputs = _values([case["output"] for case in cases])
     return call_tests(functions.pop(), inputs, outputs, starter_code, solutions, is_wrapped=not lines)
+
+
+def _function_of(case: Mapping[str, Any]) -> str:
+    """Return the function of a record; rLLM keeps LiveCodeBench's in metadata of each record."""
+    metadata = cast("Mapping[str, Any]", case.get("metadata") if isinstance(case.get("metadata"), Mapping) else {})
+    return str(case.get("fn_name") or metadata.get("func_name") or "")
 
 
 def stdin_tests(cases: Iterable[tuple[Any, Any]]) -> StdinTests:

@@ -63,14 +63,14 @@ def mbpp(row: RawRow) -> ReadProblem:
         imports = texts(row.list_or_empty("test_imports"))
         setup = row.text_or("", "test_setup_code")
         source = with_guards(row.text_or("", "test")) or "\n".join([setup, *imports, *asserts])
-        tests = CheckTests("check", _tested_function("\n".join(asserts) or source), source, "")
+        tests = CheckTests("check", tested_function("\n".join(asserts) or source), source, "")
         statement = row.text("text", "prompt")
     problem = Problem(
         statement,
         tests,
         id=f"mbpp/{number}" if number else "",
         solutions=[solution],
-        profile=_profile(tests, solution),
+        profile=profile_of(tests, solution),
         source="mbpp",
     )
     return ReadProblem(problem, key=f"mbpp/{number}" if number else "")
@@ -128,7 +128,7 @@ def kodcode(row: RawRow) -> ReadProblem:
         id=f"kodcode/{number}" if number else "",
         starter_code="",
         solutions=(solutions := texts([row.fields.get("solution")])),
-        profile=_profile(tests, *solutions),
+        profile=profile_of(tests, *solutions),
         source=row.text_or("kodcode", "subset"),
         difficulty=difficulty(row.text_or("", "gpt_difficulty")),
     )
@@ -142,7 +142,7 @@ def _function(
     id = id or row.text_or("", "task_id")
     tests = CheckTests("check", entry_point, source, invocation, _without_function(prompt, entry_point))
     problem = Problem(
-        prompt, tests, id=id, solutions=solutions, profile=_profile(tests, *solutions), source="humaneval"
+        prompt, tests, id=id, solutions=solutions, profile=profile_of(tests, *solutions), source="humaneval"
     )
     return ReadProblem(problem, key=id)
 
@@ -158,7 +158,7 @@ def _without_function(prompt: str, name: str) -> str:
     return prompt.partition(f"def {name}(")[0]
 
 
-def _profile(tests: CheckTests, *solutions: str) -> str:
+def profile_of(tests: CheckTests, *solutions: str) -> str:
     """Return the profile that tests, prompt and solutions need."""
     needs_numpy = any(_IMPORTS_NUMPY.search(text) for text in (tests.source, tests.preamble, *solutions))
     return _NUMPY if needs_numpy else _PLAIN
@@ -175,16 +175,25 @@ def _docstring_or(prompt: str) -> str:
     return text.strip('"').partition("\nassert ")[0].strip() if text.startswith('"""') else text
 
 
-def _tested_function(source: str) -> str:
-    """Return the first name that is called, preferring names that are not builtins."""
+def tested_function(source: str) -> str:
+    """Return the first name that is called and not bound in the source, before names that are used otherwise.
+
+    Raises:
+        UnusableRow: there is none (`no_function`).
+    """
     tree = tree_of(source)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
+    nodes = list(ast.walk(tree)) if tree else []
+    bound = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    bound |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    bound |= {(node.asname or node.name).partition(".")[0] for node in nodes if isinstance(node, ast.alias)}
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     names = [
-        (node.func.id in dir(builtins), node.lineno, node.col_offset, node.func.id)
-        for node in calls
-        if isinstance(node.func, ast.Name)
+        (node.id in dir(builtins), id(node) not in called, node.lineno, node.col_offset, node.id)
+        for node in nodes
+        if isinstance(node, ast.Name) and node.id not in bound
     ]
-    if not names:
+    if not names or (min(names)[0] and min(names)[1]):
         raise UnusableRow("no_function", "the tests call no function")
     return min(names)[-1]
 

@@ -11,7 +11,9 @@ from autoclave.core import CheckTests, Problem
 from autoclave.core.json import shown
 from autoclave.core.leetcode import NAMES, NODES
 from autoclave.core.problem import Tests
+from autoclave.problems.curation.python_source import tree_of
 from autoclave.problems.readers.cases import columns_as_tests, records_as_tests, stdin_tests
+from autoclave.problems.readers.checks import profile_of, tested_function
 from autoclave.problems.readers.row import RawRow, ReadProblem, UnusableRow, parsed, texts, unix_lines
 from autoclave.problems.readers.statements import (
     LEAST_MEMORY_MB,
@@ -23,6 +25,7 @@ from autoclave.problems.readers.statements import (
 )
 
 _METHOD = re.compile(r"\bSolution\(\)\.(\w+)")
+_ASSERTION = re.compile(r"^\s*(?:assert|def|import|from)\b", re.MULTILINE)
 
 
 def rllm(row: RawRow) -> ReadProblem:
@@ -33,14 +36,14 @@ def rllm(row: RawRow) -> ReadProblem:
     solutions = _solutions(row.fields.get("solutions"))
     name = metadata.text_or("", "func_name", "fn_name")
     key = row.text_or("", "cf_id", "id", "problem_id")
-    tests = _tests(row.value("tests"), starter_code, solutions, name)
+    tests = tests_of(row.value("tests"), starter_code, solutions, name)
     problem = Problem(
         statement,
         tests,
         id=f"codeforces/{key}" if row.has("cf_id") else key,
         starter_code=starter_code,
         solutions=solutions,
-        profile="leetcode" if isinstance(tests, CheckTests) else "lcb",
+        profile=_profile(tests),
         source="codeforces" if row.has("cf_id") else metadata.text_or("", "source", "platform"),
         difficulty=difficulty(metadata.text_or("", "difficulty")),
     )
@@ -75,25 +78,47 @@ def verifiable(row: RawRow) -> ReadProblem:
     return ReadProblem(problem, url=url, title=metadata.text_or("", "title", "name"))
 
 
-def _tests(value: Any, starter_code: str, solutions: Sequence[str], name: str) -> Tests:
+def tests_of(value: Any, starter_code: str, solutions: Sequence[str], name: str) -> Tests:
+    """Return tests in any form of these sets: columns, records, assertions in a list or in one script.
+
+    Raises:
+        UnusableRow: another form, no tests, or unsuitable values.
+    """
+    if isinstance(value, str) and _ASSERTION.search(value) and not value.lstrip().startswith(("{", "[")):
+        return _check(value)
     tests = parsed(value, "tests")
+    if isinstance(tests, Mapping):
+        fields = cast("Mapping[str, Any]", tests)
+        scripts = [fields[form] for form in ("functional", "assert_case") if fields.get(form) is not None]
+        tests = scripts[0] if scripts else tests
+        if isinstance(tests, str):
+            return _check(tests)
     if isinstance(tests, list):
-        return records_as_tests(tests, starter_code, solutions, name)
-    if isinstance(tests, Mapping) and "functional" in tests:
-        return _check(str(cast("Mapping[str, Any]", tests)["functional"]))
+        parts = cast("list[Any]", tests)
+        if parts and all(isinstance(one, str) for one in parts):
+            return _check("\n".join(parts))
+        return records_as_tests(parts, starter_code, solutions, name)
     return columns_as_tests(tests, starter_code, solutions, name)
 
 
 def _check(source: str) -> CheckTests:
-    """Return the check of a script of assertions that creates its own `Solution`."""
+    """Return the check of a script of assertions, which calls a function or creates its own `Solution`."""
     source = unix_lines(source)
     if not source.strip():
-        raise UnusableRow("no_tests", "tests.functional is empty")
+        raise UnusableRow("no_tests", "the script of assertions is empty")
+    if tree_of(source) is None:
+        raise UnusableRow("malformed", "the assertions are not valid Python")
     found = _METHOD.search(source)
-    if not found:
-        raise UnusableRow("no_function", "tests.functional does not call a method of Solution()")
+    if not found and "Solution(" in source:
+        raise UnusableRow("no_function", "the assertions do not call a method of Solution()")
     preamble = NODES if any(name in source for name in NAMES) else ""  # the check gets objects of these classes
-    return CheckTests("check", f"Solution.{found[1]}", source, "", preamble)
+    return CheckTests("check", f"Solution.{found[1]}" if found else tested_function(source), source, "", preamble)
+
+
+def _profile(tests: Tests) -> str:
+    if not isinstance(tests, CheckTests):
+        return "lcb"
+    return "leetcode" if tests.entry_point.startswith("Solution.") else profile_of(tests)
 
 
 def _solutions(value: Any) -> list[str]:

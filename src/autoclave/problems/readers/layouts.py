@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from autoclave.core import Problem
 from autoclave.core.errors import DataError, InputError
+from autoclave.core.problem import StoredTests
 from autoclave.problems.candidate import Origin, ProblemCandidate, SkippedRow
 from autoclave.problems.readers.answers import (
     aime,
@@ -25,7 +28,7 @@ from autoclave.problems.readers.livecodebench import (
     livecodebench_execution,
     livecodebench_test_output,
 )
-from autoclave.problems.readers.row import RawRow, Reader, ReadProblem, UnusableRow
+from autoclave.problems.readers.row import RawRow, Reader, ReadProblem, UnusableRow, parsed
 
 _MAX_WRONG_ROWS = 100
 """Number of first rows without any problem after which the source has another layout."""
@@ -53,7 +56,78 @@ def autoclave(row: RawRow) -> ReadProblem:
     return ReadProblem(Problem.from_json(dict(row.fields), row.place))
 
 
+def any_row(row: RawRow) -> ReadProblem:
+    """A row of any of these layouts, or of a trainer, whose `reward_model` holds the tests (verl).
+
+    Raises:
+        UnusableRow: no field tells how it is judged (`unknown_layout`), or as the reader of its layout.
+    """
+    if row.has("reward_model"):
+        if (kind := row.text_or("code", "ability")) != "code":
+            raise UnusableRow("not_code", f"ability = {kind!r}")
+        return tests_alone(row.struct("reward_model").value("ground_truth"), row.struct("extra_info").fields, row.place)
+    fields = {name: value for name, value in row.fields.items() if value is not None}
+    for telling, name, statement in _TELLING:
+        if telling <= fields.keys():
+            return LAYOUTS[name].read(RawRow(row.place, {statement: "", **fields} if statement else fields))
+    if fields.keys() & _TESTS:
+        return tests_alone(fields, {}, row.place)
+    if row.has("problem"):  # the column of which the trainers' functions of `autoclave.integrations` read
+        return tests_alone(fields["problem"], {}, row.place)
+    present = ", ".join(sorted(map(str, fields))[:12]) or "none"
+    raise UnusableRow("unknown_layout", f"no field tells how it is judged; its fields: {present}")
+
+
+def tests_alone(given: Any, context: Mapping[str, Any], place: str) -> ReadProblem:
+    """Return the problem of tests as trainers keep them: in a form of the sets, a whole row, or a digest.
+
+    Args:
+        context: what the trainer keeps beside them; a function is named there, or in its `metadata`.
+
+    Raises:
+        UnusableRow: none of these forms.
+    """
+    if isinstance(given, str) and _DIGEST.fullmatch(given.strip()):
+        return ReadProblem(Problem("", StoredTests("stored", given.strip()), id=given.strip()[:16]))
+    with suppress(UnusableRow):  # a script of assertions
+        given = parsed(given, "tests")
+    if isinstance(given, Mapping) and not (fields := cast("Mapping[str, Any]", given)).keys() & _TESTS:
+        read = any_row(RawRow(place, fields))
+    else:
+        found = RawRow(place, context)
+        metadata = {**context, **found.struct("metadata").fields}
+        tests = {"problem": "", "tests": given, "starter_code": found.text_or("", "starter_code"), "metadata": metadata}
+        read = rllm(RawRow(place, tests))
+    return replace(read, problem=replace(read.problem, id=read.problem.id or read.problem.digest[:16]))
+
+
+_DIGEST = re.compile("[0-9a-f]{64}")
+_TESTS = frozenset({"inputs", "functional", "assert_case"})
+_TELLING: Sequence[tuple[frozenset[str], str, str]] = [
+    (frozenset(fields.split()), name, statement)
+    for fields, name, statement in (
+        ("format", "autoclave", ""),
+        ("verification_info", "synthetic1", "prompt"),
+        ("original_json", "livebench", ""),
+        ("public_test_cases", "livecodebench", "question_content"),
+        ("entry_point completion", "leetcode", "problem_description"),
+        ("entry_point declaration", "humanevalpack", ""),
+        ("test_list", "mbpp", "text"),
+        ("entry_point assertion", "mbpp_plus", ""),
+        ("entry_point canonical_solution", "humaneval", ""),
+        ("test test_info", "kodcode", "question"),
+        ("files", "apps", ""),
+        ("input_output", "taco", "question"),
+        ("public_tests", "code_contests", "description"),
+        ("content test", "code_contests", ""),
+        ("official_tests", "codeforces", ""),
+        ("tests", "rllm", "problem"),
+    )
+]
+"""Fields that only one layout has, its name, and its field of the statement, which rows for judging may lack."""
+
 LAYOUTS: Mapping[str, Layout] = {
+    "any": Layout(any_row),
     "autoclave": Layout(autoclave),
     "apps": Layout(apps, "MIT"),
     "taco": Layout(taco, "Apache-2.0"),
@@ -94,7 +168,7 @@ def read_rows(name: str, label: str, rows: Iterable[RawRow | SkippedRow]) -> Ite
     read = LAYOUTS[name].read
     num_wrong: int | None = 0
     for row in rows:
-        found = row if isinstance(row, SkippedRow) else _candidate(read, name, label, row)
+        found = row if isinstance(row, SkippedRow) else read_candidate(read, name, label, row)
         yield found
         if num_wrong is not None:
             wrong = isinstance(found, SkippedRow) and found.reason in _WRONG_LAYOUT
@@ -106,7 +180,8 @@ def read_rows(name: str, label: str, rows: Iterable[RawRow | SkippedRow]) -> Ite
                 )
 
 
-def _candidate(read: Reader, name: str, label: str, row: RawRow) -> ProblemCandidate | SkippedRow:
+def read_candidate(read: Reader, name: str, label: str, row: RawRow) -> ProblemCandidate | SkippedRow:
+    """Return a row as a candidate, with the id of its place if it has none, or the reason why it is unusable."""
     try:
         found = read(row)
         id = found.problem.id or f"{name}/{_ENDING.sub('', row.place).replace(':', '-')}"

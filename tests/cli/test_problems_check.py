@@ -147,3 +147,31 @@ def test_mistakes_of_the_command_are_named(
     (tmp_path / "empty.jsonl").write_text("")
     code, said = complaint("problems", "check", *words)
     assert (code, message in said) == (2, True), said
+
+
+def test_rows_for_trainers_are_counted_by_kind_and_by_reason(tmp_path: Path):
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    sound = [
+        json.dumps({"inputs": ["1\n", "2\n"], "outputs": ["1\n", "2\n"]}),
+        json.dumps([{"input": "[1]", "output": "1", "testtype": "functional", "metadata": {"func_name": "f"}}]),
+        json.dumps(["assert f(1) == 1"]),
+    ]
+    odd = ["34", json.dumps([{"input": "1"}])]
+    path = tmp_path / "train.parquet"
+    rows = [{"data_source": "code", "reward_model": {"ground_truth": truth}} for truth in sound + odd]
+    parquet.write_table(arrow.Table.from_pylist(rows), path)
+    done = CliRunner().invoke(cli, ["problems", "check", str(path)])
+    assert done.exit_code == 1, done.output
+    assert f"{path}:4: wrong_type: tests = 34" in done.output
+    assert f"{path}: 5 rows\njudged: 1 rows as stdin, 2 to 2 tests each" in done.output
+    assert "not judged: 1 rows: missing_field" in done.output
+    parquet.write_table(arrow.Table.from_pylist(rows[:3]), path)
+    done = CliRunner().invoke(cli, ["problems", "check", str(path), "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["judged"] == {
+        kind: [1, n, n, n] for kind, n in (("stdin", 2), ("call", 1), ("check", 1))
+    }
+    done = CliRunner().invoke(cli, ["problems", "check", str(path), "--split", str(tmp_path / "parts")])
+    assert "--split: needs a problem file" in str(done.exception)

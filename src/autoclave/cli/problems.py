@@ -15,9 +15,10 @@ from autoclave.core.json import finite, nearest, to_plain
 from autoclave.problems.inspection import differences, sample, statistics_of
 
 if TYPE_CHECKING:
-    from autoclave.compose.problem_check import ProblemCheck
+    from autoclave.compose.problem_check import ProblemCheck, RowCheck
 
 _SHOWN_CASES = 3
+_SHOWN_ROWS = 20
 _HINTED = 20_000
 """Most ids that are searched for a similar one."""
 _SHOWN_CHARACTERS = 400
@@ -136,11 +137,15 @@ def check(
     """Check that the problems of a file can be judged and trained on, and report what to fix: solutions pass, lazy
     programs fail, tests detect mutants of a solution, problems are unique, and the model solves some.
 
+    Of a file in the layout of a public set, or of rows for verl or TRL (also Parquet), it says which rows can be
+    judged, how, and which not, and runs nothing.
+
     The exit code is 1 if a problem has an error; warnings alone leave it at 0.
 
     \b
     Settings: those of autoclave evaluate --benchmark; without --model judge.* and sandbox.*.
     Example: autoclave problems check mine.jsonl --split mine
+             autoclave problems check train.parquet
     """
     overrides = [parse_override(text) for text in settings]
     ignored = next((each.path for each in overrides if not each.path.startswith(("judge.", "sandbox."))), None)
@@ -149,14 +154,36 @@ def check(
     of_model = {"samples": samples, "k": [1, samples], "temperature": 1.0, "lazy_programs": False}
     given = [Override(path, value, "--samples" if path == "samples" else "default") for path, value in of_model.items()]
     config = load(BenchmarkConfig, None, [*given, *overrides]).config
-    from autoclave.compose.problem_check import check_problems
+    from autoclave.compose.problem_check import check_problems, check_rows, is_other_layout
 
+    if is_other_layout(file):
+        if model or split:
+            raise InputError(
+                f"{file}: {'--model' if model else '--split'}: needs a problem file. Fix: autoclave curate"
+            )
+        rows = check_rows(file, config)
+        click.echo(json.dumps(to_plain(rows), indent=2) if as_json else _checked_rows(file, rows))
+        if rows.findings:
+            raise IncompleteError(f"{len(rows.findings)} of {rows.rows} rows of {file} cannot be judged")
+        return
     found = check_problems(
         file, config, model, split, share=heldout_share, seed=seed, say=lambda text: click.echo(text, err=True)
     )
     click.echo(json.dumps(finite(to_plain(found)), indent=2) if as_json else _checked(file, found))
     if errors := sum(not each.is_warning for each in found.findings):
         raise IncompleteError(f"{errors} of {found.problems} problems of {file} have an error")
+
+
+def _checked_rows(file: Path, found: RowCheck) -> str:
+    shown = [f"{each.place}: {each.rule}: {each.value}. Fix: {each.fix}" for each in found.findings[:_SHOWN_ROWS]]
+    if hidden := len(found.findings) - len(shown):
+        shown.append(f"... and {hidden} more (--json lists all)")
+    judged = [
+        f"judged: {count} rows as {kind}, {least} to {most} tests each, median {middle:g}"
+        for kind, (count, least, middle, most) in found.judged.items()
+    ]
+    unjudged = [f"not judged: {count} rows: {reason}" for reason, count in found.unjudged.items()]
+    return "\n".join([*shown, f"{file}: {found.rows} rows", *judged, *unjudged])
 
 
 def _checked(file: Path, found: ProblemCheck) -> str:

@@ -3,25 +3,32 @@ fix.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from autoclave.compose.benchmark import evaluate_benchmark
 from autoclave.compose.curation import open_source, programs_of, verified, with_short_limits
 from autoclave.config import BenchmarkConfig, CurateConfig, SourceConfig, StrengthConfig
-from autoclave.core import AnswerTests, InputError
+from autoclave.core import AnswerTests, CallTests, HostError, InputError, StdinTests
 from autoclave.core.files import atomic_writer, write_atomically
+from autoclave.core.problem import StoredTests
 from autoclave.evaluation.benchmark_result import BenchmarkResult
+from autoclave.judge.validation import ProblemValidation
 from autoclave.problems.candidate import Origin, ProblemCandidate, SkippedRow
 from autoclave.problems.curation.comparing import WithoutDuplicates
 from autoclave.problems.curation.pipeline import CandidateFile, StageResult, run_stages
 from autoclave.problems.curation.stage import Dropped, ReadableSource
 from autoclave.problems.curation.strength import Strength
 from autoclave.problems.curation.training_set import PARTS
+from autoclave.problems.readers import raw_files
+from autoclave.problems.readers.layouts import any_row, read_candidate
+from autoclave.problems.readers.row import RawRow
 from autoclave.problems.sets import heldout_ids
 
 PASS_RATES = "pass_rates.jsonl"
@@ -74,6 +81,58 @@ class ProblemCheck:
     findings: Sequence[Finding]
     model: Mapping[str, Any] | None
     split: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RowCheck:
+    """Rows of a file in the layout of a public set or of a trainer, as the functions for trainers read them.
+
+    Attributes:
+        judged: by kind of tests, how many rows, and their least, median and most tests.
+        unjudged: by reason, how many rows.
+        findings: the rows that cannot be judged.
+    """
+
+    rows: int
+    judged: Mapping[str, tuple[int, int, float, int]]
+    unjudged: Mapping[str, int]
+    findings: Sequence[Finding]
+
+
+def is_other_layout(path: Path) -> bool:
+    """Return whether the first row of a file is no line of a problem file.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    first = next((row for row in raw_files(path).rows() if isinstance(row, RawRow)), None)
+    return first is not None and "format" not in first.fields
+
+
+def check_rows(path: Path, config: BenchmarkConfig) -> RowCheck:
+    """Read all rows of a file, and check that this machine can judge them. Runs no program.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    known, counts = ProblemValidation(config.sandbox, config.judge), dict[str, list[int]]()
+    findings: list[Finding] = []
+    for row in raw_files(path).rows():
+        found = row if isinstance(row, SkippedRow) else read_candidate(any_row, "any", "", row)
+        if isinstance(found, ProblemCandidate) and not isinstance(found.problem.tests, StoredTests):
+            try:
+                known.of(found.problem)
+            except (InputError, HostError) as error:
+                found = SkippedRow(found.origin.row, "not_judgeable", str(error))
+        if isinstance(found, SkippedRow):
+            findings.append(_finding(path, Dropped(Origin("", found.row), "", found.reason, found.detail)))
+        else:
+            tests = found.problem.tests
+            count = len(tests.cases) if isinstance(tests, StdinTests | CallTests) else 1
+            counts.setdefault(tests.kind, []).append(count)
+    judged = {kind: (len(all), min(all), median(all), max(all)) for kind, all in counts.items()}
+    reasons = Counter(each.rule for each in findings)
+    return RowCheck(sum(map(len, counts.values())) + len(findings), judged, dict(reasons.most_common()), findings)
 
 
 def check_problems(
@@ -165,7 +224,7 @@ def _unverified(candidate: ProblemCandidate) -> Dropped | None:
 
 
 def _finding(path: Path, dropped: Dropped) -> Finding:
-    fix = _FIXES.get(dropped.reason, "correct the line (docs/reference/formats.md)")
+    fix = _FIXES.get(dropped.reason, "correct the line (docs/reference/formats.md), or leave it out")
     place = str((path if path.is_dir() else path.parent) / dropped.origin.row)
     return Finding(place, dropped.id, dropped.reason, dropped.detail, fix, dropped.reason in _WARNINGS)
 

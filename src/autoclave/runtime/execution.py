@@ -64,7 +64,7 @@ class Execution:
         standing = self._journal.standing(action)
         if standing.state is not _S.UNDONE:
             raise InputError(f"action {action}: is {standing.state}; only an undone action can be redone")
-        if standing.kept_bytes is None or "resolved" in standing.body:
+        if standing.kept_bytes is None or standing.body.keys() == {"resolved"}:
             raise InputError(f"action {action}: what a redo needs is no longer kept; propose it again")
         manager = self._actions.manager_of(standing)
         return manager, manager.plan_redo(action, standing.body)

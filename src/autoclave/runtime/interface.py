@@ -186,6 +186,10 @@ class Manager(ABC):
             raise InputError(f"action {action}: was not done")
         return receipt
 
+    def accept_undo(self, action: str, undoing: Json) -> Json:
+        """Return what `plan_redo` needs of an undo that a person declares done; empty if that is not known."""
+        return {}
+
     @abstractmethod
     def put_back(self, action: str, started: Json) -> bool:
         """Roll back as much of it as was done; return whether all is as before. May be called again."""

@@ -302,16 +302,20 @@ class Session(Closing):
     def resolve(self, action: str, state: ActionState, reason: str) -> Standing:
         """Set the state of an action in doubt, after a person has inspected the resource.
 
-        What is kept for it stays: an `executed` action can be undone, an `undone` one redone. Raises InputError where
-        it is not in doubt, or cannot have that state.
+        What is kept for it stays: an `executed` action can be undone, and an `undone` one redone if its manager knows
+        enough. Raises InputError where it is not in doubt, or cannot have that state.
         """
         standing = self.journal.standing(action)
         if standing.state not in IN_DOUBT:
             raise InputError(f"action {action}: is {standing.state}; only an action in doubt can be resolved")
         body: dict[str, Any] = {"resolved": reason}
+        manager = self.actions.manager_of(standing)
         if state is _S.EXECUTED:
             kinds = (_S.EXECUTING, _S.EXECUTED, _S.REDONE)
-            body |= self.actions.manager_of(standing).accept(action, self.actions.last_record(action, kinds).body)
+            body |= manager.accept(action, self.actions.last_record(action, kinds).body)
+        elif state is _S.UNDONE:
+            last = self.actions.last_record(action, (_S.UNDOING, _S.UNDONE))
+            body |= last.body if last.kind == _S.UNDONE else manager.accept_undo(action, last.body)
         self.journal.advance(action, state, body, seal=True)
         return self.journal.standing(action)
 

@@ -20,9 +20,10 @@ import pytest
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.engine import OpenTransactions
 from autoclave.runtime.databases.mariadb.connection import Server as MariadbServer
-from autoclave.runtime.databases.modes import KeptRows
+from autoclave.runtime.databases.modes import ImagesMode, KeptRows
 from autoclave.runtime.databases.postgresql.connection import Server
 from autoclave.runtime.databases.sqlite.engine import SqliteDatabase
+from autoclave.runtime.interface import InDoubt
 from autoclave.runtime.journal import Journal, Standing
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import STANDING, ActionState
@@ -260,6 +261,33 @@ def test_what_is_unforeseen_leaves_an_action_in_doubt_and_others_go_on(shop: Sho
             assert standing.state is doubt
             assert "ValueError" in standing.body["reason"]
             done(session, "UPDATE place SET item = item || 'x' WHERE shelf = 'A'")
+
+
+@pytest.mark.parametrize("verb", ["undo", "redo"])
+def test_what_a_person_declares_undone_can_be_redone(shop: Shop, monkeypatch: pytest.MonkeyPatch, verb: str):
+    with shop.session() as session:
+        before = shop.content()
+        action = done(session, *STATEMENTS)
+        after = shop.content()
+        if verb == "redo":
+            session.undo(action)
+
+        def write(*arguments: Any, **options: Any) -> None:
+            if verb == "undo":
+                written(*arguments, **options)
+            raise InDoubt("the connection broke")
+
+        written = ImagesMode._write
+        with monkeypatch.context() as broken:
+            broken.setattr(ImagesMode, "_write", write)
+            with pytest.raises(InputError, match="the connection broke"):
+                getattr(session, verb)(action)
+        assert shop.content() == before
+        session.resolve(action, S.UNDONE, "looked")
+        session.redo(action)
+        assert shop.content() == after
+        session.undo(action)
+        assert shop.content() == before
 
 
 DEADLINE_S = 20.0

@@ -171,6 +171,9 @@ class DatabaseManager(Manager):
             raise InputError(f"action {action}: had not come so far that it could have been done")
         return self._receipt(action, started)
 
+    def accept_undo(self, action: str, undoing: Json) -> Json:
+        return dict(undoing)
+
     def put_back(self, action: str, started: Json) -> bool:
         return self._mode(started).put_back(action, started)
 
@@ -204,7 +207,7 @@ class DatabaseManager(Manager):
 
     def undo(self, action: str, undoing: Json, *, is_late: bool) -> Json:
         self._mode(undoing).undo(action, undoing, is_late=is_late)
-        return dict(undoing)
+        return self.accept_undo(action, undoing)
 
     def plan_redo(self, action: str, undone: Json) -> Json:
         return self._mode(undone).plan_redo(action, undone)

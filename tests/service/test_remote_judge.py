@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -163,19 +164,28 @@ def test_the_programs_of_a_dead_server_are_judged_by_another_one(start_server, s
     assert all_accepted([judge.submit(job) for job in jobs(3, "later")])
 
 
-def test_a_server_that_comes_back_is_used_again(start_process, remote_judge):
+def test_a_server_that_comes_back_is_used_again(start_process, remote_judge, caplog: pytest.LogCaptureFixture):
     server = start_process()
-    judge = remote_judge(server.url, retries=1000)
+    judge = remote_judge(server.url, retries=0)
     assert all_accepted([judge.submit(jobs(1)[0])])
+    before = [judge.submit(job) for job in jobs(40, "accepted before")]
+    until(lambda: any(future.done() for future in before))
     server.kill()
-    futures = [judge.submit(job) for job in jobs(5, "while it is away")]
+    away = [judge.submit(job) for job in jobs(5, "while it is away")]
+    new = judge.submit(JudgeJob(problem(("9 9\n", "18\n")), Program(RIGHT)))
+    time.sleep(3.0)  # failed tries cost no retries
+    assert not any(future.done() for future in (*away, new))
     server.start()
-    assert all_accepted(futures)
+    assert all_accepted([*before, *away, new])
+    said = [one.getMessage() for one in caplog.records if one.name == "autoclave.service.balancer"]
+    assert [line.split(":")[0] for line in said[:1]] == ["waiting up to 900 s for a judge server"]
+    assert len(said) == 2
+    assert "works again after" in said[1]
 
 
 def test_without_a_server_the_fault_names_it_and_there_is_no_reward(start_process, remote_judge):
     server = start_process()
-    judge = remote_judge(server.url, retries=2)
+    judge = remote_judge(server.url, patience_s=2.0)
     assert all_accepted([judge.submit(jobs(1)[0])])
     server.kill()
     for verdict in [future.result(DEADLINE_S) for future in [judge.submit(job) for job in jobs(3, "never")]]:
@@ -244,7 +254,7 @@ def test_requests_carry_the_token_and_a_wrong_one_is_a_config_error(
 
 def test_a_missing_server_is_named_with_the_fix(unused_port: int):
     with pytest.raises(HostError, match=rf"127\.0\.0\.1:{unused_port}.*autoclave serve"):
-        RemoteJudge(RemoteJudgeConfig(urls=(f"http://127.0.0.1:{unused_port}",), retries=1))
+        RemoteJudge(RemoteJudgeConfig(urls=(f"http://127.0.0.1:{unused_port}",), patience_s=0.5))
 
 
 def test_a_server_below_the_minimum_level_is_refused(server: LiveServer, monkeypatch: pytest.MonkeyPatch):

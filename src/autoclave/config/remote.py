@@ -23,10 +23,12 @@ class RemoteJudgeConfig(Config):
     """Certificate (PEM) that the servers' own must be signed by; empty: what this machine trusts."""
     timeout_s: PositiveFloat = 30.0
     """Longest silence of a server, in seconds, before it counts as gone. A server that judges says so more often."""
+    patience_s: PositiveFloat = 900.0
+    """Seconds for which servers are waited for while none takes or judges programs: after a failure, during a failover
+    of their database or a restart. The jobs are resumed. Then there is no verdict, and the fault names the server."""
     retries: NonNegative = 8
-    """Number of retries of a program, at any server, after a server did not answer, broke off or had a fault. The
-    waits in between double from a quarter of a second to 30 seconds. Then there is no verdict, and the fault names the
-    server. A server that is busy is waited for instead."""
+    """Number of retries of a program after a fault of the judge of a server, or after servers lost it while others took
+    programs. A server that is busy is waited for instead."""
     deadline_s: PositiveFloat = 3600.0
     """Seconds from submission after which a program is not judged any more, here and by the server: no verdict."""
     programs_per_request: Positive = 64

@@ -2,8 +2,8 @@
 
 A batch stays with the server that accepted it while no other server is available: accepted batches survive the death of
 a server process. Where it is unknown whether a batch was accepted, it is sent again under the same idempotency key.
-Each future gets one verdict: the first from any server, or, after `retries` failures or the deadline, one with a fault
-that names the server.
+While no server takes or judges programs, all wait, for `patience_s`. Each future gets one verdict: the first from any
+server, or, after that, after `retries` failures or the deadline, one with a fault that names the server.
 """
 
 from __future__ import annotations
@@ -87,11 +87,30 @@ class Balancer:
         self._submissions: list[_Submission] = []
         self._refreshed_at = 0.0
         self._is_closed = False
+        self._silent_since: float | None = None
+        self._silence = ""
         self.num_judged = 0
 
     @property
     def num_pending(self) -> int:
         return sum(not pending.future.done() for pending in self._unsettled)
+
+    def note_silence(self, link: ServerLink, reason: str) -> bool:
+        """Record that a server failed. Returns whether that leaves none: failures then cost patience, not retries."""
+        if any(not (other.failures or other.is_excluded) for other in self._links):
+            return False
+        self._silence = f"{link.url}: {reason}"
+        if self._silent_since is None:
+            self._silent_since = asyncio.get_running_loop().time()
+            _log.warning("waiting up to %g s for a judge server: %s", self._config.patience_s, self._silence)
+        return True
+
+    def note_work(self) -> None:
+        """Record that a server took programs or told of them."""
+        if self._silent_since is not None:
+            waited_s = asyncio.get_running_loop().time() - self._silent_since
+            _log.warning("a judge server works again after %.0f s", waited_s)
+            self._silent_since = None
 
     def add(self, pending: Pending) -> None:
         self._pending.append(pending)
@@ -144,13 +163,22 @@ class Balancer:
         return min([_TICK_S, *waits])
 
     def _expire(self) -> None:
-        """End programs after their deadline. They were added in the order of their deadlines."""
+        """End programs after their deadline, or after `patience_s` without a server, in the order of submission."""
         now = asyncio.get_running_loop().time()
-        while self._unsettled and (self._unsettled[0].future.done() or self._unsettled[0].deadline <= now):
-            pending = self._unsettled.popleft()
-            if not pending.future.done():
-                self._fail([pending], "deadline", f"no verdict within {self._config.deadline_s:g} s")
+        deadline_s, patience_s = self._config.deadline_s, self._config.patience_s
+        is_given_up = self._silent_since is not None and now - self._silent_since >= patience_s
+        while self._unsettled:
+            pending = self._unsettled[0]
+            if pending.future.done():
+                pass
+            elif pending.deadline <= now:
+                self._fail([pending], "deadline", f"no verdict within {deadline_s:g} s")
                 self.cancel(pending)
+            elif is_given_up and now - (pending.deadline - deadline_s) >= patience_s:
+                self._fail([pending], "server", f"no server for {patience_s:g} s; {self._silence}")
+            else:
+                return
+            self._unsettled.popleft()
 
     def _distribute(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -189,9 +217,8 @@ class Balancer:
             await link.refresh()
             link.note_success()
         except Unavailable as error:
-            is_first = link.note_failure(asyncio.get_running_loop().time(), error.wait_s)
-            if is_first and all(other.failures or other.is_excluded for other in self._links):
-                self._count_failure(self._pending, f"{link.url}: {error}", "server")
+            link.note_failure(asyncio.get_running_loop().time(), error.wait_s)
+            self.note_silence(link, str(error))
         except (ConfigError, IsolationError) as error:
             _log.error("%s is not used any more: %s", link.url, error)
             link.is_excluded = True
@@ -264,14 +291,13 @@ class Balancer:
 
     def _hands_over(self, sent: _Submission, error: Unavailable) -> bool:
         """After a failure, return whether other servers take the batch over."""
-        link, now = sent.link, asyncio.get_running_loop().time()
-        is_first = link.note_unavailable(now, error)
-        if not error.is_busy:
+        link = sent.link
+        link.note_unavailable(asyncio.get_running_loop().time(), error)
+        if error.is_busy:
+            self.note_work()
+        elif not self.note_silence(link, str(error)):
             self._failed_once(sent, str(error))
-        others = [other for other in self._links if other is not link and not other.is_excluded and not other.failures]
-        if not others and is_first:  # the failure counts for queued programs too
-            self._count_failure(self._pending, f"{link.url}: {error}", "server")
-        return bool(others)
+        return any(other is not link and not other.is_excluded and not other.failures for other in self._links)
 
     async def _follow(self, sent: _Submission) -> None:
         link = sent.link
@@ -280,6 +306,7 @@ class Balancer:
         async with aclosing(events) as stream:
             async for event in stream:
                 link.note_success()
+                self.note_work()
                 if event["event"] == "batch":
                     sent.batch = event["batch"]
                     for place, pending in sent.left.items():
@@ -333,7 +360,11 @@ class Balancer:
         self, sent: _Submission, reason: str, which: Iterable[Pending] | None = None, kind: str = "server"
     ) -> None:
         """Count a failure; after the last try its reason becomes the fault of the verdict."""
-        self._count_failure(sent.left.values() if which is None else which, f"{sent.link.url}: {reason}", kind)
+        for pending in list(sent.left.values()) if which is None else which:
+            pending.failures += 1
+            pending.reason = f"{sent.link.url}: {reason}"
+            if pending.failures > self._config.retries:
+                self._fail([pending], kind, "")
         self._drop_settled(sent)
 
     def _drop_settled(self, sent: _Submission) -> None:
@@ -341,13 +372,6 @@ class Balancer:
         if not sent.jobs:  # no request was sent, so indices may change
             sent.left = dict(enumerate(sent.left.values()))
         sent.count()
-
-    def _count_failure(self, which: Iterable[Pending], reason: str, kind: str) -> None:
-        for pending in which:
-            pending.failures += 1
-            pending.reason = reason
-            if pending.failures > self._config.retries:
-                self._fail([pending], kind, "")
 
     def _refused(self, sent: _Submission, error: Exception) -> None:
         """One job of the batch is refused, and the server does not report which: send each job alone."""

@@ -7,10 +7,12 @@ programs are sent in batches (`balancer.py`), and verdicts come back as streams.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import ssl
 import weakref
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,6 @@ from autoclave.core import (
     Closing,
     ConfigError,
     DataError,
-    Fault,
     HostError,
     InputError,
     JudgeFault,
@@ -29,13 +30,14 @@ from autoclave.core import (
     Verdict,
 )
 from autoclave.core.files import existing_file
-from autoclave.core.futures import completed
 from autoclave.core.json import from_plain
 from autoclave.judge import JudgeJob
 from autoclave.judge.evaluation import chosen_tests
 from autoclave.service.balancer import Balancer, Pending
 from autoclave.service.loop_thread import LoopThread
 from autoclave.service.server_link import Need, Rejected, ServerLink, Unavailable, UnknownProblem, pause_s
+
+_log = logging.getLogger(__name__)
 
 
 class RemoteJudge(Closing):
@@ -45,7 +47,7 @@ class RemoteJudge(Closing):
         """Find the servers.
 
         Raises:
-            HostError: no server responds, also after `retries`.
+            HostError: no server responds for `patience_s`.
             ConfigError: no server is configured, one does not accept the token, or the configured token is missing.
             IsolationError: the isolation level of a server is below the minimum.
         """
@@ -78,18 +80,18 @@ class RemoteJudge(Closing):
     def check(self, problem: Problem) -> None:
         """Check a problem on one server, as `Judge.check`, and upload it; raises `JudgeFault` if none responds."""
         self._thread.require_open()
-        need = Need(self._digests.of(problem), problem)
+        self._check(Need(self._digests.of(problem), problem), self._config.patience_s)
+
+    def _check(self, need: Need, patience_s: float) -> None:
         if need.key not in self._accepted:
-            self._thread.wait(self._call_any(lambda link: link.ensure([need])))
+            self._thread.wait(self._call_any(lambda link: link.ensure([need]), patience_s))
             self._accepted.add(need.key)
 
     def submit(self, job: JudgeJob) -> Future[Verdict]:
         self._thread.require_open()
         need = self._need_of(job)
-        try:
-            self.check(job.problem)
-        except JudgeFault as error:
-            return completed(Verdict.none(Fault("server", str(error)), problem_id=job.problem.id, id=job.id))
+        with suppress(JudgeFault):  # then it waits for a server in the queue
+            self._check(need, 0.0)
         future: Future[Verdict] = Future()
         pending = Pending(job, need, future, self._thread.time() + self._config.deadline_s)
         self._thread.soon(lambda: self._queue(pending))
@@ -130,21 +132,24 @@ class RemoteJudge(Closing):
     # --- In the loop of the thread ---------------------------------------------------------------------------------
 
     async def _open(self) -> None:
-        reasons: list[str] = []
-        for attempt in range(self._config.retries + 1):
+        loop = asyncio.get_running_loop()
+        start, attempt = loop.time(), 0
+        while True:
             found = await asyncio.gather(*(link.refresh() for link in self._links), return_exceptions=True)
             if wrong := next((one for one in found if isinstance(one, InputError | HostError)), None):
                 raise wrong
             if any(link.info for link in self._links):
-                for link in self._links:
-                    if link.info is None:
-                        link.note_failure(asyncio.get_running_loop().time())
                 break
-            reasons = [f"{link.url} ({error})" for link, error in zip(self._links, found, strict=True)]
-            if attempt < self._config.retries:
-                await asyncio.sleep(pause_s(attempt))
-        else:
-            raise HostError(f"no judge server responds: {', '.join(reasons)}. Fix: start one with `autoclave serve`")
+            reasons = ", ".join(f"{link.url} ({error})" for link, error in zip(self._links, found, strict=True))
+            if loop.time() - start >= self._config.patience_s:
+                raise HostError(f"no judge server responds: {reasons}. Fix: start one with `autoclave serve`")
+            if not attempt:
+                _log.warning("waiting up to %g s for a judge server: %s", self._config.patience_s, reasons)
+            await asyncio.sleep(min(pause_s(attempt), self._config.patience_s))
+            attempt += 1
+        for link in self._links:
+            if link.info is None:
+                link.note_failure(loop.time())
         self._run = asyncio.ensure_future(self._balancer.run())
 
     def _queue(self, pending: Pending) -> None:
@@ -181,36 +186,42 @@ class RemoteJudge(Closing):
             await link.ensure([need])
             return await link.trace(body)
 
-        return await self._call_any(call)
+        return await self._call_any(call, self._config.patience_s)
 
-    async def _call_any(self, call: Any) -> Any:
-        """Call the least busy server; after a failure, another one, up to `retries` times.
+    async def _call_any(self, call: Any, patience_s: float) -> Any:
+        """Call the least busy server; after a failure, another one, for `patience_s`.
 
         Raises:
             InputError: a server refuses the input.
             HostError: something is missing on a server's machine.
             JudgeFault: no server responds.
         """
-        loop, reason = asyncio.get_running_loop(), ""
-        for attempt in range(self._config.retries + 1):
-            links = [link for link in self._links if not link.is_excluded]
-            if not links:
-                break
+        loop, reason = asyncio.get_running_loop(), "none is usable any more"
+        end, lost = loop.time() + patience_s, 0
+        while links := [link for link in self._links if not link.is_excluded]:
             link = min(links, key=lambda link: (link.available_at > loop.time(), link.failures, -link.num_free))
+            if link.available_at > loop.time():
+                if link.available_at > end:
+                    break
+                await asyncio.sleep(link.available_at - loop.time())
             try:
-                return await call(link)
+                done = await call(link)
+                self._balancer.note_work()
+                return done
             except Unavailable as error:
                 reason = f"{link.url}: {error}"
                 link.note_unavailable(loop.time(), error)
+                if not error.is_busy:
+                    self._balancer.note_silence(link, str(error))
             except UnknownProblem:
                 link.known.clear()
-                reason = f"{link.url}: it lost a problem"
+                reason, lost = f"{link.url}: it lost a problem", lost + 1
+                if lost > self._config.retries:
+                    break
             except Rejected as error:
                 if error.kind in ("input", "host"):
                     raise (InputError if error.kind == "input" else HostError)(str(error)) from None
                 raise JudgeFault(f"{link.url}: {error}") from None
-            if attempt < self._config.retries and all(other.available_at > loop.time() for other in links):
-                await asyncio.sleep(min(other.available_at for other in links) - loop.time())
         raise JudgeFault(f"no judge server responds: {reason}")
 
     async def _stop(self) -> None:

@@ -21,7 +21,7 @@ from autoclave.service.wire import LookupAnswer, ServerAnswer
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 30.0
 FAULTS_OF_A_BROKEN_SERVER = 3
-_BUSY = frozenset({429, 503})
+_BUSY = 429
 _CONNECT_S = 5.0
 _WORTH_PACKING = 4096
 
@@ -292,9 +292,9 @@ class ServerLink:
             kind, message = "http", f"status {reply.status_code}"
             if reply.status_code == 404 and self.info:  # a proxy whose server is unavailable
                 raise Unavailable(message) from None
-        if (reply.status_code >= 500 and kind != "host") or reply.status_code in _BUSY or reply.status_code == 408:
+        if (reply.status_code >= 500 and kind != "host") or reply.status_code in (_BUSY, 408):
             wait_s = _retry_after(reply)
-            is_busy = reply.status_code in _BUSY and wait_s is not None
+            is_busy = reply.status_code == _BUSY and wait_s is not None
             raise Unavailable(f"status {reply.status_code}: {message}", wait_s, is_busy=is_busy)
         if kind == "unknown_problem":
             raise UnknownProblem

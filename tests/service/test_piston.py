@@ -72,8 +72,6 @@ def test_files_are_in_the_working_folder(compatible: LiveServer):
     [
         ({"language": "cms_ioi"}, "cms_ioi-* runtime is unknown"),
         ({"version": "2.7"}, "python-2.7 runtime is unknown"),
-        ({"run_timeout": 99_000}, "run_timeout cannot exceed the configured limit of 37000"),
-        ({"run_memory_limit": 1 << 40}, "run_memory_limit cannot exceed"),
         ({"args": ["a"]}, "args"),
         ({"files": []}, "files"),
         ({"files": [{"content": "x", "encoding": "hex"}]}, "not hex"),
@@ -86,6 +84,13 @@ def test_unsupported_options_are_refused_with_a_message(compatible: LiveServer, 
     reply = compatible.client.post("/api/v2/execute", json=body)
     assert reply.status_code == 400
     assert message in reply.json()["message"]
+
+
+def test_limits_beyond_those_of_the_server_are_clipped_and_named(compatible: LiveServer):
+    stage = execute(compatible, "print(7)", run_timeout=99_000, run_cpu_time=13_000, run_memory_limit=1 << 40)["run"]
+    assert (stage["code"], stage["stdout"]) == (0, "7\n")
+    assert stage["message"].startswith("run_memory_limit = 1.09951e+12 was clipped to the configured limit of ")
+    assert "; run_cpu_time = 13000 was clipped" in stage["message"]
 
 
 def test_requests_must_have_the_content_type_of_json(compatible: LiveServer):
@@ -145,10 +150,71 @@ def test_a_submission_that_does_not_compile_is_reported_as_such(compatible: Live
     assert passes(execute(compatible, "", "c++17", **graded(good, "cpp")))
 
 
+CHECKER = """
+import sys
+def main():
+    given, correct, printed = (open(path).read().split() for path in sys.argv[1:])
+    assert (given, correct) == (["3", "4"], ["7"])
+    print(1 if len(printed) == 2 and sum(map(int, printed)) == 7 else 0)
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "checker", "is_right"),
+    [
+        ("print(1, 6)", CHECKER, True),
+        ("print(5, 2)", CHECKER, True),
+        ("print(1, 7)", CHECKER, False),
+        ("print('x y')", CHECKER, False),
+        ("1/0", "print(1)", False),
+        ("print(7)", "import sys\nprint('1.0')\nsys.exit(0)", True),
+        ("print(7)", "print(0.5)", False),
+        ("print(7)", "print('accepted')", False),
+    ],
+)
+def test_a_checker_that_comes_with_a_submission_decides(compatible: LiveServer, content, checker, is_right: bool):
+    body = graded(content, **{"checker.py": checker})
+    assert passes(execute(compatible, "", "cf_python3", **body)) is is_right
+
+
+FILES = {"grader_config": "TIME_LIMIT=2.0\nMEMORY_LIMIT=256.0\nINPUT_MODE=file"}
+CPP = "#include <bits/stdc++.h>\nusing namespace std;\nint a, b;\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "extension", "is_right"),
+    [
+        ("from __future__ import annotations\na = open('input.txt').read()\n"
+         "open('output.txt', 'w').write(str(sum(map(int, a.split()))))", "py", True),
+        ("import sys\nsys.stdin, sys.stdout = open('input.txt'), open('output.txt', 'w')\n"
+         "print(sum(map(int, input().split())))\nsys.exit()", "py", True),
+        (RIGHT, "py", False),
+        ("print(7)", "py", False),
+        ("1/0", "py", False),
+        (CPP + 'int main() { freopen("input.txt", "r", stdin); freopen("output.txt", "w", stdout);'
+         "cin.tie(0)->sync_with_stdio(0); cin >> a >> b; cout << a + b; }", "cpp", True),
+        (CPP + 'ifstream in("input.txt"); ofstream out("output.txt"); int main() { in >> a >> b; out << a + b; }',
+         "cpp", True),
+        (CPP + "int main() { cin >> a >> b; cout << a + b; }", "cpp", False),
+    ],
+)  # fmt: skip
+def test_a_program_may_have_to_read_and_write_files(compatible: LiveServer, content, extension, is_right: bool):
+    language = "cf_python3" if extension == "py" else "c++17"
+    assert passes(execute(compatible, "", language, **graded(content, extension, **FILES))) is is_right
+
+
+def test_a_checker_and_files_go_together(compatible: LiveServer):
+    body = graded("open('output.txt', 'w').write('3 4')", **FILES, **{"checker.py": CHECKER})
+    assert passes(execute(compatible, "", "cf_python3", **body))
+
+
 @pytest.mark.parametrize(
     "files",
     [
-        {"checker.py": "print(1)"},
+        {"checker.cpp": "print(1)"},
+        {"grader_config": "TIME_LIMIT=1\nMEMORY_LIMIT=64\nINPUT_MODE=interactive"},
         {"grader_config": "TIME_LIMIT=x"},
         {"grader_config": "TIME_LIMIT=1\nA=b"},
         {"grader_config": "TIME_LIMIT=1\nMEMORY_LIMIT=inf"},

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sandbox_fusion as fusion
 
 from autoclave.config import AdmissionConfig, CompatibleConfig, ServeConfig
+from autoclave.core import SandboxFault
 from autoclave.service.compatible import sandbox_fusion as ours
 from autoclave.service.store.records import StoreUnavailable
 
-from .conftest import RIGHT, LiveServer, problem, upload
+from .conftest import RIGHT, LiveServer, problem, until, upload
 
 ONCE = {"max_attempts": 1}
 
@@ -137,8 +141,6 @@ def test_a_notebook_that_does_not_end_has_failed(last: str):
     ("fields", "place"),
     [
         ({"language": "rust"}, "language"),
-        ({"run_timeout": 99}, "run_timeout"),
-        ({"memory_limit_MB": 1 << 20}, "memory_limit_MB"),
         ({"args": ["-v"]}, "args"),
         ({"unknown": 1}, "unknown"),
         ({"files": {"../x": ""}}, "files"),
@@ -157,23 +159,57 @@ def test_the_client_names_an_unsupported_language(url: str):
         run("fn main() {}", language="rust")
 
 
-def test_a_full_server_has_the_status_that_clients_retry(start_server, monkeypatch: pytest.MonkeyPatch):
-    server = start_server(
-        compatible=CompatibleConfig(protocols=("sandbox_fusion",)),
-        admission=AdmissionConfig(concurrent_runs=1, waiting_runs=1),
+def test_limits_beyond_those_of_the_server_are_clipped_and_named(compatible: LiveServer):
+    fusion.set_endpoint(compatible.url)
+    body = {"code": "print(7)", "language": "python", "run_timeout": 99, "memory_limit_MB": 1 << 20}
+    result = compatible.client.post("/run_code", json=body).json()
+    assert (result["status"], result["run_result"]["stdout"]) == ("Success", "7\n")
+    assert "run_timeout = 99: this server allows 12s" in result["message"]
+    assert "memory_limit_MB = 1.04858e+06: this server allows" in result["message"]
+    given = problem(source="clipped")
+    upload(compatible.client, given)
+    verdict = submit("clipped", given.digest, fenced(RIGHT), run_timeout=99)
+    assert verdict.accepted
+    assert "config.run_timeout = 99: this server allows 12s" in verdict.extra["clipped"]
+
+
+BODY = {"code": "print(7)", "language": "python", "run_timeout": 2}
+
+
+@pytest.fixture
+def impatient(start_server, monkeypatch: pytest.MonkeyPatch) -> LiveServer:
+    """A server with one place, where runs wait for a third of a second before they are refused or kept alive."""
+    monkeypatch.setattr(ours, "_MOST_PATIENCE_S", 0.3)
+    return start_server(
+        compatible=CompatibleConfig(protocols=("sandbox_fusion",)), admission=AdmissionConfig(concurrent_runs=1)
     )
-    monkeypatch.setattr(ours, "PATIENCE_S", 0.2)
 
-    async def many() -> list[int]:
-        import httpx
 
-        body = {"code": "while True: pass", "language": "python", "run_timeout": 2}
-        async with httpx.AsyncClient(base_url=server.url, timeout=60, trust_env=False) as client:
-            replies = await asyncio.gather(*(client.post("/run_code", json=body) for _ in range(4)))
-        assert all("Retry-After" in reply.headers for reply in replies if reply.status_code == 504)
-        return sorted(reply.status_code for reply in replies)
+def test_a_run_that_waits_is_refused_once_and_its_retry_is_kept_alive(impatient: LiveServer):
+    run, may_end, runner = impatient.parts.runner.run, threading.Event(), impatient.parts.runner
+    runner.run = lambda program, order: may_end.wait() and run(program, order)
+    with ThreadPoolExecutor(2) as pool:
+        ahead = pool.submit(impatient.client.post, "/run_code", json=BODY | {"code": "print(8)"})
+        until(lambda: impatient.parts.run_queue.num_admitted)
+        reply = impatient.client.post("/run_code", json=BODY)
+        assert (reply.status_code, "Retry-After" in reply.headers) == (504, True)
+        with impatient.client.stream("POST", "/run_code", json=BODY) as retry:
+            assert retry.status_code == 200  # it waits still
+            may_end.set()
+            text = retry.read()
+        assert text.startswith(b" ")
+        assert json.loads(text)["run_result"]["stdout"] == "7\n"
+        assert ahead.result().json()["run_result"]["stdout"] == "8\n"
 
-    assert asyncio.run(many()) == [200, 504, 504, 504]
+
+def test_a_fault_after_the_response_has_begun_is_one_that_clients_retry(impatient: LiveServer):
+    def fail(*_: object) -> object:
+        time.sleep(2)
+        raise SandboxFault("no cell")
+
+    impatient.parts.runner.run = fail
+    reply = impatient.client.post("/run_code", json=BODY)
+    assert (reply.status_code, reply.json()["status"]) == (200, "SandboxError")
 
 
 def test_a_fault_is_not_a_result_of_the_program(start_server):
@@ -292,7 +328,6 @@ def test_a_row_with_lone_surrogates_is_refused(compatible: LiveServer, field: st
         {"dataset_type": "CommonOJDataset"},
         {"provided_data": {"test": []}},
         {"dataset_type": "CommonOJDataset", "provided_data": {"test": [{"input": {"stdin": ""}, "output": {"f": ""}}]}},
-        {"run_timeout": 99},
         {"language": "cpp", "compile_timeout": 5},
         {"language": "go"},
     ],

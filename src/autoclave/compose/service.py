@@ -75,9 +75,10 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
     from autoclave.service.loop_thread import Notices
     from autoclave.service.metrics import Metrics
     from autoclave.service.nodes import Node
-    from autoclave.service.parts import Parts, RunQueue
+    from autoclave.service.parts import Parts
     from autoclave.service.problem_cache import ProblemCache
     from autoclave.service.rates import TokenBuckets
+    from autoclave.service.run_queue import RunQueue
     from autoclave.service.store.records import Bounds
 
     admission = config.admission
@@ -113,7 +114,9 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
             audit=audit,
             metrics=metrics,
             buckets=TokenBuckets(admission.requests_per_s, admission.request_burst),
-            run_queue=RunQueue(admission.concurrent_runs or slots, admission.waiting_runs),
+            run_queue=RunQueue(
+                admission.concurrent_runs or slots, admission.waiting_runs, lambda: dispatcher.is_draining
+            ),
         )
 
 

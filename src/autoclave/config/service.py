@@ -68,8 +68,8 @@ class AdmissionConfig(Config):
     """Requests of one client that may come at once before `requests_per_s` counts."""
     concurrent_runs: NonNegative = 0
     """Free-form runs at a time; 0 means as many as the judge has workers."""
-    waiting_runs: NonNegative = 64
-    """Free-form runs and traces that may wait for their turn."""
+    waiting_runs: NonNegative = 10_000
+    """Runs and traces of `/v1` that may wait for their turn; those of other protocols wait without a limit."""
 
     @property
     def largest_batch(self) -> int:

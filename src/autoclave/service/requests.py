@@ -10,9 +10,14 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
+from fastapi import Request
+
+from autoclave.core import Status
 from autoclave.core.json import canonical_json
-from autoclave.judge import RunResult
+from autoclave.judge import RunOrder, RunResult
+from autoclave.service.answers import until_disconnect
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input, busy, judge_errors_refused, not_found
 from autoclave.service.store.records import Batch, JobSpec, KeyReused
@@ -130,24 +135,69 @@ def own_batch(parts: Parts, client: Client, id: str) -> Batch:
     return batch
 
 
-async def run_queued(parts: Parts, run: Callable[[], RunResult], *, patience_s: float | None = None) -> RunResult:
-    """Call `run` in a thread once the queue admits it, after at most `patience_s` seconds.
+async def run_queued(
+    parts: Parts,
+    client: Client,
+    request: Request,
+    run: Callable[[RunOrder], RunResult],
+    order: RunOrder,
+    *,
+    patience_s: float | None = None,
+) -> RunResult:
+    """Call `run` in a thread once the queue admits it: with small time limits first, then with the whole one.
+
+    With `patience_s`, the client gets a response after that time: a run that has not started is refused the first time.
+    Its retry waits as long as it must, and meanwhile the route keeps the connection alive.
 
     Raises:
         Refused: the queue is full, the server is shutting down, or the program cannot be run.
     """
     parts.dispatcher.require_accepting()
-    async with contextlib.AsyncExitStack() as inside:
-        try:
-            async with asyncio.timeout(patience_s):
-                await inside.enter_async_context(parts.run_queue)
-        except TimeoutError:
-            raise busy("too many runs wait. Fix: retry later", 1.0) from None
-        with judge_errors_refused():
-            return await asyncio.to_thread(run)
+    queue, loop = parts.run_queue, asyncio.get_running_loop()
+    body = hashlib.sha256(await request.body()).digest()
+    since, is_retry = queue.first_seen(client.id, body)
+    silent_until = None if patience_s is None else loop.time() + patience_s
+    start_by = None if is_retry else silent_until
+    if patience_s is None:
+        queue.require_room(client.id, body)
+    limit_s = queue.first_limit_s(client.id, order.time_limit_s)
+    async with until_disconnect(request) as disconnected:
+        while True:
+            request.state.silent_until = silent_until if start_by is None else None
+            async with contextlib.AsyncExitStack() as inside:
+                try:
+                    async with asyncio.timeout_at(start_by):
+                        place = queue.place(client.id, limit_s, disconnected, since, lambda: is_kept_alive(request))
+                        await inside.enter_async_context(place)
+                except TimeoutError:
+                    queue.remember(client.id, body)
+                    raise busy("too many runs wait. Fix: retry later", 1.0) from None
+                request.state.silent_until, start_by = silent_until, None
+                with judge_errors_refused():
+                    result = await asyncio.to_thread(run, _part_of(order, limit_s))
+            reached = result.outcome.ended.limit
+            if reached is None or reached.status is not Status.TIME_LIMIT:
+                queue.note(client.id, result.outcome.cpu_s)
+                return result
+            if limit_s >= order.time_limit_s:
+                return result
+            limit_s = queue.next_limit_s(limit_s, order.time_limit_s)
 
 
-def time_limit_of(parts: Parts, wanted_s: float | None, name: str = "time_limit_s") -> float:
+def _part_of(order: RunOrder, limit_s: float) -> RunOrder:
+    """Return the order of an attempt with a part of the time limit; it may not sleep for long either."""
+    if limit_s >= order.time_limit_s:
+        return order
+    wall_s = 2 * limit_s + 0.25
+    return replace(order, time_limit_s=limit_s, wall_limit_s=min(wall_s, order.wall_limit_s or wall_s))
+
+
+def is_kept_alive(request: Request) -> bool:
+    """Return whether the response has begun, so that it cannot be a refusal any more."""
+    return getattr(request.state, "is_kept_alive", False)
+
+
+def time_limit_of(parts: Parts, wanted_s: float | None) -> float:
     """Return the time limit of a run in CPU seconds.
 
     Raises:
@@ -155,11 +205,11 @@ def time_limit_of(parts: Parts, wanted_s: float | None, name: str = "time_limit_
     """
     greatest_s = parts.config.judge.time_limit_range[1]
     if wanted_s is not None and wanted_s > greatest_s:
-        raise bad_input(f"{name} = {wanted_s:g}: this server allows {greatest_s:g} (judge.time_limit_range)")
+        raise bad_input(f"time_limit_s = {wanted_s:g}: this server allows {greatest_s:g} (judge.time_limit_range)")
     return wanted_s or min(parts.config.judge.default_time_limit_s, greatest_s)
 
 
-def require_memory(parts: Parts, wanted_mb: float | None, name: str = "memory_limit_mb") -> None:
+def require_memory(parts: Parts, wanted_mb: float | None) -> None:
     """Check a requested memory limit.
 
     Raises:
@@ -167,7 +217,7 @@ def require_memory(parts: Parts, wanted_mb: float | None, name: str = "memory_li
     """
     greatest_mb = parts.config.sandbox.memory_limit_mb
     if wanted_mb is not None and wanted_mb > greatest_mb:
-        raise bad_input(f"{name} = {wanted_mb:g}: this server allows {greatest_mb} (sandbox.memory_limit_mb)")
+        raise bad_input(f"memory_limit_mb = {wanted_mb:g}: this server allows {greatest_mb} (sandbox.memory_limit_mb)")
 
 
 def decoded(files: Mapping[str, str | None]) -> dict[str, bytes]:

@@ -1,8 +1,7 @@
 """Piston's protocol: one request is one run.
 
-open-r1 uses it for verdicts too: a request with the files `grader_config`, `input.txt` and `correct_output.txt` is a
-submission with one test. It becomes a job, so that the program cannot read the expected output, and the response has
-what open-r1 reads: `1` on standard output for a pass.
+open-r1 uses it for verdicts too. Such a request becomes a job, so that the program cannot read the expected output, and
+the response has what open-r1 reads: `1` on standard output for a pass.
 """
 
 from __future__ import annotations
@@ -19,10 +18,12 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from autoclave.core import Ended, Outcome, Problem, Program, Status, StdinCase, StdinTests, Verdict
+from autoclave.core import Ended, Outcome, Program, Status, Verdict
 from autoclave.judge import RunOrder
 from autoclave.service.access import Judging, LeasesDep, PartsDep
+from autoclave.service.compatible import open_r1
 from autoclave.service.compatible.translation import (
+    SILENT_S,
     json_response,
     keep_problem,
     printed,
@@ -32,14 +33,12 @@ from autoclave.service.compatible.translation import (
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input, described_errors, validation_message
 from autoclave.service.requests import run_queued
-from autoclave.service.tokens import Client
 from autoclave.service.wire import Job, Source
 
 _NAMES: dict[str, tuple[str, ...]] = {
     "python": ("python", "py", "py3", "python3", "cf_python3"),
     "cpp": ("c++", "cpp", "g++", "c++17"),
 }
-_GRADER = {"grader_config", "input.txt", "correct_output.txt"}
 
 
 def _http_error(error: Refused) -> Response:
@@ -49,6 +48,13 @@ def _http_error(error: Refused) -> Response:
 
 def _validation_error(error: RequestValidationError) -> Response:
     return json_response({"message": validation_message(error)}, 400)
+
+
+def _late_error(response: Response) -> object:
+    """Return what open-r1 retries."""
+    text = f"Resource temporarily unavailable: {bytes(response.body).decode()}"
+    stage = {"stdout": "", "stderr": text, "output": text, "code": 1, "status": "XX"}
+    return {"language": "", "version": "", "run": stage, "compile": stage}
 
 
 def _require_json(request: Request) -> None:
@@ -69,7 +75,7 @@ class ErrorResponse(BaseModel):
 router = APIRouter(
     prefix="/api/v2",
     tags=["Piston"],
-    route_class=route_class(_http_error, _validation_error, _require_json),
+    route_class=route_class(_http_error, _validation_error, _late_error, _require_json),
     responses=described_errors(ErrorResponse),
 )
 Milliseconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
@@ -166,40 +172,48 @@ async def execute(
     except UnicodeDecodeError:
         raise bad_input("files.0: the program is not UTF-8") from None
     files = dict(zip(names[1:], contents[1:], strict=True))
-    if set(files) >= _GRADER:
-        verdict = await _graded(parts, leases, request, client, body, language, source, files)
-        return _graded_answer(runtime, verdict)
-    order = _order(parts, body, files)
-    result = await run_queued(parts, lambda: parts.runner.run(Program(source, language), order))
+    if open_r1.is_graded(files):
+        problem, program = open_r1.problem_and_program(source, language, files, parts.config.compatible.profile)
+        await keep_problem(parts, client, problem)
+        job = Job(problem=problem.digest, source=program, language=language)
+        return _graded_answer(runtime, await verdict_of(parts, leases, request, client, job))
+    order, clipped = _order(parts, body, files)
+    program = Program(source, language)
+    result = await run_queued(
+        parts, client, request, lambda part: parts.runner.run(program, part), order, patience_s=SILENT_S
+    )
     ended = result.outcome.ended.value
     parts.audit.note(client.id, "run", source=contents[0], language=language, ended=ended)
     stage = _stage(result.outcome)
+    stage.message = "; ".join(filter(None, (stage.message, *clipped))) or None
     if language == "python":
         return ExecuteAnswer(language=runtime.language, version=runtime.version, run=stage)
     compiled = Stage(stdout="", stderr="", output="", code=0) if result.compile_error is None else stage
     return ExecuteAnswer(language=runtime.language, version=runtime.version, run=stage, compile=compiled)
 
 
-def _order(parts: Parts, body: ExecuteRequest, files: dict[str, bytes]) -> RunOrder:
+def _order(parts: Parts, body: ExecuteRequest, files: dict[str, bytes]) -> tuple[RunOrder, list[str]]:
+    """Return the order, and the limits that were clipped to those of the server."""
     greatest_ms = 1000 * parts.config.judge.time_limit_range[1]
-    greatest_bytes = parts.config.sandbox.memory_limit_mb << 20
-    for name, value, limit in (
-        ("run_timeout", body.run_timeout, 3 * greatest_ms + 1000),
-        ("run_cpu_time", body.run_cpu_time, greatest_ms),
-        ("run_memory_limit", body.run_memory_limit, greatest_bytes),
-    ):
-        if value > limit:
-            raise bad_input(f"{name} cannot exceed the configured limit of {limit:g}")
+    clipped: list[str] = []
+
+    def within(name: str, wanted: float, greatest: float) -> float:
+        if wanted > greatest:
+            clipped.append(f"{name} = {wanted:g} was clipped to the configured limit of {greatest:g}")
+        return min(wanted, greatest)
+
+    memory = within("run_memory_limit", body.run_memory_limit, parts.config.sandbox.memory_limit_mb << 20)
     stdin = body.stdin if body.stdin.endswith("\n") else f"{body.stdin}\n"
-    return RunOrder(
+    order = RunOrder(
         stdin.encode("utf-8", "surrogatepass"),
         files,
         profile=parts.config.compatible.profile,
-        time_limit_s=body.run_cpu_time / 1000,
-        wall_limit_s=body.run_timeout / 1000,
-        memory_limit_mb=max(body.run_memory_limit >> 20, 1) if body.run_memory_limit > 0 else None,
+        time_limit_s=within("run_cpu_time", body.run_cpu_time, greatest_ms) / 1000,
+        wall_limit_s=within("run_timeout", body.run_timeout, 3 * greatest_ms + 1000) / 1000,
+        memory_limit_mb=max(int(memory) >> 20, 1) if memory > 0 else None,
         compile_limit_s=min(body.compile_timeout, body.compile_cpu_time) / 1000,
     )
+    return order, clipped
 
 
 def _content(file: File) -> bytes:
@@ -263,43 +277,6 @@ def _chosen(parts: Parts, body: ExecuteRequest) -> tuple[str, Runtime]:
 
 
 # --- Verdicts for open-r1 ------------------------------------------------------------------------------------------
-
-
-async def _graded(
-    parts: Parts,
-    leases: LeasesDep,
-    request: Request,
-    client: Client,
-    body: ExecuteRequest,
-    language: str,
-    source: str,
-    files: dict[str, bytes],
-) -> Verdict:
-    """Return the verdict on the test in the request, or raise `Refused`."""
-    if unknown := sorted(set(files) - _GRADER):
-        raise bad_input(f"files: {unknown[0][:100]}: checkers in requests are not supported. Fix: leave it out")
-    try:
-        given, expected, text = (files[name].decode() for name in ("input.txt", "correct_output.txt", "grader_config"))
-        settings = dict(line.split("=", 1) for line in text.splitlines() if line.strip())
-        time_limit_s, memory_mb = float(settings.pop("TIME_LIMIT")), int(float(settings.pop("MEMORY_LIMIT")))
-    except (ValueError, KeyError, OverflowError):
-        raise bad_input("files: grader_config: must have lines TIME_LIMIT=seconds and MEMORY_LIMIT=MiB") from None
-    if settings.pop("INPUT_MODE", "stdio") != "stdio" or settings:
-        raise bad_input("files: grader_config: only INPUT_MODE=stdio beside TIME_LIMIT and MEMORY_LIMIT")
-    if not 0 < time_limit_s < 1e9 or memory_mb <= 0:
-        raise bad_input("files: grader_config: limits must be greater than 0")
-    problem = Problem(
-        "",
-        StdinTests("stdin", [StdinCase(given, expected)]),
-        time_limit_s=time_limit_s,
-        memory_limit_mb=memory_mb,
-        profile=parts.config.compatible.profile,
-        language=language,
-        source="piston",
-    )
-    await keep_problem(parts, client, problem)
-    job = Job(problem=problem.digest, source=source, language=language)
-    return await verdict_of(parts, leases, request, client, job)
 
 
 def _graded_answer(runtime: Runtime, verdict: Verdict) -> ExecuteAnswer:

@@ -38,6 +38,7 @@ from autoclave.service.compatible.sandbox_fusion_wire import (
     SubmitRequest,
 )
 from autoclave.service.compatible.translation import (
+    SILENT_S,
     json_response,
     keep_problem,
     printed,
@@ -46,11 +47,13 @@ from autoclave.service.compatible.translation import (
 )
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input, described_errors
-from autoclave.service.requests import decoded, encoded, require_memory, run_queued, time_limit_of
+from autoclave.service.requests import decoded, encoded, run_queued
 from autoclave.service.wire import Job, StoredProblem
 
-PATIENCE_S = 8.0
-"""Longest wait in the queue. verl gives up after both timeouts and 10 s, and must get the 504 before that."""
+_MARGIN_S = 10.0
+"""verl gives up after both timeouts and this long without a byte; a third of it is for a busy machine."""
+_MOST_PATIENCE_S = 40.0
+"""Proxies give up after 60 s without a byte."""
 _UNNAMED = "autoclave"
 """Data set of problems without a `source`."""
 _PAGE = 1000
@@ -73,9 +76,14 @@ def _validation_error(error: RequestValidationError) -> Response:
     return json_response({"detail": found}, 422)
 
 
+def _late_error(response: Response) -> object:
+    """Return what the `sandbox-fusion` package retries."""
+    return {"status": "SandboxError", "message": bytes(response.body).decode()}
+
+
 router = APIRouter(
     tags=["SandboxFusion"],
-    route_class=route_class(_http_error, _validation_error),
+    route_class=route_class(_http_error, _validation_error, _late_error),
     responses=described_errors(
         ErrorResponse, {_MAY_RETRY: "The queue is full, the server is shutting down, or a fault: retry."}
     ),
@@ -92,9 +100,10 @@ async def ping() -> str:
 
 
 @router.post("/run_code")
-async def run_code(body: RunCodeRequest, parts: PartsDep, client: Judging) -> RunCodeResponse:
+async def run_code(body: RunCodeRequest, request: Request, parts: PartsDep, client: Judging) -> RunCodeResponse:
     """Run one program."""
-    limit_s = time_limit_of(parts, body.run_timeout, "run_timeout")
+    limits = _Limits(parts)
+    limit_s = limits.time_s(body.run_timeout, "run_timeout")
     order = RunOrder(
         (body.stdin or "").encode("utf-8", "surrogatepass"),
         decoded(body.files),
@@ -102,35 +111,41 @@ async def run_code(body: RunCodeRequest, parts: PartsDep, client: Judging) -> Ru
         profile=parts.config.compatible.profile,
         time_limit_s=limit_s,
         wall_limit_s=1.5 * limit_s + 1,
-        memory_limit_mb=_memory(parts, body.memory_limit_MB),
+        memory_limit_mb=limits.memory_mb(body.memory_limit_MB),
         compile_limit_s=body.compile_timeout,
     )
     program = Program(body.code, body.language)
-    result = await run_queued(parts, lambda: parts.runner.run(program, order), patience_s=PATIENCE_S)
+    patience_s = min((body.compile_timeout + body.run_timeout + _MARGIN_S) * 2 / 3, _MOST_PATIENCE_S)
+    result = await run_queued(
+        parts, client, request, lambda part: parts.runner.run(program, part), order, patience_s=patience_s
+    )
     source = body.code.encode("utf-8", "surrogatepass")
     parts.audit.note(client.id, "run", source=source, language=body.language, ended=result.outcome.ended.value)
-    return _run_response(result, body.language)
+    return _run_response(result, body.language).model_copy(update={"message": limits.message})
 
 
 @router.post("/run_jupyter")
-async def run_jupyter(body: RunJupyterRequest, parts: PartsDep, client: Judging) -> RunJupyterResponse:
+async def run_jupyter(
+    body: RunJupyterRequest, request: Request, parts: PartsDep, client: Judging
+) -> RunJupyterResponse:
     """Run the cells of a notebook in one process."""
+    limits = _Limits(parts)
     order = RunOrder(
         files=decoded(body.files),
         fetch=body.fetch_files,
         profile=parts.config.compatible.profile,
         time_limit_s=min(body.total_timeout, parts.config.judge.time_limit_range[1]),
         wall_limit_s=body.total_timeout,
-        memory_limit_mb=_memory(parts, body.memory_limit_MB),
+        memory_limit_mb=limits.memory_mb(body.memory_limit_MB),
     )
     result = await run_queued(
-        parts, lambda: parts.runner.run_notebook(body.cells, order), patience_s=body.total_timeout
+        parts, client, request, lambda part: parts.runner.run_notebook(body.cells, part), order, patience_s=SILENT_S
     )
     source = json.dumps(body.cells).encode()
     parts.audit.note(client.id, "run", source=source, language="python", ended=result.outcome.ended.value)
     driver = _command(result.outcome)
     if driver.return_code != 0 or len(result.cells) != len(body.cells):
-        return RunJupyterResponse(status="Failed", driver=driver)
+        return RunJupyterResponse(status="Failed", message=limits.message, driver=driver)
     cells = [
         CellRunResult(
             stdout=_well_formed(cell.stdout),
@@ -140,14 +155,29 @@ async def run_jupyter(body: RunJupyterRequest, parts: PartsDep, client: Judging)
         )
         for cell in result.cells
     ]
-    return RunJupyterResponse(status="Success", driver=driver, cells=cells, files=encoded(result.files))
+    return RunJupyterResponse(
+        status="Success", message=limits.message, driver=driver, cells=cells, files=encoded(result.files)
+    )
 
 
-def _memory(parts: Parts, wanted_mb: int) -> int | None:
-    if wanted_mb <= 0:
-        return None
-    require_memory(parts, wanted_mb, "memory_limit_MB")
-    return wanted_mb
+class _Limits:
+    """Limits of a request, clipped to those of the server; `message` says so."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._greatest_s = parts.config.judge.time_limit_range[1]
+        self._greatest_mb = parts.config.sandbox.memory_limit_mb
+        self.message = ""
+
+    def time_s(self, wanted_s: float, name: str) -> float:
+        return self._clipped(wanted_s, self._greatest_s, name, "s")
+
+    def memory_mb(self, wanted_mb: int) -> int | None:
+        return int(self._clipped(wanted_mb, self._greatest_mb, "memory_limit_MB", " MiB")) if wanted_mb > 0 else None
+
+    def _clipped(self, wanted: float, greatest: float, name: str, unit: str) -> float:
+        if wanted > greatest:
+            self.message += f"{name} = {wanted:g}: this server allows {greatest:g}{unit}, which the program got. "
+        return min(wanted, greatest)
 
 
 def _run_response(result: RunResult, language: str) -> RunCodeResponse:
@@ -255,8 +285,8 @@ async def submit(
         digest, language = record.digest, config.language or record.language
     if config.compile_timeout is not None and language != "python":
         raise bad_input("config.compile_timeout: the server's limit applies. Fix: leave it out")
-    if config.run_timeout is not None:
-        time_limit_of(parts, config.run_timeout, "config.run_timeout")
+    limits = _Limits(parts)
+    limit_s = None if config.run_timeout is None else limits.time_s(config.run_timeout, "config.run_timeout")
     source = EXTRACTION_RULES["last_fence"](body.completion)
     if source is None:
         return EvalResult(id=body.id, accepted=False, extracted_code="", tests=[], extracted_type="empty")
@@ -264,7 +294,7 @@ async def submit(
         problem=digest,
         source=source,
         language=language,
-        time_limit_s=config.run_timeout,
+        time_limit_s=limit_s,
         stop_at_failure=not config.extra.run_all_cases,
     )
     verdict = await verdict_of(parts, leases, request, client, job)
@@ -274,7 +304,7 @@ async def submit(
         extracted_code=_well_formed(source),
         tests=[_test(test) for test in verdict.tests],
         extracted_type="fenced",
-        extra=_extra(verdict),
+        extra=_extra(verdict) | ({"clipped": limits.message} if limits.message else {}),
     )
 
 

@@ -56,9 +56,9 @@ class RunCodeRequest(Request):
     compile_timeout: Seconds = 10.0
     """CPU seconds of the compiler; the server's limit applies too."""
     run_timeout: Seconds = 10.0
-    """CPU seconds, at most the server's; the wall-clock limit is 1.5 times as much plus one second."""
+    """CPU seconds, clipped to the server's; the wall-clock limit is 1.5 times as much plus one second."""
     memory_limit_MB: Annotated[int, Field(ge=-1)] = -1  # noqa: N815
-    """At most the server's; -1: the server's."""
+    """Clipped to the server's; -1: the server's."""
     files: Files = {}
     """Content (base64) by path. For Python, like `fetch_files`."""
     fetch_files: Paths = []
@@ -87,6 +87,7 @@ class RunCodeResponse(Response):
 
     status: RunStatus
     message: str = ""
+    """Names the limits that were clipped to the server's."""
     compile_result: CommandRunResult | None = None
     run_result: CommandRunResult | None = None
     executor_pod_name: str | None = None

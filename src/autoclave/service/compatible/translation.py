@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
@@ -25,8 +25,12 @@ from autoclave.service.tokens import Client, Scope
 from autoclave.service.wire import Job, Options
 
 _LONGEST_WAIT_S = 86400.0
-"""Clients of these protocols wait without a limit; a client that disconnects cancels."""
+"""A client that disconnects cancels."""
 
+SILENT_S = 20.0
+"""Seconds without a byte after which a client may give up; open-r1 waits for 30."""
+_BLANK_S, _POLL_S = 4.0, 1.0
+_NOT_BUFFERED = {"Content-Type": "application/json", "X-Accel-Buffering": "no"}
 _FLOOD_BYTES = 1 << 16
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -35,15 +39,31 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 def route_class(
     http_error: Callable[[Refused], Response],
     validation_error: Callable[[RequestValidationError], Response],
+    late_error: Callable[[Response], object],
     require: Callable[[Request], None] = lambda _: None,
 ) -> type[APIRoute]:
-    """Return a class of routes with a protocol's error responses. `require` checks requests before their bodies."""
+    """Return a class of routes with a protocol's error responses. `require` checks requests before their bodies.
+
+    A response that takes longer than its client waits for a byte begins with blanks, which JSON allows. If it turns out
+    to be an error, its status has been sent, and `late_error` returns the body.
+    """
 
     class ProtocolRoute(APIRoute):
         def get_route_handler(self) -> Handler:
             handle = super().get_route_handler()
 
             async def handler(request: Request) -> Response:
+                responding = asyncio.ensure_future(respond(request))
+                while not responding.done():
+                    silent_until = getattr(request.state, "silent_until", None)
+                    left_s = _POLL_S if silent_until is None else silent_until - asyncio.get_running_loop().time()
+                    if left_s <= 0:
+                        request.state.is_kept_alive = True
+                        return StreamingResponse(_kept_alive(responding, late_error), headers=_NOT_BUFFERED)
+                    await asyncio.wait({responding}, timeout=min(left_s, _POLL_S))
+                return responding.result()
+
+            async def respond(request: Request) -> Response:
                 try:
                     require(request)
                     return await handle(request)
@@ -59,6 +79,16 @@ def route_class(
             return handler
 
     return ProtocolRoute
+
+
+async def _kept_alive(
+    responding: asyncio.Future[Response], late_error: Callable[[Response], object]
+) -> AsyncGenerator[bytes]:
+    while not responding.done():
+        yield b" "
+        await asyncio.wait({responding}, timeout=_BLANK_S)
+    response = responding.result()
+    yield bytes(response.body) if response.status_code == 200 else json.dumps(late_error(response)).encode()
 
 
 def printed(outcome: Outcome) -> tuple[str, str]:
@@ -96,6 +126,7 @@ async def verdict_of(parts: Parts, leases: Leases, request: Request, client: Cli
     Raises:
         Refused: it cannot be judged, the queue is full, or there is no verdict.
     """
+    request.state.silent_until = asyncio.get_running_loop().time() + SILENT_S
     batch = await accept(parts, client, [job], Options(keep_s=0.0), None)
     id = (await asyncio.to_thread(parts.store.jobs_of, batch.id))[0].id
     state = await wait_for(parts, leases, request, batch, id, _LONGEST_WAIT_S)

@@ -7,11 +7,12 @@ from concurrent.futures import Future
 from dataclasses import asdict
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
 from autoclave.core import Program, Trace
 from autoclave.judge import JudgeJob, RunOrder, RunResult
 from autoclave.service.access import Judging, PartsDep, needs
+from autoclave.service.answers import until_disconnect
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, judge_errors_refused
 from autoclave.service.requests import decoded, encoded, require_memory, run_queued, time_limit_of
@@ -23,7 +24,7 @@ router = APIRouter(prefix="/v1", tags=["runs"])
 
 
 @router.post("/runs")
-async def run(body: RunRequest, parts: PartsDep, client: Judging) -> RunAnswer:
+async def run(body: RunRequest, request: Request, parts: PartsDep, client: Judging) -> RunAnswer:
     """Run one program in a sealed cell, without tests."""
     require_memory(parts, body.memory_limit_mb)
     order = RunOrder(
@@ -36,7 +37,7 @@ async def run(body: RunRequest, parts: PartsDep, client: Judging) -> RunAnswer:
         memory_limit_mb=body.memory_limit_mb,
     )
     program = Program(body.source, body.language)
-    result = await run_queued(parts, lambda: parts.runner.run(program, order))
+    result = await run_queued(parts, client, request, lambda part: parts.runner.run(program, part), order)
     source = body.source.encode("utf-8", "surrogatepass")
     parts.audit.note(client.id, "run", source=source, language=body.language, ended=result.outcome.ended.value)
     return _run_answer(result, parts.judge.level)
@@ -57,6 +58,7 @@ def _run_answer(result: RunResult, level: str) -> RunAnswer:
 @router.post("/traces")
 async def trace(
     body: TraceRequest,
+    request: Request,
     parts: PartsDep,
     client: Annotated[Client, needs(Scope.JUDGE, Scope.TRACES_READ)],
 ) -> TraceAnswer:
@@ -65,7 +67,9 @@ async def trace(
     if body.check_only:
         (await asyncio.to_thread(_begun, parts, body)).cancel()
         return TraceAnswer(trace=None)
-    async with parts.run_queue:
+    parts.run_queue.require_room(client.id, b"")
+    limit_s = parts.config.judge.time_limit_range[1]
+    async with until_disconnect(request) as gone, parts.run_queue.place(client.id, limit_s, gone):
         future = await asyncio.to_thread(_begun, parts, body)
         with judge_errors_refused():
             found = await asyncio.wrap_future(future)

@@ -42,42 +42,36 @@ class GaeAdvantageConfig(GaeSettings, AdvantageSettings):
 
     needs_critic: ClassVar[bool] = True
     name: Literal["gae"] = "gae"
-    """The estimator."""
 
 
 class GrpoAdvantageConfig(GroupAdvantageSettings):
     """Of `grpo`: the reward minus the mean of the group, divided by the deviation of the group."""
 
     name: Literal["grpo"] = "grpo"
-    """The estimator."""
 
 
 class DrGrpoAdvantageConfig(GroupAdvantageSettings):
     """Of `dr_grpo`: the reward minus the mean of the group."""
 
     name: Literal["dr_grpo"] = "dr_grpo"
-    """The estimator."""
 
 
 class RlooAdvantageConfig(GroupAdvantageSettings):
     """Of `rloo`: the reward minus the mean of the other rollouts of the group."""
 
     name: Literal["rloo"] = "rloo"
-    """The estimator."""
 
 
 class ReinforcePlusPlusAdvantageConfig(AdvantageSettings):
     """Of `reinforce_plus_plus`: the rewards from each token on, normalised over the whole batch."""
 
     name: Literal["reinforce_plus_plus"] = "reinforce_plus_plus"
-    """The estimator."""
 
 
 class ReinforcePlusPlusBaselineAdvantageConfig(GroupAdvantageSettings):
     """Of `reinforce_plus_plus` with `baseline: group`: as `dr_grpo`, normalised over the whole batch."""
 
     name: Literal["reinforce_plus_plus_baseline"] = "reinforce_plus_plus_baseline"
-    """The estimator."""
 
 
 ADVANTAGES = (

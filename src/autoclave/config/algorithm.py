@@ -30,14 +30,12 @@ class NoCorrectionConfig(Config):
     """No correction: responses count as samples of the trainer's policy at the start of the step."""
 
     name: Literal["none"] = "none"
-    """The correction."""
 
 
 class TruncatedCorrectionConfig(Config):
     """Truncated importance sampling: advantages are multiplied by min(ratio, upper)."""
 
     name: Literal["truncated"] = "truncated"
-    """The correction."""
     level: Literal["token", "sequence", "geometric"] = "token"
     """Ratio of each token, of the whole response (product of its tokens), or the geometric mean of its tokens."""
     upper: PositiveFloat = 2.0
@@ -48,7 +46,6 @@ class MaskedCorrectionConfig(Config):
     """Masked importance sampling: advantages are multiplied by the ratio where it is within bounds, elsewhere by 0."""
 
     name: Literal["masked"] = "masked"
-    """The correction."""
     level: Literal["token", "sequence", "geometric"] = "token"
     """Ratio of each token, of the whole response (product of its tokens), or the geometric mean of its tokens."""
     lower: NonNegativeFloat = 0.5
@@ -73,14 +70,12 @@ class FixedKlConfig(Config):
     """Constant weight of the KL penalty."""
 
     name: Literal["fixed"] = "fixed"
-    """The controller."""
 
 
 class AdaptiveKlConfig(Config):
     """The weight of the KL penalty follows the KL (Ziegler et al., arXiv:1909.08593, section 2.2)."""
 
     name: Literal["adaptive"] = "adaptive"
-    """The controller."""
     target: PositiveFloat = 6.0
     """Target KL to the reference, in nats per response."""
     gain: PositiveFloat = 0.1
@@ -177,7 +172,6 @@ class PpoConfig(GaeSettings, ExchangeableAdvantage):
     """PPO (Schulman et al., arXiv:1707.06347): advantages from a critic, clipped ratio, KL to a reference in reward."""
 
     name: Literal["ppo"] = "ppo"
-    """The algorithm."""
     clip_lower: ClipLower = 0.2
     """The ratio is clipped below at 1 - this."""
     clip_upper: PositiveFloat = 0.2
@@ -209,7 +203,6 @@ class GrpoConfig(ExchangeableAdvantage, GroupSettings):
     """GRPO (Shao et al., arXiv:2402.03300): group-normalised advantages, symmetric clip, KL to a reference policy."""
 
     name: Literal["grpo"] = "grpo"
-    """The algorithm."""
     clip: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """The ratio is clipped below at 1 - this and above at 1 + this."""
     kl_coefficient: NonNegativeFloat = 0.04
@@ -224,7 +217,6 @@ class GrpoPlusConfig(ExchangeableAdvantage, GroupSettings):
     """GRPO+ (the DeepCoder report): GRPO without KL and entropy terms, higher upper clip, overlong filtering."""
 
     name: Literal["grpo_plus"] = "grpo_plus"
-    """The algorithm."""
     reading: Literal["report", "introduction"] = "report"
     """Description of GRPO+ in the thesis that is followed: chapter 4, as in the DeepCoder report, or chapter 1."""
     clip_lower: Annotated[float, Field(gt=0, lt=1)] = 0.2
@@ -279,7 +271,6 @@ class DapoConfig(ExchangeableAdvantage, GroupSettings):
     """DAPO (Yu et al., arXiv:2503.14476): GRPO with a higher upper clip, mean over tokens, a soft length limit."""
 
     name: Literal["dapo"] = "dapo"
-    """The algorithm."""
     clip_lower: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """The ratio is clipped below at 1 - this."""
     clip_upper: PositiveFloat = 0.28
@@ -296,7 +287,6 @@ class DrGrpoConfig(ExchangeableAdvantage, GroupSettings):
     """Dr. GRPO (Liu et al., arXiv:2503.20783): GRPO without division by deviation or length, and without KL."""
 
     name: Literal["dr_grpo"] = "dr_grpo"
-    """The algorithm."""
     clip: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """The ratio is clipped below at 1 - this and above at 1 + this."""
 
@@ -305,7 +295,6 @@ class RlooConfig(ExchangeableAdvantage, GroupSettings):
     """RLOO (Ahmadian et al., arXiv:2402.14740): plain policy gradient, the others of a group as baseline."""
 
     name: Literal["rloo"] = "rloo"
-    """The algorithm."""
     kl_coefficient: NonNegativeFloat = 0.05
     """Reward subtracted per nat of KL to the reference; 0: no reference model."""
     kl_estimator: KlEstimator = "k1"
@@ -316,7 +305,6 @@ class ReinforcePlusPlusConfig(ExchangeableAdvantage):
     """REINFORCE++ (Hu et al., arXiv:2501.03262): advantages normalised over the whole batch, KL in reward or loss."""
 
     name: Literal["reinforce_plus_plus"] = "reinforce_plus_plus"
-    """The algorithm."""
     baseline: Literal["none", "group"] = "none"
     """`group`: the mean of the group is subtracted first, and the KL is a term of the loss."""
     clip: Annotated[float, Field(gt=0, lt=1)] = 0.2
@@ -335,7 +323,6 @@ class GspoConfig(ExchangeableAdvantage, GroupSettings):
     """GSPO (Zheng et al., arXiv:2507.18071): one clipped ratio per response instead of one per token."""
 
     name: Literal["gspo"] = "gspo"
-    """The algorithm."""
     clip_lower: Annotated[float, Field(gt=0, lt=1)] = 3e-4
     """The ratio of a response is clipped below at 1 - this."""
     clip_upper: PositiveFloat = 4e-4
@@ -346,7 +333,6 @@ class CispoConfig(ExchangeableAdvantage, GroupSettings):
     """CISPO (MiniMax-M1, arXiv:2506.13585): the ratio is a clipped weight of the gradient, so every token keeps one."""
 
     name: Literal["cispo"] = "cispo"
-    """The algorithm."""
     clip_lower: ClipLower = 1.0
     """The weight is at least 1 - this; 1 is no bound."""
     clip_upper: PositiveFloat = 4.0

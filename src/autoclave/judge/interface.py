@@ -2,7 +2,6 @@
 
 from concurrent.futures import Future
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Protocol, Self
 
 from autoclave.config.levels import Level
@@ -71,6 +70,4 @@ class Judge(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None: ...

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Self
 from weakref import WeakKeyDictionary
 
@@ -33,9 +32,7 @@ class LentCell:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None and self.is_as_before:
             self._keep()
         else:

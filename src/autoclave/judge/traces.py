@@ -10,7 +10,6 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, Self, cast
 
 from autoclave.core import (
@@ -136,9 +135,7 @@ class SharedCell:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         cell, self._cell = self._cell, None
         if cell:
             cell.__exit__(kind, error, trace)

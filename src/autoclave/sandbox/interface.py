@@ -5,7 +5,6 @@ define their meaning.
 """
 
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Protocol, Self
 
 from autoclave.config.levels import Level
@@ -131,9 +130,7 @@ class Cell(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None: ...
 
 
 class Sandbox(Protocol):

@@ -10,7 +10,6 @@ import socket
 import struct
 import threading
 import time
-from types import TracebackType
 from typing import Self
 
 from autoclave.config.levels import Level
@@ -209,9 +208,7 @@ class ZygoteCell:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None:
             self._is_sound = False
         self.close()

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 from autoclave.core import StalledFault
@@ -63,9 +63,7 @@ class Watchdog:
             self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._is_over.set()
 
     def _watch(self) -> None:
@@ -133,9 +131,7 @@ class StopRequest:
             self._before[number] = signal.signal(number, self._requested)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

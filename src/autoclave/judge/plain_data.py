@@ -144,27 +144,14 @@ def _untagged_dict(content: Any, depth: int) -> "dict[Any, Any]":
     return dict(pairs)
 
 
-def _untagged_tuple(content: Any, depth: int) -> "tuple[Any, ...]":
-    return tuple(_untagged_list(content, depth))
-
-
 def _untagged_set(content: Any, depth: int) -> "set[Any]":
     parts = _untagged_list(content, depth)
     _refuse_collisions(parts)
     return set(parts)
 
 
-def _untagged_frozenset(content: Any, depth: int) -> "frozenset[Any]":
-    return frozenset(_untagged_set(content, depth))
-
-
-def _untagged_complex(content: Any, depth: int) -> complex:
-    real, imaginary = _untagged_list(content, depth)
+def _untagged_complex(real: Any, imaginary: Any) -> complex:
     return complex(real, imaginary)
-
-
-def _untagged_int(content: Any, _depth: int) -> int:
-    return int(content, 16)
 
 
 def _untagged_float(content: Any, _depth: int) -> float:
@@ -173,12 +160,8 @@ def _untagged_float(content: Any, _depth: int) -> float:
     return float(content)
 
 
-def _untagged_bytes(content: Any, _depth: int) -> bytes:
+def _bytes(content: Any) -> bytes:
     return base64.b64decode(content, validate=True)
-
-
-def _untagged_bytearray(content: Any, depth: int) -> bytearray:
-    return bytearray(_untagged_bytes(content, depth))
 
 
 def _refuse_collisions(keys: "list[Any]") -> None:
@@ -189,13 +172,13 @@ def _refuse_collisions(keys: "list[Any]") -> None:
 
 
 _DECODERS: "dict[str, Callable[[Any, int], Any]]" = {
-    "int": _untagged_int,
+    "int": lambda content, depth: int(content, 16),
     "float": _untagged_float,
-    "tuple": _untagged_tuple,
+    "tuple": lambda content, depth: tuple(_untagged_list(content, depth)),
     "dict": _untagged_dict,
     "set": _untagged_set,
-    "frozenset": _untagged_frozenset,
-    "bytes": _untagged_bytes,
-    "bytearray": _untagged_bytearray,
-    "complex": _untagged_complex,
+    "frozenset": lambda content, depth: frozenset(_untagged_set(content, depth)),
+    "bytes": lambda content, depth: _bytes(content),
+    "bytearray": lambda content, depth: bytearray(_bytes(content)),
+    "complex": lambda content, depth: _untagged_complex(*_untagged_list(content, depth)),
 }

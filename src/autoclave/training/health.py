@@ -285,24 +285,21 @@ def _kl_spike(history: Sequence[Metrics], config: HealthConfig) -> Iterator[Aler
             )
 
 
-def _entropy_collapse(history: Sequence[Metrics], config: HealthConfig) -> Iterator[Alert]:
+def _entropy_drift(history: Sequence[Metrics], config: HealthConfig) -> Iterator[Alert]:
     now, first = _against_start(history, ENTROPY, config.window)
+    seen = f"entropy {now:.3g} nats per token, over the first {config.window} steps it was {first:.3g}"
     if now < config.entropy_collapse * first:
         yield Alert(
             "entropy_collapse",
-            f"entropy {now:.3g} nats per token, over the first {config.window} steps it was {first:.3g}",
+            seen,
             f"at least health.entropy_collapse = {config.entropy_collapse:g} of that",
             "Samples of a problem become equal, so that advantages are zero: stop here, raise the upper clip or the "
             "temperature, or add harder problems.",
         )
-
-
-def _entropy_growth(history: Sequence[Metrics], config: HealthConfig) -> Iterator[Alert]:
-    now, first = _against_start(history, ENTROPY, config.window)
     if now > config.entropy_growth * first:
         yield Alert(
             "entropy_growth",
-            f"entropy {now:.3g} nats per token, over the first {config.window} steps it was {first:.3g}",
+            seen,
             f"at most health.entropy_growth = {config.entropy_growth:g} times that",
             "The policy diverges: lower optimizer.learning_rate or an entropy bonus; see policy/log_prob_mismatch "
             "and at samples.",
@@ -345,8 +342,7 @@ RULES: tuple[Rule, ...] = (
     _policy_stands_still,
     _gradient_norm_spike,
     _kl_spike,
-    _entropy_collapse,
-    _entropy_growth,
+    _entropy_drift,
     _length_without_reward,
     _overfit,
 )

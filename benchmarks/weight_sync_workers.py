@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from autoclave.config import TinyModelConfig, VllmEngineConfig
-from autoclave.models import Digest, WeightViews, build_tiny_policy, save_policy
+from autoclave.models import Digest, WeightViews, build_tiny_policy, save_model
 from autoclave.models import digests as weight_digests
 from autoclave.workers import Dispatch, register
 from autoclave.workers.trainer.publishing import SendsWeights
@@ -38,7 +38,7 @@ def model(dtype: torch.dtype, shape: Mapping[str, int]) -> LlamaForCausalLM:
 def save(folder: Path, dtype: torch.dtype, shape: Mapping[str, int]) -> None:
     """Write the model to `folder`, with a tokenizer."""
     tokenized = build_tiny_policy(TinyModelConfig(), ["Print 3."], seed=0, device="cpu")
-    save_policy(replace(tokenized, model=model(dtype, shape)), folder)
+    save_model(replace(tokenized, model=model(dtype, shape)), folder)
 
 
 def digests(weights: Mapping[str, Tensor]) -> dict[str, int]:

@@ -13,7 +13,7 @@ import torch
 from transformers.utils import logging
 
 from autoclave.config import TrainConfig, dump, load, parse_override
-from autoclave.models import Policy, build_tiny_policy, save_policy
+from autoclave.models import Policy, build_tiny_policy, save_model
 from autoclave.training.checkpoints import Checkpoints, policy_inputs
 from tests.training_parts import TEXTS, TINY, tiny_policy
 
@@ -28,7 +28,7 @@ def no_progress_bars() -> None:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    save_policy(tiny_policy(), tmp_path / "model")
+    save_model(tiny_policy(), tmp_path / "model")
     return tmp_path / "model"
 
 
@@ -94,7 +94,7 @@ class NoState:
 def run_with_checkpoint(folder: Path, start: Policy, saved: Policy, *settings: str) -> None:
     """The folder of a run that began with `start` and has a checkpoint of `saved`."""
     config = load(TrainConfig, None, [parse_override(setting) for setting in settings]).config
-    save_policy(start, folder / "start")
+    save_model(start, folder / "start")
     (folder / "config.yaml").write_text(dump(config))
     (folder / "checkpoints").mkdir()
     inputs = policy_inputs(json.loads(saved.model.config.to_json_string()))

@@ -18,7 +18,7 @@ from autoclave.compose.benchmark import definition_names, definition_of, evaluat
 from autoclave.config import BenchmarkConfig, Override, load
 from autoclave.core import ConfigError, EngineFault, InputError
 from autoclave.evaluation.benchmark_result import load_result
-from autoclave.models import save_policy
+from autoclave.models import save_model
 from autoclave.rollout.conformance import build_policy
 from tests.evaluation.chat_server import ChatServer
 
@@ -182,7 +182,7 @@ def data(tmp_path: Path) -> Callable[..., Path]:
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
-    save_policy(build_policy(), folder)
+    save_model(build_policy(), folder)
     return folder
 
 

@@ -21,7 +21,7 @@ from autoclave.compose.probe import locate, read, run_programs, without_leaks
 from autoclave.config import CodeGenerationConfig, JudgeConfig, SandboxConfig, TrainConfig
 from autoclave.core import IncompleteError, Problem, StdinCase, StdinTests
 from autoclave.evaluation.probing.subtasks import SubTask
-from autoclave.models import Policy, build_tiny_policy, save_policy
+from autoclave.models import Policy, build_tiny_policy, save_model
 from autoclave.tasks import CodeGeneration
 from tests.training_parts import TEXTS, TINY, completion, reciting_policy, tiny_policy
 
@@ -48,8 +48,8 @@ def no_progress_bars() -> None:
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
     """A folder with the models `reciting` and `noise`."""
-    save_policy(reciting(), tmp_path / "reciting")
-    save_policy(tiny_policy(), tmp_path / "noise")
+    save_model(reciting(), tmp_path / "reciting")
+    save_model(tiny_policy(), tmp_path / "noise")
     return tmp_path
 
 

@@ -34,7 +34,7 @@ from autoclave.config import (
     parse_override,
 )
 from autoclave.core import ConfigError, HostError, InputError
-from autoclave.models import Policy, build_tiny_policy, load_architecture, save_policy
+from autoclave.models import Policy, build_tiny_policy, load_architecture, save_model
 
 
 def config_of(**changes: Any) -> TrainConfig:
@@ -209,7 +209,7 @@ def test_a_pretrained_model_is_checked_before_it_is_loaded_and_everything_is_rep
 ):
     shape = TinyModelConfig(hidden_size=512, layers=5, heads=8, vocabulary=300)
     policy = build_tiny_policy(shape, ["some words, some words"], seed=0, device="cpu")
-    save_policy(Policy(policy.model.bfloat16(), policy.tokenizer), tmp_path / "model")
+    save_model(Policy(policy.model.bfloat16(), policy.tokenizer), tmp_path / "model")
     monkeypatch.setattr("autoclave.compose.warm_start.load_policy", lambda *words, **more: pytest.fail("loaded"))
     words = (f"model.path={tmp_path / 'model'}", "model.dtype=bfloat16", "algorithm.name=ppo")
     wrong = ("critic.optimizer.learning_rate=2e-3", "sampler.max_new_tokens=500")

@@ -16,7 +16,7 @@ import pytest
 from autoclave.compose.benchmark import definition_of, evaluate_benchmark
 from autoclave.config import BenchmarkConfig, Override, load
 from autoclave.core import FaultError, InputError
-from autoclave.models import save_policy
+from autoclave.models import save_model
 from autoclave.rollout.conformance import build_policy
 from tests.ports import reserved_port
 
@@ -36,7 +36,7 @@ ROW = {
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served") / "tiny"
-    save_policy(build_policy(), folder)
+    save_model(build_policy(), folder)
     return folder
 
 

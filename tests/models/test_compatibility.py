@@ -20,7 +20,7 @@ from autoclave.models import (
     load_tokenizer,
     require_same_vocabulary,
     require_targets,
-    save_policy,
+    save_model,
     tiny_architecture,
 )
 from tests.training_parts import TEXTS, TINY, tiny_policy
@@ -28,7 +28,7 @@ from tests.training_parts import TEXTS, TINY, tiny_policy
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    save_policy(tiny_policy(), tmp_path / "model")
+    save_model(tiny_policy(), tmp_path / "model")
     return tmp_path / "model"
 
 

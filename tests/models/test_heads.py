@@ -16,8 +16,7 @@ from autoclave.models import (
     load_head_tokenizer,
     load_reward_model,
     response_values,
-    save_head_model,
-    save_policy,
+    save_model,
     sequence_scores,
 )
 from autoclave.workers import Batch
@@ -78,7 +77,7 @@ def test_a_score_is_that_of_the_last_token_also_if_that_is_the_padding_token():
 
 
 def test_a_new_critic_has_the_trunk_of_the_policy_and_expects_nothing(tmp_path: Path):
-    save_policy(tiny_policy(), tmp_path)
+    save_model(tiny_policy(), tmp_path)
     critic = load_critic(tmp_path, device="cpu")
     assert response_values(critic.model, *padded()).tolist() == [0.0] * 9
     trunk = tiny_policy().model.model.state_dict()
@@ -87,7 +86,7 @@ def test_a_new_critic_has_the_trunk_of_the_policy_and_expects_nothing(tmp_path: 
 
 def test_a_saved_critic_is_what_it_was_and_other_tools_read_it(tmp_path: Path):
     critic = opinionated_critic()
-    save_head_model(critic, tmp_path)
+    save_model(critic, tmp_path)
     expected, weights = response_values(critic.model, *padded()), critic.model.state_dict()
     for model in (load_critic(tmp_path, device="cpu").model, AutoModelForTokenClassification.from_pretrained(tmp_path)):
         assert all(torch.equal(tensor, weights[name]) for name, tensor in model.state_dict().items())
@@ -96,14 +95,14 @@ def test_a_saved_critic_is_what_it_was_and_other_tools_read_it(tmp_path: Path):
 
 
 def test_a_critic_may_begin_with_the_head_of_a_reward_model(tmp_path: Path):
-    save_head_model(tiny_reward_model(), tmp_path)
+    save_model(tiny_reward_model(), tmp_path)
     critic, reward_model = load_critic(tmp_path, device="cpu").model, load_reward_model(tmp_path, device="cpu").model
     assert torch.equal(critic.score.weight, reward_model.score.weight)
     assert critic.score.bias.tolist() == [0.0]
 
 
 def test_a_policy_is_no_reward_model(tmp_path: Path):
-    save_policy(tiny_policy(), tmp_path)
+    save_model(tiny_policy(), tmp_path)
     with pytest.raises(InputError, match=r"reward_model\.path = .*: not a Hugging Face reward model .*2 labels"):
         load_reward_model(tmp_path)
 
@@ -111,7 +110,7 @@ def test_a_policy_is_no_reward_model(tmp_path: Path):
 def test_a_reward_model_without_a_head_is_refused(tmp_path: Path):
     policy = tiny_policy()
     policy.model.config.num_labels = 1
-    save_policy(policy, tmp_path)
+    save_model(policy, tmp_path)
     with pytest.raises(InputError, match=r"reward_model\.path = .*: its weights lack score\.weight; a reward model is"):
         load_reward_model(tmp_path)
 

@@ -17,7 +17,7 @@ from autoclave.models import (
     load_policy,
     plain_weights,
     save_adapter,
-    save_policy,
+    save_model,
     with_adapter,
     without_adapter,
 )
@@ -135,7 +135,7 @@ def other_family() -> Policy:
 @pytest.mark.parametrize("make", [tiny_policy, other_family])
 def test_merged_and_saved_it_gives_the_same_logits_when_loaded_plainly(make, tmp_path: Path):
     policy = adapted(make())
-    save_policy(policy, tmp_path)
+    save_model(policy, tmp_path)
     loaded = load_policy(tmp_path, device="cpu").model
     assert not hasattr(loaded, "peft_config")
     assert (logits(loaded) - logits(policy.model)).abs().max() < 1e-5
@@ -176,7 +176,7 @@ def test_weights_of_a_model_without_adapters_are_its_own():
 @pytest.fixture
 def start(tmp_path: Path) -> Path:
     """The folder of the policy that training begins with."""
-    save_policy(tiny_policy(), tmp_path / "start")
+    save_model(tiny_policy(), tmp_path / "start")
     return tmp_path / "start"
 
 

@@ -47,7 +47,7 @@ def test_the_converted_model_answers_in_its_chat_template():
 @needs_package
 @pytest.mark.usefixtures("cache")
 def test_it_is_converted_once(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(packaged, "save_policy", None)  # whatever converts would fail
+    monkeypatch.setattr(packaged, "save_model", None)  # whatever converts would fail
     printed = CliRunner().invoke(cli, ["models", "get", NAME, "--json"]).output
     assert json.loads(printed) == {"name": NAME, "path": ModelConfig(path=NAME).path}
     assert CliRunner().invoke(cli, ["models", "get", NAME]).output == f"{ModelConfig(path=NAME).path}\n"
@@ -60,7 +60,7 @@ def test_a_conversion_that_ends_early_leaves_nothing_to_load(tmp_path: Path, mon
         raise KeyboardInterrupt
 
     monkeypatch.setenv("AUTOCLAVE_CACHE", str(tmp_path))
-    monkeypatch.setattr(packaged, "save_policy", write_half)
+    monkeypatch.setattr(packaged, "save_model", write_half)
     monkeypatch.setattr(packaged, "_read", lambda *_: None)
     with pytest.raises(KeyboardInterrupt):
         packaged.get_packaged_model(NAME)

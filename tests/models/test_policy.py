@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from autoclave.config import TrainConfig, load
 from autoclave.core import HostError, InputError
-from autoclave.models import Policy, encode_prompt, load_policy, resolve_device, save_policy
+from autoclave.models import Policy, encode_prompt, load_policy, resolve_device, save_model
 from tests.training_parts import tiny_policy
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -23,7 +23,7 @@ IDS = torch.tensor([[2, 40, 41, 3, 60, 61, 62]])
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("policy")
-    save_policy(tiny_policy(), folder)
+    save_model(tiny_policy(), folder)
     return folder
 
 
@@ -62,7 +62,7 @@ def test_a_base_model_is_given_a_template_which_is_then_saved_with_it(folder, tm
     template = load(TrainConfig, RECIPES / "ppo-apps-starcoder2-3b.yaml").config.model.chat_template
     (folder / "chat_template.jinja").unlink()
     assert "give one in model.chat_template" in refusal_of(folder)
-    save_policy(load_policy(folder, device="cpu", chat_template=template), tmp_path / "saved")
+    save_model(load_policy(folder, device="cpu", chat_template=template), tmp_path / "saved")
     tokenizer = load_policy(tmp_path / "saved", device="cpu").tokenizer
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Print 3."}]
     assert tokenizer.decode(encode_prompt(tokenizer, messages)) == (
@@ -71,7 +71,7 @@ def test_a_base_model_is_given_a_template_which_is_then_saved_with_it(folder, tm
 
 
 def test_a_second_round_trip_changes_no_weight(saved, tmp_path):
-    save_policy(load_policy(saved, device="cpu"), tmp_path)
+    save_model(load_policy(saved, device="cpu"), tmp_path)
     first, second = (load_file(place / "model.safetensors") for place in (saved, tmp_path))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)

@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 from transformers import GenerationConfig, PreTrainedModel
 
 from autoclave.config import LoraConfig, TrainerConfig
-from autoclave.models import Policy, load_critic, load_policy, read_part, save_head_model, save_policy, with_adapter
+from autoclave.models import Policy, load_critic, load_policy, read_part, save_model, with_adapter
 from autoclave.workers.trainer import sharding
 from tests.training_parts import tiny_critic, tiny_policy
 
@@ -35,7 +35,7 @@ def critic(folder: Path, **options: Any) -> PreTrainedModel:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("make", [policy, with_lora, critic])
 def test_it_is_the_model_that_is_read_as_a_whole(make: Callable[..., PreTrainedModel], dtype: str, tmp_path: Path):
-    save_policy(tiny_policy(), tmp_path)
+    save_model(tiny_policy(), tmp_path)
     whole, parts = make(tmp_path, dtype=dtype), make(tmp_path, dtype=dtype, in_parts=True)
     assert any(weights.is_meta for weights in parts.parameters())
     read_part(parts, parts)
@@ -49,7 +49,7 @@ def test_it_is_the_model_that_is_read_as_a_whole(make: Callable[..., PreTrainedM
 def test_a_critic_that_learnt_keeps_its_head(tmp_path: Path):
     learnt = tiny_critic()
     torch.nn.init.constant_(learnt.model.score.weight, 0.5)
-    save_head_model(learnt, tmp_path)
+    save_model(learnt, tmp_path)
     parts = critic(tmp_path, in_parts=True)
     read_part(parts, parts)
     assert torch.equal(parts.score.weight, learnt.model.score.weight)
@@ -58,7 +58,7 @@ def test_a_critic_that_learnt_keeps_its_head(tmp_path: Path):
 def test_tied_embeddings_stay_one_weight_and_end_tokens_are_those_of_the_folder(tmp_path: Path):
     saved = tiny_policy()
     saved.model.generation_config = GenerationConfig(eos_token_id=[1, 7])
-    save_policy(saved, tmp_path)
+    save_model(saved, tmp_path)
     found = load_policy(tmp_path, device="cpu", in_parts=True)
     read_part(found.model.lm_head, found.model)
     assert found.model.model.embed_tokens.weight is found.model.lm_head.weight
@@ -66,7 +66,7 @@ def test_tied_embeddings_stay_one_weight_and_end_tokens_are_those_of_the_folder(
 
 
 def test_weights_under_other_names_are_read_as_a_whole(tmp_path: Path):
-    save_policy(tiny_policy(), tmp_path)
+    save_model(tiny_policy(), tmp_path)
     path = tmp_path / "model.safetensors"
     weights = load_file(path)
     weights["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(2)  # which loaders skip
@@ -75,7 +75,7 @@ def test_weights_under_other_names_are_read_as_a_whole(tmp_path: Path):
 
 
 def test_while_it_is_sharded_no_more_than_a_layer_or_the_embeddings_are_whole(tmp_path: Path, monkeypatch):
-    save_policy(tiny_policy(), tmp_path)
+    save_model(tiny_policy(), tmp_path)
     model = policy(tmp_path, in_parts=True)
     held: list[int] = []
     shard = sharding.fully_shard
@@ -94,7 +94,7 @@ def test_while_it_is_sharded_no_more_than_a_layer_or_the_embeddings_are_whole(tm
 
 
 def test_a_policy_in_parts_can_be_scored_once_it_is_held(tmp_path: Path):
-    save_policy(tiny_policy(), tmp_path)
+    save_model(tiny_policy(), tmp_path)
     found: Policy = load_policy(tmp_path, device="cpu", in_parts=True)
     sharding.hold(found.model, TrainerConfig(), torch.device("cpu"))
     assert torch.equal(found.model(IDS).logits, tiny_policy().model(IDS).logits)

@@ -14,7 +14,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from autoclave.compose.workers import make_actor
 from autoclave.config import ModelConfig, OptimizerConfig, TrainConfig, TrainerConfig, load
-from autoclave.models import Policy, save_policy
+from autoclave.models import Policy, save_model
 from autoclave.workers.batch import Batch
 from benchmarks.recipes import ON_GPUS
 from tests.training_parts import tiny_policy
@@ -39,7 +39,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("qwen2")
-    save_policy(Policy(Qwen2ForCausalLM(shape), tokenizer), folder)
+    save_model(Policy(Qwen2ForCausalLM(shape), tokenizer), folder)
     return folder
 
 

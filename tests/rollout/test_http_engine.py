@@ -11,7 +11,7 @@ import pytest
 
 from autoclave.config import OpenAiEngineConfig, SglangEngineConfig
 from autoclave.core import ConfigError, EngineFault, FinishReason, InputError
-from autoclave.models import Policy, save_policy
+from autoclave.models import Policy, save_model
 from autoclave.rollout import http_server
 from autoclave.rollout.conformance import (
     DEADLINE_S,
@@ -37,7 +37,7 @@ GREEDY = {"temperature": 0.0}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("policy")
-    save_policy(build_policy(), folder)
+    save_model(build_policy(), folder)
     return folder
 
 

@@ -13,7 +13,7 @@ import torch
 
 from autoclave.config import LoraConfig, TinyModelConfig, VllmEngineConfig
 from autoclave.core import ConfigError, EngineFault, FinishReason, HostError, InputError
-from autoclave.models import Policy, build_tiny_policy, digests, is_of_adapter, save_policy, with_adapter
+from autoclave.models import Policy, build_tiny_policy, digests, is_of_adapter, save_model, with_adapter
 from autoclave.rollout import vllm_guest
 from autoclave.rollout.conformance import (
     PROMPTS,
@@ -41,7 +41,7 @@ SETTINGS = VllmEngineConfig(batch_size=64, batch_tokens=2048, cache_mb=64)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    save_policy(build_policy(), tmp_path / "policy")
+    save_model(build_policy(), tmp_path / "policy")
     return tmp_path / "policy"
 
 
@@ -172,7 +172,7 @@ def test_an_engine_that_dies_says_so_in_every_later_call_and_can_be_replaced(fol
 
 def test_a_model_whose_heads_vllm_does_not_have_is_refused_with_the_fix(tmp_path: Path):
     shape = TinyModelConfig(hidden_size=96, layers=1, heads=4, vocabulary=300, context=64)
-    save_policy(build_tiny_policy(shape, ["Print 3."], seed=0, device="cpu"), tmp_path)
+    save_model(build_tiny_policy(shape, ["Print 3."], seed=0, device="cpu"), tmp_path)
     with pytest.raises(ConfigError, match=r"attention heads of 24 numbers.*model.tiny.heads=3"):
         VllmEngine(tmp_path, SETTINGS)
 

@@ -12,7 +12,7 @@ import torch
 from autoclave.compose import workers
 from autoclave.compose.libraries import settle_determinism, settle_libraries
 from autoclave.config import ModelConfig, TrainConfig
-from autoclave.models import save_policy
+from autoclave.models import save_model
 from tests.training_parts import tiny_policy
 
 MAKERS = (workers.make_actor, workers._make_reference, workers._make_critic, workers._make_sampler)
@@ -50,6 +50,6 @@ def test_it_is_off_unless_it_is_asked_for():
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 def test_every_worker_settles_it_where_it_is_made(make, tmp_path: Path):
-    save_policy(tiny_policy(), tmp_path)
+    save_model(tiny_policy(), tmp_path)
     make(config(deterministic=True), tmp_path)
     assert torch.are_deterministic_algorithms_enabled()

@@ -17,7 +17,7 @@ from autoclave.config import (
     TrainConfig,
     TrainerConfig,
 )
-from autoclave.models import save_policy
+from autoclave.models import save_model
 from autoclave.workers import WorkerGroup
 from autoclave.workers.trainer.reference import NoReference, SharedReference
 from tests.training_parts import tiny_policy
@@ -28,7 +28,7 @@ LORA = LoraConfig(rank=2)
 @pytest.fixture
 def reference_of(tmp_path: Path) -> Callable[..., object]:
     """reference_of(algorithm, lora): the reference of a run with these settings."""
-    save_policy(tiny_policy(), tmp_path)
+    save_model(tiny_policy(), tmp_path)
 
     def of(algorithm: AlgorithmSettings, lora: LoraConfig | None = None) -> object:
         config = TrainConfig(

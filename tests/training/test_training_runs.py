@@ -21,7 +21,7 @@ from transformers import LlamaForSequenceClassification
 from autoclave.config import SandboxConfig, TrainConfig, load
 from autoclave.core import IsolationError, Problem, StdinCase, StdinTests
 from autoclave.core.json import to_plain
-from autoclave.models import HeadModel, load_policy, save_head_model
+from autoclave.models import HeadModel, load_policy, save_model
 from autoclave.planning.accounting.plan import plan_for
 from autoclave.sandbox import open_sandbox
 from benchmarks.metrics import undocumented
@@ -476,7 +476,7 @@ def test_a_reward_model_is_added_to_the_verdicts_and_one_of_another_policy_is_re
     settings = policy.model.config
     settings.num_labels = 1
     torch.manual_seed(0)
-    save_head_model(HeadModel(LlamaForSequenceClassification(settings), policy.tokenizer), folder)
+    save_model(HeadModel(LlamaForSequenceClassification(settings), policy.tokenizer), folder)
     changes = {"steps": 1, "reward_model": {"path": str(folder), "weight": 0.5}}
     assert trainings.run("scored", changes=changes) == 0, trainings.log("scored")
     (line, *_) = rollouts(trainings.path("scored"), 1)
@@ -487,7 +487,7 @@ def test_a_reward_model_is_added_to_the_verdicts_and_one_of_another_policy_is_re
     assert train["reward/mean"] == pytest.approx(train["reward/verdict"] + train["reward/reward_model"])
 
     other = tiny_reward_model()
-    save_head_model(other, folder)
+    save_model(other, folder)
     assert trainings.run("mistaken", changes=changes) == 2
     assert "another tokenizer than the policy's" in trainings.log("mistaken").splitlines()[-1]
 

@@ -28,7 +28,7 @@ from torch import Tensor
 from autoclave.algorithms import Algorithm, Column, build_algorithm, entropy, token_log_probs
 from autoclave.config import GrpoPlusConfig, OptimizerConfig, TinyModelConfig
 from autoclave.core import FaultError
-from autoclave.models import Policy, build_tiny_policy, load_policy, save_policy
+from autoclave.models import Policy, build_tiny_policy, load_policy, save_model
 from autoclave.workers.batch import Batch
 from autoclave.workers.group import WorkerGroup
 
@@ -142,7 +142,7 @@ class ActorConformance:
             for weights in policy.model.parameters():
                 weights.mul_(10 if weights.ndim == 2 else 1)
         path = tmp_path_factory.mktemp("policy")
-        save_policy(policy, path)
+        save_model(policy, path)
         return path
 
     # --- Log-probs -----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from autoclave.algorithms import build_algorithm
 from autoclave.config import GrpoPlusConfig, LoraConfig, OptimizerConfig
-from autoclave.models import Policy, load_policy, save_policy, with_adapter
+from autoclave.models import Policy, load_policy, save_model, with_adapter
 from autoclave.workers import Batch, ResourcePool, WorkerGroup
 from autoclave.workers.trainer.actor import ActorWorker
 from autoclave.workers.trainer.reference import ReferenceWorker, SharedReference
@@ -60,7 +60,7 @@ def test_an_update_moves_the_adapter_and_no_frozen_weight():
 
 
 def test_gradients_and_the_state_of_the_optimizer_are_those_of_the_adapter(tmp_path: Path):
-    save_policy(tiny_policy(), tmp_path)
+    save_model(tiny_policy(), tmp_path)
     policy = with_new_adapter(load_policy(tmp_path, device="cpu"))
     actor = actor_on(policy, gradient_clip=1e9)
     with given_gradients(policy.model.parameters()) as found:
@@ -115,7 +115,7 @@ def test_an_actor_that_learns_as_a_whole_refuses_to_be_a_reference():
 
 
 def test_a_saved_adapter_goes_on_bit_for_bit_from_the_same_frozen_weights(tmp_path: Path):
-    save_policy(tiny_policy(), tmp_path / "start")
+    save_model(tiny_policy(), tmp_path / "start")
     policy = with_new_adapter(load_policy(tmp_path / "start", device="cpu"))
     actor = actor_on(policy)
     for _ in range(3):

@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 
 from autoclave.config import LoraConfig, TrainerConfig
 from autoclave.core import HostError
-from autoclave.models import load_policy, save_policy, stored, with_adapter
+from autoclave.models import load_policy, save_model, stored, with_adapter
 from autoclave.workers.trainer import sources
 from autoclave.workers.trainer.actor import ActorWorker
 from autoclave.workers.trainer.sharding import hold
@@ -55,7 +55,7 @@ def gathered(monkeypatch: pytest.MonkeyPatch) -> Gathered:
 
 
 def actor(folder: Path) -> ActorWorker:
-    save_policy(tiny_policy(), folder)
+    save_model(tiny_policy(), folder)
     return make_actor(folder, Setup(), SHARDED)
 
 

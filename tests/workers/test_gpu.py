@@ -15,7 +15,7 @@ import torch
 from autoclave.compose.training import train
 from autoclave.config import LoraConfig, TrainConfig, TrainerConfig, load
 from autoclave.core.json import to_plain
-from autoclave.models import load_policy, save_policy
+from autoclave.models import load_policy, save_model
 from autoclave.rollout.conformance import EngineConformance
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.workers import Dispatch, ResourcePool, WorkerGroup, register
@@ -51,7 +51,7 @@ class TestEngineOnGpu(EngineConformance):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("policy")
-    save_policy(tiny_policy(), path)
+    save_model(tiny_policy(), path)
     return path
 
 

@@ -13,7 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from autoclave.config import TinyModelConfig, TrainerConfig
 from autoclave.core import ConfigError, FaultError, HostError, InputError
-from autoclave.models import build_tiny_policy, load_policy, save_policy
+from autoclave.models import build_tiny_policy, load_policy, save_model
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.spawn_executor import SpawnExecutor
 from autoclave.workers.trainer.reference import ReferenceWorker
@@ -29,7 +29,7 @@ SETUP = Setup()
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("policy")
-    save_policy(tiny_policy(), path)
+    save_model(tiny_policy(), path)
     return path
 
 
@@ -126,7 +126,7 @@ def test_ranks_that_cannot_reach_each_other_do_not_learn_apart(folder: Path, mon
 def test_compiled_layers_learn_the_same(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")  # more are processes that stay
     shape = TinyModelConfig(hidden_size=16, layers=1, heads=2, vocabulary=300, context=64)
-    save_policy(build_tiny_policy(shape, ["Print 3."], seed=0, device="cpu"), tmp_path)
+    save_model(build_tiny_policy(shape, ["Print 3."], seed=0, device="cpu"), tmp_path)
     batch, setup = sample_batch((0,) * 7), Setup(micro_batch_tokens=1 << 20)
     plain, compiled = (make_actor(tmp_path, setup, TrainerConfig(compile=is_on)) for is_on in (False, True))
     graphs = torch._dynamo.utils.counters["stats"]

@@ -17,7 +17,7 @@ from autoclave.config import ProblemFilesConfig, TrainConfig
 from autoclave.config.model_fit import require_rates_above_rounding, require_rates_within_limits
 from autoclave.core import ConfigError, InputError
 from autoclave.core.files import digest_of_folder, drop_folder, make_durable
-from autoclave.models import Policy, build_tiny_policy, load_policy, require_liger, resolve_device, save_policy
+from autoclave.models import Policy, build_tiny_policy, load_policy, require_liger, resolve_device, save_model
 from autoclave.problems import Demonstration, ProblemSets
 from autoclave.runs.folder import MetricsLog
 from autoclave.training import sft
@@ -65,7 +65,7 @@ def warm_start(config: TrainConfig, problems: ProblemSets, model: Path, around: 
     demonstrations = _demonstrations(config, problems)
     policy = _initial_policy(config, demonstrations)
     if not config.sft.is_on:
-        save_policy(policy, model)
+        save_model(policy, model)
         return
     sequences = sft.encode_demonstrations(policy, demonstrations)
     batches = sft.Epochs(sequences, config.sft, config.seed)

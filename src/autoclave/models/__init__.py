@@ -24,7 +24,6 @@ from autoclave.models.heads import load_critic as load_critic
 from autoclave.models.heads import load_head_tokenizer as load_head_tokenizer
 from autoclave.models.heads import load_reward_model as load_reward_model
 from autoclave.models.heads import response_values as response_values
-from autoclave.models.heads import save_head_model as save_head_model
 from autoclave.models.heads import sequence_scores as sequence_scores
 from autoclave.models.lora import Part as Part
 from autoclave.models.lora import adapter_scale as adapter_scale
@@ -44,7 +43,7 @@ from autoclave.models.policy import load_architecture as load_architecture
 from autoclave.models.policy import load_policy as load_policy
 from autoclave.models.policy import load_tokenizer as load_tokenizer
 from autoclave.models.policy import resolve_device as resolve_device
-from autoclave.models.policy import save_policy as save_policy
+from autoclave.models.policy import save_model as save_model
 from autoclave.models.response_log_probs import response_log_probs as response_log_probs
 from autoclave.models.stored import WeightViews as WeightViews
 from autoclave.models.stored import read_part as read_part

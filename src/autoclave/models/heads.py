@@ -4,9 +4,8 @@ Both are ordinary Hugging Face models (`AutoModelForTokenClassification` and `Au
 one label), so that other tools read what is written here, and published reward models are read here.
 """
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,10 +22,9 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from autoclave.core import HostError, InputError
-from autoclave.models.lora import plain_weights
-from autoclave.models.policy import resolve_device
-from autoclave.models.stored import save_in_parts, stored_model
+from autoclave.core import InputError
+from autoclave.models.policy import TokenizedModel, resolve_device
+from autoclave.models.stored import stored_model
 
 HeadRole = Literal["critic", "reward_model"]
 _CLASSES: Mapping[HeadRole, Any] = {
@@ -37,12 +35,10 @@ _HEADS = ("score", "classifier")
 """Names of the head in model families."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeadModel:
-    """Weights, and the tokenizer whose ids they were trained on."""
+class HeadModel(TokenizedModel):
+    """A critic or a reward model."""
 
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
+    __slots__ = ()
 
     @property
     def trunk(self) -> PreTrainedModel:
@@ -98,24 +94,6 @@ def load_head_tokenizer(role: HeadRole, path: str) -> PreTrainedTokenizerBase:
     with _reading(role, path):
         AutoConfig.from_pretrained(path)
         return AutoTokenizer.from_pretrained(path)
-
-
-def save_head_model(model: HeadModel, folder: Path, *, weights: Iterable[tuple[str, Tensor]] | None = None) -> None:
-    """Write config, weights (safetensors) and tokenizer.
-
-    `weights` are all of the model by name, of which few are held at a time; left out, they are in the model.
-
-    Raises:
-        HostError: the disk is full or fails.
-    """
-    try:
-        if weights is None:
-            model.model.save_pretrained(folder, state_dict=dict(plain_weights(model.model)))
-        else:
-            save_in_parts(model.model, weights, folder)
-        model.tokenizer.save_pretrained(folder)
-    except (OSError, SafetensorError) as error:
-        raise HostError(f"{folder}: cannot be written ({error})") from error
 
 
 # --- What the heads say ----------------------------------------------------------------------------------------------

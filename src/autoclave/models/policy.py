@@ -30,11 +30,17 @@ from autoclave.models.stored import save_in_parts, stored_model
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """Weights and tokenizer."""
+class TokenizedModel:
+    """Weights, and the tokenizer whose ids they were trained on."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
+
+
+class Policy(TokenizedModel):
+    """A causal language model."""
+
+    __slots__ = ()
 
     @property
     def end_tokens(self) -> frozenset[int]:
@@ -157,7 +163,7 @@ def _reading(path: str | Path) -> Generator[None]:
         raise InputError(f"model.path = {str(path)!r}: not a Hugging Face causal language model ({reason})") from None
 
 
-def save_policy(policy: Policy, folder: Path, *, weights: Iterable[tuple[str, Tensor]] | None = None) -> None:
+def save_model(model: TokenizedModel, folder: Path, *, weights: Iterable[tuple[str, Tensor]] | None = None) -> None:
     """Write config, weights (safetensors; adapters added in) and tokenizer, so that `load_policy` and others read them.
 
     `weights` are all of the model by name, of which few are held at a time; left out, they are in the model.
@@ -167,10 +173,10 @@ def save_policy(policy: Policy, folder: Path, *, weights: Iterable[tuple[str, Te
     """
     try:
         if weights is None:
-            policy.model.save_pretrained(folder, state_dict=dict(plain_weights(policy.model)))
+            model.model.save_pretrained(folder, state_dict=dict(plain_weights(model.model)))
         else:
-            save_in_parts(policy.model, weights, folder)
-        policy.tokenizer.save_pretrained(folder)
+            save_in_parts(model.model, weights, folder)
+        model.tokenizer.save_pretrained(folder)
     except (OSError, SafetensorError) as error:
         raise HostError(f"{folder}: cannot be written ({error})") from error
 
@@ -201,7 +207,7 @@ def get_packaged_model(name: str) -> Path:
             f"{source.distribution}=={source.version}; the extra 'smollm2' has both"
         ) from None
     with atomic_folder(folder) as partial:
-        save_policy(_read(package, source.file), partial)
+        save_model(_read(package, source.file), partial)
     return folder
 
 

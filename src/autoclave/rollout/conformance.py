@@ -28,7 +28,7 @@ from torch import Tensor
 
 from autoclave.config import TinyModelConfig
 from autoclave.core import Completion, FinishReason
-from autoclave.models import Policy, build_tiny_policy, save_policy
+from autoclave.models import Policy, build_tiny_policy, save_model
 from autoclave.rollout.interface import Engine, Request, SamplingParameters, broken_rule
 
 PROMPTS = ([2, 40, 41, 42, 3], [2, 77, 3], [2, *range(50, 71), 3])
@@ -150,7 +150,7 @@ class SamplingConformance:
     def policy_folder(cls, initial_policy: Policy, tmp_path_factory: pytest.TempPathFactory) -> Path:
         """Return the folder of the policy that the engine starts with, in Hugging Face form."""
         folder = tmp_path_factory.mktemp("policy")
-        save_policy(initial_policy, folder)
+        save_model(initial_policy, folder)
         return folder
 
     @pytest.fixture(scope="class")

@@ -21,7 +21,7 @@ from autoclave.config import (
     load,
 )
 from autoclave.core import ConfigError, InputError
-from autoclave.models import save_head_model
+from autoclave.models import save_model
 from autoclave.planning.accounting.fitting import check_memory, excess
 from autoclave.planning.accounting.heads import head_parameters
 from autoclave.planning.accounting.plan import Lengths, plan_for, plan_run
@@ -60,7 +60,7 @@ def test_a_critic_has_weights_gradients_and_moments_and_three_phases():
 
 def test_parameters_of_a_trunk_with_a_head_are_those_of_the_real_model(tmp_path: Path):
     critic = tiny_critic()
-    save_head_model(critic, tmp_path)
+    save_model(critic, tmp_path)
     assert head_parameters(read_shape(tmp_path)) == critic.model.num_parameters() - 1  # its bias
 
 
@@ -110,7 +110,7 @@ def test_a_critic_takes_what_the_policy_takes_whatever_the_settings_of_the_train
 
 
 def test_a_reward_model_stays_on_the_gpu_while_the_sampler_has_its_turn(tmp_path: Path):
-    save_head_model(tiny_reward_model(), tmp_path)
+    save_model(tiny_reward_model(), tmp_path)
     device = config().model.model_copy(update={"device": "cuda"})
     run = config(model=device, reward_model=RewardModelConfig(path=str(tmp_path)))
     sample = plan_run(run, SHAPE, LENGTHS).pools[0].phases[0].parts
@@ -119,7 +119,7 @@ def test_a_reward_model_stays_on_the_gpu_while_the_sampler_has_its_turn(tmp_path
 
 
 def test_a_reward_model_has_the_shape_of_its_own_folder(tmp_path: Path):
-    save_head_model(tiny_reward_model(), tmp_path)
+    save_model(tiny_reward_model(), tmp_path)
     weights = 4 * tiny_reward_model().model.num_parameters()
     pools = {"main": PoolConfig(), "apart": PoolConfig()}
     settings = config(
@@ -131,7 +131,7 @@ def test_a_reward_model_has_the_shape_of_its_own_folder(tmp_path: Path):
 
 
 def test_a_critic_of_its_own_has_the_shape_of_its_folder(tmp_path: Path):
-    save_head_model(tiny_critic(), tmp_path)
+    save_model(tiny_critic(), tmp_path)
     settings = ppo(critic=CriticConfig(path=str(tmp_path)))
     (pool,) = plan_run(settings, SHAPE, LENGTHS).pools
     assert pool.phases[0].parts["weights (critic)"] == 4 * (tiny_critic().model.num_parameters() - 1)

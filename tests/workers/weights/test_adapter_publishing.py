@@ -16,7 +16,7 @@ from torch import Tensor
 from autoclave.compose.engines import make_engine
 from autoclave.config import LoraConfig, ModelConfig, PublishConfig, TinyModelConfig, TrainConfig, TrainerConfig
 from autoclave.core import FaultError, InputError
-from autoclave.models import Policy, build_tiny_policy, save_policy, with_adapter
+from autoclave.models import Policy, build_tiny_policy, save_model, with_adapter
 from autoclave.rollout.conformance import request, sample
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.workers import Batch, ResourcePool, WorkerGroup
@@ -178,6 +178,6 @@ def test_a_sampler_with_another_rank_refuses_the_adapter_and_keeps_its_own():
 def test_a_run_with_an_adapter_publishes_it_alone_unless_it_is_set_otherwise(settings, expected, tmp_path: Path):
     config = TrainConfig(model=ModelConfig(device="cpu"), **settings)
     assert config.publishes_adapter == expected
-    save_policy(tiny_policy(), tmp_path)
+    save_model(tiny_policy(), tmp_path)
     engine: Any = make_engine(config, tmp_path)
     assert engine.holds_adapter == expected

@@ -25,7 +25,7 @@ from autoclave.config import (
 from autoclave.config.training import SHARDED
 from autoclave.core import AnswerTests, CallCase, CallTests, ConfigError, Problem, StdinCase, StdinTests
 from autoclave.core.json import to_plain
-from autoclave.models import HeadModel, Policy, build_tiny_policy, load_policy, save_head_model, save_policy
+from autoclave.models import HeadModel, Policy, build_tiny_policy, load_policy, save_model
 from autoclave.problems import ProblemSets
 
 TINY = TinyModelConfig(hidden_size=64, layers=2, heads=2, vocabulary=768, context=512)
@@ -194,12 +194,12 @@ def write_parts(config: TrainConfig, folder: Path, architecture: PretrainedConfi
     if architecture:
         policy = _of_family(architecture, policy, config.seed)
     policy.tokenizer.chat_template = config.model.chat_template or policy.tokenizer.chat_template
-    save_policy(policy, folder / "untrained")
+    save_model(policy, folder / "untrained")
     model = ModelConfig(path=str(folder / "untrained"), device="cpu", threads=config.model.threads)
     settings = TrainConfig(seed=config.seed, problems=config.problems, task=config.task, model=model, sft=_LEARNS)
     fine_tune(settings, Path(config.model.path), say=lambda line: None, problems=sets)
     if config.critic.path:
-        save_policy(load_policy(config.model.path, device="cpu"), Path(config.critic.path))
+        save_model(load_policy(config.model.path, device="cpu"), Path(config.critic.path))
     if config.reward_model.path:
         _write_reward_model(policy.model.config, policy.tokenizer, config)
 
@@ -231,7 +231,7 @@ def _write_reward_model(shape: Any, tokenizer: Any, config: TrainConfig) -> None
                 "reward_model.path: a dry run makes a reward model of the family of the policy, and transformers has "
                 f"no sequence classifier of {shape.model_type}. Fix: reward_model.path= for the dry run"
             ) from None
-    save_head_model(HeadModel(model, tokenizer), Path(config.reward_model.path))
+    save_model(HeadModel(model, tokenizer), Path(config.reward_model.path))
 
 
 def _problems(config: TrainConfig, offset: int) -> list[Problem]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from autoclave.algorithms import Algorithm, Column, StepLoss
 from autoclave.config import OptimizerConfig, TrainerConfig
-from autoclave.models import Policy, save_adapter, save_policy, without_adapter
+from autoclave.models import Policy, save_adapter, save_model, without_adapter
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.trainer.learner import LearningWorker
@@ -196,7 +196,7 @@ class ActorWorker(LearningWorker, SendsWeights):
         matrices = gathered_weights(sources_of(self._model, adapter_only=True))
         adapter = {names[0]: tensor for names, tensor in matrices}
         if this_rank() == 0:
-            save_policy(self._policy, folder, weights=plain)
+            save_model(self._policy, folder, weights=plain)
             save_adapter(self._model, folder / "adapter", weights=adapter)
         for _ in plain or ():  # the other ranks take part
             pass

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from autoclave.algorithms import Algorithm, Column
 from autoclave.config import OptimizerConfig, TrainerConfig
-from autoclave.models import HeadModel, response_values, save_head_model
+from autoclave.models import HeadModel, response_values, save_model
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.pool import done
@@ -88,7 +88,7 @@ class CriticWorker(LearningWorker):
         """
         weights = self.plain_weights() if is_sharded(self._model) else None
         if this_rank() == 0:
-            save_head_model(self._critic, folder, weights=weights)
+            save_model(self._critic, folder, weights=weights)
         for _ in weights or ():  # the other ranks take part
             pass
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gzip
-from dataclasses import asdict
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np

@@ -23,14 +23,13 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from autoclave.core import Group, HostError, InputError, AlignmentSample, Rollout
+from autoclave.core import AlignmentSample, Group, HostError, InputError, Rollout
 from autoclave.core.files import atomic_folder, atomic_writer, existing_file, write_atomically
 from autoclave.core.json import finite, to_plain
 from autoclave.core.rollout import FloatArray
@@ -95,7 +94,8 @@ class RunFolder:
         log_probs: Sequence[FloatArray | None],
     ) -> None:
         """Keep every rollout of a step, with its ledger entry and, where they were computed, (T,) log-probs, in
-        order."""
+        order.
+        """
         path = self.path / "rollouts" / f"step-{step:06d}.jsonl.gz"
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         with atomic_writer(path, text=False) as raw, gzip.open(raw, "wt", encoding="utf-8") as file:
@@ -193,8 +193,10 @@ def _free_name(path: Path) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def _rollout_line(step: int, rollout: Rollout, entry: Mapping[str, Any], log_probs: FloatArray | None) -> dict[str, Any]:
-    completion, reward = rollout.completion, rollout.reward
+def _rollout_line(
+    step: int, rollout: Rollout, entry: Mapping[str, Any], log_probs: FloatArray | None
+) -> dict[str, Any]:
+    completion, reward, asked = rollout.completion, rollout.reward, rollout.item.payload
     return {
         "format": ROLLOUT_FORMAT,
         "step": step,
@@ -214,7 +216,7 @@ def _rollout_line(step: int, rollout: Rollout, entry: Mapping[str, Any], log_pro
         "ledger": dict(entry),
         "policy_versions": completion.policy_versions,
         "verdict": to_plain(reward.verdict) if reward.verdict else None,
-        "alignment_sample": to_plain(rollout.item.payload) if isinstance(rollout.item.payload, AlignmentSample) else None,
+        "alignment_sample": to_plain(asked) if isinstance(asked, AlignmentSample) else None,
         "token_ids": completion.tokens.tolist(),
         "log_prob_kind": completion.log_prob_kind,
         "sampler_log_probs": _rounded(completion.log_probs),

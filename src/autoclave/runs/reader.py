@@ -4,8 +4,6 @@ Also of a run that is still going or was killed: what is not there yet is None o
 it was being written is left out. Not here: rollouts themselves (`rollouts.py`), anything that is drawn.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping

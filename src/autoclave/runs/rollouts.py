@@ -4,8 +4,6 @@ What a record lacks or has of another type is None, so that files of earlier ver
 Nothing is escaped here; templates do that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,13 +13,13 @@ from typing import Any, TypeGuard, cast
 
 import numpy as np
 
+from autoclave.core.alignment_sample import AlignmentSample
 from autoclave.core.errors import DataError
 from autoclave.core.files import read_jsonl
 from autoclave.core.json import from_plain, shown
-from autoclave.core.alignment_sample import AlignmentSample
 from autoclave.core.verdict import Verdict
-from autoclave.tasks.execution_semantics import EXACT
 from autoclave.runs.reader import number
+from autoclave.tasks.execution_semantics import EXACT
 
 ROLLOUT_FORMAT = "autoclave-rollout/1"
 LOG_PROB_DECIMALS = 5
@@ -79,8 +77,8 @@ class RecordedRollout:
         Raises:
             DataError: what is recorded is no alignment sample.
         """
-        alignment_sample = self.record.get("alignment_sample")
-        return None if alignment_sample is None else from_plain(AlignmentSample, alignment_sample, f"{self.where}: alignment sample")
+        sample = self.record.get("alignment_sample")
+        return None if sample is None else from_plain(AlignmentSample, sample, f"{self.where}: alignment sample")
 
     @property
     def task(self) -> str:

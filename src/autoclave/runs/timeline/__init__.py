@@ -6,8 +6,8 @@ Spans are recorded on a `core.timeline.Timeline`; the pictures are drawn by `rep
 from autoclave.core.lazy import lazily
 from autoclave.runs.timeline.chrome import write_trace as write_trace
 from autoclave.runs.timeline.files import HIDDEN as HIDDEN
-from autoclave.runs.timeline.files import RoleTimes as RoleTimes
 from autoclave.runs.timeline.files import WORKING as WORKING
+from autoclave.runs.timeline.files import RoleTimes as RoleTimes
 from autoclave.runs.timeline.files import busy_intervals as busy_intervals
 from autoclave.runs.timeline.files import read_steps as read_steps
 from autoclave.runs.timeline.files import read_timeline as read_timeline

@@ -11,13 +11,12 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Iterable, Iterator
+from heapq import heappush, heapreplace
 from pathlib import Path
 from typing import Any
-from autoclave.core.files import atomic_writer
-from autoclave.core.timeline import Role, StepTimeline
-from heapq import heappush, heapreplace
-from autoclave.core.timeline import Interval
 
+from autoclave.core.files import atomic_writer
+from autoclave.core.timeline import Interval, Role, StepTimeline
 
 Event = dict[str, Any]
 

@@ -3,25 +3,20 @@
 Files are written whole. A step that is done again, as after a resume, replaces its file.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
 from autoclave.core import DataError, InputError
 from autoclave.core.files import atomic_writer, read_jsonl
 from autoclave.core.json import from_plain, shown
-from autoclave.core.timeline import Span, StepTimeline
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from autoclave.core.timeline import Interval, Role, Span
-from autoclave.core.timeline import clipped, gaps, intersection, seconds, union
-
+from autoclave.core.timeline import Interval, Role, Span, StepTimeline, clipped, gaps, intersection, seconds, union
 
 TIMELINE_FORMAT = "autoclave-timeline/1"
 FOLDER = "timeline"

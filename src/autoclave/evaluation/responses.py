@@ -74,7 +74,6 @@ class ResponseSource(Protocol):
 
     def close(self) -> None:
         """End what is under way."""
-        ...
 
 
 class ResponseCache(Closing):

@@ -38,7 +38,6 @@ class Judge(Protocol):
             InputError: they cannot: its tests, checker, profile or language are malformed or unknown here.
             HostError: a requirement of its profile or language is missing on this host.
         """
-        ...
 
     def submit(self, job: JudgeJob) -> Future[Verdict]:
         """Queue a job. The future holds a verdict; after repeated faults, a verdict with `fault` set.
@@ -66,7 +65,6 @@ class Judge(Protocol):
 
     def close(self) -> None:
         """Cancel what is queued, end what runs, and free all processes."""
-        ...
 
     def __enter__(self) -> Self: ...
 

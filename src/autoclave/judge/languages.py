@@ -45,7 +45,6 @@ class Language(Protocol):
         Raises:
             HostError: a requirement is missing on this host; the message has the fix.
         """
-        ...
 
     def build(self, sandbox: Sandbox, program: Program, profile: Profile, kind: str) -> Built | CompileError:
         """Ready `program` for tests of `kind`, compiling it in `sandbox` if need be.

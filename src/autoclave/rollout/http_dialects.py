@@ -69,7 +69,6 @@ class Dialect(Protocol):
             ConfigError: it cannot take weights.
             EngineFault, InputError: it refused them, or does not answer.
         """
-        ...
 
 
 class OpenAi:

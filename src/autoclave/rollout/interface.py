@@ -62,7 +62,6 @@ class Engine(Protocol):
 
         The requests of one call are a batch; see `ScheduleSettings.mixes_batches`.
         """
-        ...
 
     def step(self, seconds: float) -> list[tuple[int, Completion]]:
         """Sample for about `seconds`, less if no request is left; return the responses that ended."""
@@ -76,14 +75,12 @@ class Engine(Protocol):
         to them. Tokens sampled from now on carry `version`. Requests in flight continue with the new weights, and
         everything cached of the old ones, such as keys and values, is dropped.
         """
-        ...
 
     @property
     def stats(self) -> EngineStats: ...
 
     def close(self) -> None:
         """Release all resources; the engine is not used afterwards."""
-        ...
 
 
 @runtime_checkable
@@ -115,11 +112,9 @@ class SleepingEngine(Protocol):
 
     def sleep(self) -> None:
         """Free as much of the device's memory as possible."""
-        ...
 
     def wake_up(self) -> None:
         """Allocate that memory again."""
-        ...
 
 
 def broken_rule(done: object, version: int) -> str | None:

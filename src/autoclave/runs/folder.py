@@ -129,7 +129,6 @@ class MetricSink(Protocol):
         Raises:
             HostError: it cannot be reached; the run goes on without it.
         """
-        ...
 
     def close(self) -> None:
         """Write what is buffered. Nothing is written afterwards.
@@ -137,7 +136,6 @@ class MetricSink(Protocol):
         Raises:
             HostError: it cannot be reached.
         """
-        ...
 
 
 def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:

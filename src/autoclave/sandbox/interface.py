@@ -87,7 +87,6 @@ class Session(Protocol):
 
     def send(self, frame: bytes) -> None:
         """Send a frame to the program. A closed channel is not an error here; it shows in the outcome."""
-        ...
 
     def receive(self) -> bytes | None:
         """Return the next frame, or None if the test ended, exceeded a limit or broke the framing."""
@@ -126,7 +125,6 @@ class Cell(Protocol):
 
     def close(self) -> None:
         """Kill all processes and remove all files."""
-        ...
 
     def __enter__(self) -> Self: ...
 
@@ -150,4 +148,3 @@ class Sandbox(Protocol):
 
     def close(self) -> None:
         """End all cells and helper processes."""
-        ...

@@ -48,11 +48,9 @@ class Meter(Protocol):
         Raises:
             SandboxFault: the kernel refuses.
         """
-        ...
 
     def begin_test(self) -> None:
         """Start measuring: earlier usage does not count."""
-        ...
 
     def usage(self) -> Usage:
         """Return the current usage of the running test."""
@@ -92,7 +90,6 @@ class Launched(Protocol):
         Raises:
             SandboxFault: the kernel refuses.
         """
-        ...
 
     def meter(self, first_process: Callable[[], int]) -> Meter:
         """Return the meter of the next cell. Calls `first_process`, as the zygote numbers it, when needed."""
@@ -104,7 +101,6 @@ class Launched(Protocol):
 
     def kill(self) -> None:
         """End it with all its cells and remove its files and groups. May be called again."""
-        ...
 
 
 class Launcher(Protocol):

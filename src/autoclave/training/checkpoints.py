@@ -51,7 +51,6 @@ class State(Protocol):
         Raises:
             HostError: the disk is full or fails.
         """
-        ...
 
     def finish_save(self, wait: bool) -> bool:
         """Return whether all of it is written; with `wait`, it is when this returns.

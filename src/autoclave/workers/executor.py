@@ -77,11 +77,9 @@ class Ranks(Protocol):
 
     def kill(self) -> None:
         """Have the workers ended, whatever they do; a call in progress fails. From any thread; does not wait for it."""
-        ...
 
     def end(self) -> None:
         """End the workers; they hold nothing afterwards. On the thread of calls."""
-        ...
 
 
 class Executor(Protocol):
@@ -102,11 +100,9 @@ class Executor(Protocol):
 
     def kill(self) -> None:
         """Have all workers ended, whatever they do; calls in progress fail. From any thread; does not wait for it."""
-        ...
 
     def close(self) -> None:
         """End what is left of all groups, and free the devices."""
-        ...
 
 
 # --- In this process -----------------------------------------------------------------------------------------------

@@ -64,11 +64,9 @@ class Owner(Protocol):
 
     def begin_turn(self) -> None:
         """Move what the workers need onto the devices."""
-        ...
 
     def end_turn(self) -> None:
         """Move all that the workers hold off the devices."""
-        ...
 
 
 class ResourcePool:

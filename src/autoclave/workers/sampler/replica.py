@@ -109,7 +109,6 @@ class WeightSource(Protocol):
 
     def release(self, group: WorkerGroup[Any], call: Callable[..., Any]) -> None:
         """Have `group` release its weights: it does not sample until some are delivered."""
-        ...
 
 
 @dataclass(slots=True)

@@ -10,7 +10,8 @@ import sqlite3
 import stat
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,23 @@ _SERVER = 'echo $$ > "$0"; exec "$@"'
 _CALLS, _MOST_DELAY_S = 6, 0.06
 
 
+@dataclass(frozen=True)
+class RandomSession:
+    """Calls of an agent, and the number of the call in which its server is killed, after a delay."""
+
+    calls: tuple[tuple[str, dict[str, Any]], ...]
+    dies_in: int | None
+    delay_s: float
+
+
+def random_sessions(num: int) -> Iterator[RandomSession]:
+    draw = random.Random(0)
+    for number in range(num):
+        calls = tuple(random_call(draw, number * _CALLS + index) for index in range(_CALLS))
+        dies_in = draw.choice((None, draw.randrange(_CALLS), draw.randrange(_CALLS)))
+        yield RandomSession(calls, dies_in, draw.uniform(0, _MOST_DELAY_S))
+
+
 async def wrong_restores(place: Path, num_sessions: int) -> dict[str, float]:
     """Return the numbers of sessions that an undo restored wrongly, and that copies of edited files would have.
 
@@ -35,23 +53,21 @@ async def wrong_restores(place: Path, num_sessions: int) -> dict[str, float]:
     the copies that an editor keeps of the file that a file tool is about to change are put back over the same result.
     """
     root, database = build(place / "sessions")
-    draw, num_wrong, num_wrong_copies, num_kills = random.Random(0), 0, 0, 0
-    for number in range(num_sessions):
+    num_wrong, num_wrong_copies, num_kills = 0, 0, 0
+    for number, session in enumerate(random_sessions(num_sessions)):
         before, was = manifest(root, database), {path: path.read_bytes() for path in files(root)}
         copies: dict[Path, bytes | None] = {}
-        dies_in = draw.choice((None, draw.randrange(_CALLS), draw.randrange(_CALLS)))
-        calls = [random_call(draw, number * _CALLS + index) for index in range(_CALLS)]
         done, timers = 0, list[threading.Timer]()
         while done < _CALLS:
             async with Client(server(root)) as client:
                 if not done:
                     await client.call_tool("savepoint", {"name": f"before-{number}"})
                 with contextlib.suppress(MCPError):  # the server was killed; another goes on
-                    for name, arguments in calls[done:]:
+                    for name, arguments in session.calls[done:]:
                         for path in edited_by(name, arguments, root):
                             copies.setdefault(path, path.read_bytes() if path.is_file() else None)
-                        if done == dies_in:
-                            timers.append(threading.Timer(draw.uniform(0, _MOST_DELAY_S), kill_server, [root]))
+                        if done == session.dies_in:
+                            timers.append(threading.Timer(session.delay_s, kill_server, [root]))
                             timers[-1].start()
                         done += 1  # a call that was interrupted is not made again
                         await client.call_tool(name, arguments)
@@ -63,7 +79,7 @@ async def wrong_restores(place: Path, num_sessions: int) -> dict[str, float]:
             answer = await client.call_tool("undo_to", {"savepoint": f"before-{number}"})
         if answer.is_error or manifest(root, database) != before:
             num_wrong += 1
-            print(f"session {number}: {calls}: {answer.content}")
+            print(f"session {number}: {session.calls}: {answer.content}")
     print(f"{num_sessions} sessions, {num_kills} servers killed in a call")
     return {"wrongly_restored": num_wrong, "wrongly_restored_by_copies": num_wrong_copies, "servers_killed": num_kills}
 

@@ -5,7 +5,7 @@
 One small file is written by a session of `autoclave.act` and by a tool call of the official MCP client, in turn. The
 overhead is the difference of the medians. The cost of opening the state for each call, so that others can work on it in
 between, is that of a session in Python over an exclusive one. Hooks and shell are measured in `observing.py`, random
-sessions with kills in `agent_sessions.py`.
+sessions with kills in `agent_sessions.py`, the same under a published undo tool in `published_undo.py`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from agent_sessions import wrong_restores
 from harness import argument_parser, finish, print_environment, sized
 from mcp import Client, StdioServerParameters
 from observing import missed_changes, observer_overhead, shell_overhead
+from published_undo import wrong_rewinds
 
 import autoclave.act as act
 from autoclave.runtime.opening import open_records
@@ -31,7 +32,7 @@ from autoclave.runtime.policy import Grant
 def main() -> None:
     parser = argument_parser(__doc__ or "")
     parser.add_argument(
-        "--only", choices=("calls", "opening", "observer", "shell", "changes", "sessions"), help="one part"
+        "--only", choices=("calls", "opening", "observer", "shell", "changes", "sessions", "published"), help="one part"
     )
     options = parser.parse_args()
     print_environment()
@@ -46,6 +47,7 @@ def main() -> None:
             "shell": lambda: shell_overhead(place, num_files, few),
             "changes": lambda: missed_changes(place, sized(options, 1000, 100, 5)),
             "sessions": lambda: anyio.run(wrong_restores, place, sized(options, 1000, 10, 1)),
+            "published": lambda: wrong_rewinds(place, sized(options, 200, 10, 0)),
         }
         figures: dict[str, float] = {}
         for name in [options.only] if options.only else parts:

@@ -61,7 +61,7 @@ def test_missing_servers_are_named(complaint: Callable[..., tuple[int, str]], wr
     words = ("judge", "problems.jsonl", "programs.jsonl", "--out", "v.jsonl", "judge.backend=remote")
     code, text = complaint(*words)
     assert (code, "remote.urls" in text) == (2, True)
-    remote = ("judge.remote.urls=[http://127.0.0.1:1]", "judge.remote.retries=0")
+    remote = ("judge.remote.urls=[http://127.0.0.1:1]", "judge.remote.patience_s=0.5")
     code, text = complaint(*words, *remote)
     assert (code, "autoclave serve" in text) == (3, True)
     code, text = complaint(*words, *remote, "judge.workers=2")

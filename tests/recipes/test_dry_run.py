@@ -313,7 +313,7 @@ def test_a_missing_package_is_no_judge_that_does_not_answer(tmp_path: Path, monk
 
     (tmp_path / "mine.jsonl").write_text("{}\n")
     monkeypatch.setattr("autoclave.compose.dry_run.table.ProblemSets", missing)
-    remote = {"backend": "remote", "remote": {"urls": ["http://127.0.0.1:9"], "retries": 0}}
+    remote = {"backend": "remote", "remote": {"urls": ["http://127.0.0.1:9"], "patience_s": 0.5}}
     config = config_of(recipe(tmp_path, judge=remote, problems={"path": str(tmp_path / "mine.jsonl")}))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(HostError, match="datasketch"):
@@ -322,7 +322,7 @@ def test_a_missing_package_is_no_judge_that_does_not_answer(tmp_path: Path, monk
 
 def test_servers_that_do_not_answer_are_stood_in_for(tmp_path: Path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    remote = {"backend": "remote", "remote": {"urls": ["http://127.0.0.1:9"], "retries": 0}}
+    remote = {"backend": "remote", "remote": {"urls": ["http://127.0.0.1:9"], "patience_s": 0.5}}
     config = config_of(recipe(tmp_path, judge=remote))
     found = check_recipe(config, tmp_path / "out")
     assert "http://127.0.0.1:9" in found.unreachable_judge

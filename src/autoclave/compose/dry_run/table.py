@@ -27,6 +27,8 @@ from autoclave.models import load_architecture
 from autoclave.problems import ProblemSets
 
 State = Literal["exercised", "replaced", "not exercised"]
+_PATIENCE_S = 10.0
+"""Seconds for which a dry run waits for judge servers, in place of those of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +263,10 @@ def check_recipe(config: TrainConfig, out: Path) -> Findings:
     if missing:
         found.problems = f"not on this machine: {', '.join(missing)}"
     sets = ProblemSets(config) if files and not missing else None
+    remote = config.judge.remote
+    quick = remote.model_copy(update={"patience_s": min(remote.patience_s, _PATIENCE_S)})
     try:
-        with build_judge(config.judge, config.sandbox) as judge:
+        with build_judge(config.judge.model_copy(update={"remote": quick}), config.sandbox) as judge:
             if sets:
                 found.problems = _check_problems(config, sets, judge)
     except IsolationError:

@@ -123,8 +123,6 @@ class Algorithm:
             for term in terms:
                 term.compute.require_known(f"{self.name}: loss term {term.name}", of_tokens | predicted)
 
-    # --- What a run must have for it ---------------------------------------------------------------------------------
-
     @property
     def reads(self) -> frozenset[Column]:
         """Every column that a choice reads."""
@@ -166,8 +164,6 @@ class Algorithm:
     def discard_reason(self) -> MaskReason | None:
         """Reason of rows that `prepare` takes out of IN_LOSS; None if it takes out none."""
         return next((equation.mask_reason for equation in self.advantage if equation.gives is Column.IN_LOSS), None)
-
-    # --- Before the update -------------------------------------------------------------------------------------------
 
     def mask(self, rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:
         """The rollouts of an optimizer step or more, in the same order, with a reason where one does not train."""
@@ -260,8 +256,6 @@ class Algorithm:
         corrected = torch.where(advantages != 0, advantages * importance, 0.0)  # 0 x inf of a masked row is NaN
         return {**columns, Column.IMPORTANCE: importance, Column.ADVANTAGES: corrected}
 
-    # --- The update --------------------------------------------------------------------------------------------------
-
     @torch.no_grad()
     def trust(self, columns: Columns) -> dict[str, Tensor]:
         """`columns` with ADVANTAGES as the optimizer step may use them.
@@ -305,8 +299,6 @@ class Algorithm:
         """The same for the critic, from its terms."""
         return _step_loss(self.critic_terms, columns, observed or {})
 
-    # --- From step to step -------------------------------------------------------------------------------------------
-
     @property
     def first_state(self) -> dict[str, State]:
         """The states of the controllers before the first step, by the name of the coefficient."""
@@ -318,8 +310,6 @@ class Algorithm:
             controller.gives.value: controller.advance(state[controller.gives.value], metrics)
             for controller in self.controllers
         }
-
-    # ---
 
     def _weights(self, columns: Columns) -> Tensor:
         """(N,) float32: of each optimizer step by itself."""

@@ -163,9 +163,6 @@ def _settings(config: TrainConfig, task: CodeGenerationConfig, options: ProbeOpt
     }
 
 
-# --- Programs ------------------------------------------------------------------------------------------------------
-
-
 PROBING = 3
 """Third of the five numbers of the seeds of probing, so that they differ from those of training and evaluation."""
 _TRACED_AT_ONCE = 256

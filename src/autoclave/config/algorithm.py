@@ -63,9 +63,6 @@ CorrectionConfig = Annotated[
 ]
 
 
-# --- Weight of a KL penalty on rewards -------------------------------------------------------------------------------
-
-
 class FixedKlConfig(Config):
     """Constant weight of the KL penalty."""
 

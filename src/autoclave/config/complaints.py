@@ -74,9 +74,6 @@ def _as_written(tree: Any, location: Sequence[str | int]) -> Path:
     return tuple(path)
 
 
-# --- Names ---------------------------------------------------------------------------------------------------------
-
-
 def _fix_of_choice(given: Any, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(str(given), known, n=1)
     return f"did you mean {near[0]}? Known are {', '.join(known)}" if near else f"known are {', '.join(known)}"

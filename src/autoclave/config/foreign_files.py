@@ -56,9 +56,6 @@ def _parse(suffix: str, text: str) -> Mapping[str, Any]:
     return cast("dict[str, Any]", found)
 
 
-# --- Command lines ---------------------------------------------------------------------------------------------------
-
-
 def _command_line(text: str) -> dict[str, Any]:
     """Return the options and overrides of a script, with the variables that it sets itself put in."""
     variables: dict[str, str] = {}
@@ -129,9 +126,6 @@ def _plain(text: str) -> Any:
         return parse_yaml(text)
     except ValueError:
         return text
-
-
-# --- References between settings -------------------------------------------------------------------------------------
 
 
 def _resolved(found: dict[str, Any]) -> dict[str, Any]:

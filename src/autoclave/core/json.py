@@ -153,9 +153,6 @@ def _children(parent: dict[str, Any] | list[Any]) -> Iterable[Any]:
     return parent.values() if isinstance(parent, dict) else parent
 
 
-# --- Messages ------------------------------------------------------------------------------------------------------
-
-
 def shown(value: Any, limit: int = 60) -> str:
     """`value` as JSON for a message: printable, on one line, cut after `limit` characters."""
     try:

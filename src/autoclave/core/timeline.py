@@ -158,8 +158,6 @@ class Timeline:
         now = self.now()
         return now - (time.time() - stamp)
 
-    # --- Recording -------------------------------------------------------------------------------------------------
-
     def record(
         self,
         role: Role,
@@ -200,8 +198,6 @@ class Timeline:
             yield
         finally:
             self.record(role, name, start, self.now(), step=step, attributes=attributes)
-
-    # --- Steps -----------------------------------------------------------------------------------------------------
 
     def begin(self, step: int) -> None:
         """Work on `step` begins. Spans of earlier steps are forgotten; all are where it goes back to an earlier one."""

@@ -172,9 +172,6 @@ def _answer_of(response: Response, config: BenchmarkConfig) -> str:
     return without_thinking(response.text, config.thinking_end, is_opened=config.thinking_opened)
 
 
-# --- Prompts -------------------------------------------------------------------------------------------------------
-
-
 _PLACE = re.compile(r"\{(\w+)\}")
 _TESTS = "Your code has to pass these tests:\n\n{tests}"
 _CONTINUE = (

@@ -117,9 +117,6 @@ def _is_installed(package: str) -> bool:
     return True
 
 
-# --- C++ -----------------------------------------------------------------------------------------------------------
-
-
 _SOURCE, _OBJECT, _EXECUTABLE = "program.cpp", "program.o", "program"
 _NATIVE_PROFILE = Profile("native")
 _ERROR = re.compile(

@@ -213,9 +213,6 @@ def _refused(error: CompileError) -> RunResult:
     return RunResult(outcome, error)
 
 
-# --- The account of a cell -----------------------------------------------------------------------------------------
-
-
 def _result(outcome: Outcome, account: bytes | None, fetch: Sequence[str]) -> RunResult:
     """Return the result in the account of a cell; malformed parts are left out."""
     reported: Any = None

@@ -156,9 +156,6 @@ def prepare_trace(prepared: PreparedJob, index: int, profiles: Mapping[str, Prof
     return PreparedTrace(prepared.job, index, style, profiles[problem.profile], prepared.limits)
 
 
-# --- Styles --------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _Account:
     """Parsed and validated report of a cell."""
@@ -237,9 +234,6 @@ def _style_of(problem: Problem, kind: TestKind) -> _Style:
     raise InputError(
         f"problem {problem.id!r}: tests.kind = {tests.kind!r}: only programs of stdin and call tests are traced"
     )
-
-
-# --- The account of a cell -----------------------------------------------------------------------------------------
 
 
 def _read(account: bytes, source: str) -> _Account | None:

@@ -96,9 +96,6 @@ def load_head_tokenizer(role: HeadRole, path: str) -> PreTrainedTokenizerBase:
         return AutoTokenizer.from_pretrained(path)
 
 
-# --- What the heads say ----------------------------------------------------------------------------------------------
-
-
 def response_values(model: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor, response_mask: Tensor) -> Tensor:
     """Values of a critic before each response token is chosen.
 
@@ -132,9 +129,6 @@ def sequence_scores(model: PreTrainedModel, input_ids: Tensor, attention_mask: T
     last = attention_mask.sum(dim=1) - 1
     rows = torch.arange(len(input_ids), device=hidden.device)
     return _head(model)(hidden[rows, last])[:, 0].float()
-
-
-# ---
 
 
 def _load(role: HeadRole, path: str | Path, dtype: str) -> tuple[HeadModel, list[str]]:

@@ -151,9 +151,6 @@ def without_adapter(model: PreTrainedModel) -> Generator[None]:
             layer._disable_adapters = False
 
 
-# --- On disk -------------------------------------------------------------------------------------------------------
-
-
 def save_adapter(model: PreTrainedModel, folder: Path, *, weights: Mapping[str, Tensor] | None = None) -> None:
     """Write the adapter in the format of `peft`, for use elsewhere. Nothing for a model without one.
 
@@ -178,9 +175,6 @@ def write_matrices(adapter: Mapping[str, Tensor], folder: Path) -> None:
     """Write the matrices of an adapter, by the names of a model that has it, to the file that `peft` reads."""
     named = {f"{_PREFIX}{name.replace(f'.{NAME}.', '.')}": tensor for name, tensor in adapter.items()}
     save_file(named, folder / WEIGHTS, metadata={"format": "pt"})
-
-
-# --- Inside the model ----------------------------------------------------------------------------------------------
 
 
 def _adapted(model: PreTrainedModel) -> Iterator[Any]:

@@ -188,9 +188,6 @@ def _seconds(span: Span) -> float:
     return span.end - span.start
 
 
-# --- Token times ---------------------------------------------------------------------------------------------------
-
-
 ROUNDS = 5
 """Of fitting times and numbers of requests to each other; what is left changes the fourth digit."""
 

@@ -78,9 +78,6 @@ class SchedulePlan:
         return next((each for each in same if staleness in (None, each.max_staleness)), None)
 
 
-# --- Candidates ----------------------------------------------------------------------------------------------------
-
-
 def every_split(devices: int) -> list[Split]:
     """Taking turns on all devices, and each way to divide them."""
     return [Split.time_sharing(devices), *(Split(samplers, devices - samplers) for samplers in range(1, devices))]
@@ -143,9 +140,6 @@ def candidate_lines(plan: SchedulePlan, rows: int = 12) -> Iterator[str]:
         yield f"{mark:<3}{each.name:<29}{each.seconds:>15.4g}{shares}"
     if len(shown) < len(plan.candidates):
         yield f"   and {len(plan.candidates) - len(shown)} slower ones"
-
-
-# --- Settings and the file -----------------------------------------------------------------------------------------
 
 
 def split_of(config: Mapping[str, Any]) -> Split:

@@ -113,8 +113,6 @@ class Collection:
         self._note(first)
         self._submit(first)
 
-    # --- Reading
-
     def __len__(self) -> int:
         """Number of groups, complete or in flight; those that were taken do not count."""
         return len(self._open)

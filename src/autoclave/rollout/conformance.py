@@ -137,8 +137,6 @@ class SamplingConformance:
     num_responses = 64
     """Responses sampled at that temperature."""
 
-    # --- Fixtures
-
     @pytest.fixture(scope="class")
     @classmethod
     def initial_policy(cls) -> Policy:
@@ -162,8 +160,6 @@ class SamplingConformance:
     def policy(self, initial_policy: Policy) -> Policy:
         """Return the policy whose weights the engine has."""
         return initial_policy
-
-    # --- The distribution
 
     def test_greedy_sampling_takes_the_most_likely_token(self, engine: Engine, policy: Policy):
         requests = [request(prompt, 0, temperature=0.0, max_new_tokens=24) for prompt in PROMPTS]
@@ -217,8 +213,6 @@ class SamplingConformance:
         assert set(found) <= set(inside.tolist())
         assert len(set(found)) > 1
 
-    # --- Seeds
-
     def test_a_seed_gives_the_same_response_among_other_requests(self, engine: Engine, policy: Policy):
         asked = [request(PROMPTS[place % 3], 7, place, max_new_tokens=20) for place in range(6)]
         others = [request(PROMPTS[1], 8, place, max_new_tokens=9) for place in range(5)]
@@ -230,8 +224,6 @@ class SamplingConformance:
         seeds = [(1, 2, 3), (1, 2, 4), (1, 3, 3), (2, 2, 3), (1, 2), (3, 2, 1)]
         found = sample(engine, [request(PROMPTS[0], *seed, max_new_tokens=12) for seed in seeds])
         assert len({tuple(done.tokens.tolist()) for done in found}) == len(seeds)
-
-    # --- How a response ends
 
     def test_the_end_token_ends_a_response_and_is_kept_as_a_token_but_not_as_text(self, engine: Engine, policy: Policy):
         requests = [
@@ -274,8 +266,6 @@ class SamplingConformance:
         free, stopped = sample(engine, asked)
         assert free.tokens.tolist() == stopped.tokens.tolist()
         assert free.text == stopped.text
-
-    # --- Many requests
 
     def test_completions_are_returned_when_they_end(self, engine: Engine, policy: Policy):
         limits = [90, 3, 25, 11, 18]

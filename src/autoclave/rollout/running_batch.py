@@ -118,8 +118,6 @@ class RunningBatch:
         self._forward(tokens)
         return over
 
-    # --- Rows
-
     def _alive(self) -> list[int]:
         return [place for place, row in enumerate(self._rows) if not row.is_over]
 
@@ -159,8 +157,6 @@ class RunningBatch:
     def _index(self, numbers: list[int]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.int64, device=self._model.device)
 
-    # --- The model
-
     def _prefill(self, contexts: Sequence[Sequence[int]]) -> tuple[DynamicCache, Tensor]:
         """The cache of these contexts, padded on the left, and the logits (C, V) after each."""
         length = max(map(len, contexts))
@@ -194,9 +190,6 @@ class RunningBatch:
         ).logits[:, -1]
         self._lengths = [length + 1 for length in self._lengths]
         self._room -= 1
-
-
-# --- Key-value cache -----------------------------------------------------------------------------------------------
 
 
 class GrowingLayer(DynamicLayer):

@@ -198,8 +198,6 @@ class VllmEngine:
         del engine
         gc.collect()  # it refers to itself, and holds weights and caches
 
-    # --- Requests
-
     def _require_possible(self, number: int, request: Request) -> None:
         length = len(request.prompt_tokens)
         if length >= self._context:
@@ -246,8 +244,6 @@ class VllmEngine:
     def _end(self, number: int, reason: FinishReason) -> None:
         growing = self._growing.pop(number)
         self._over.append((number, self._responses.completion(growing, reason, "raw")))
-
-    # --- vLLM
 
     @contextmanager
     def _calling(self, what: str) -> Generator[None]:

@@ -91,9 +91,6 @@ class Health:
         return new
 
 
-# --- Limits of one step --------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Bound:
     """A limit of a metric that holds from the first step on."""
@@ -196,9 +193,6 @@ def _reward_contradicts_verdict(history: Sequence[Metrics], config: HealthConfig
             "accepted responses must earn more (health.actions.reward_contradicts_verdict)",
             "Check the reward function of the task: it must rise with the verdict.",
         )
-
-
-# --- Rules over several steps --------------------------------------------------------------------------------------
 
 
 def _nothing_trained(history: Sequence[Metrics], config: HealthConfig) -> Iterator[Alert]:
@@ -388,9 +382,6 @@ def _mean(part: Sequence[Metrics], name: str) -> float:
 
 def _values(history: Sequence[Metrics], name: str) -> list[float]:
     return [row[name] for row in history if name in row and math.isfinite(row[name])]
-
-
-# --- Tests that were not sampled -----------------------------------------------------------------------------------
 
 
 def overfit_to_sampled_tests(

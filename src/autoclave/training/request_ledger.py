@@ -95,8 +95,6 @@ class RequestLedger:
         self._open.remove(name)
         self._counts[how] += 1
 
-    # --- With checkpoints
-
     def save(self, folder: Path) -> None:
         """Write the account into the folder of a checkpoint, after the groups that it holds were read.
 

@@ -62,9 +62,6 @@ def digest(sequences: Sequences) -> str:
     return found.hexdigest()[:16]
 
 
-# --- Batches -------------------------------------------------------------------------------------------------------
-
-
 class Epochs:
     """The batches of a warm start, shuffled in each epoch; they depend on the seed alone."""
 
@@ -142,9 +139,6 @@ def packed(sequences: Sequences) -> Batch:
         rows={"minibatch": np.zeros(rows, dtype=np.int64)},
         responses={"weights": np.full(num_tokens, 1 / num_tokens, dtype=np.float32)},
     )
-
-
-# --- Learning ------------------------------------------------------------------------------------------------------
 
 
 class ActorState:

@@ -30,9 +30,6 @@ RESERVE_S = 30.0
 """Seconds after which resources in use by other jobs count as missing."""
 
 
-# --- Resources -----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Demand:
     """Resources that a pool requests of a cluster."""
@@ -159,9 +156,6 @@ class _Place:
     node: str
     devices: tuple[str, ...]
     bundle: int
-
-
-# --- Calls ---------------------------------------------------------------------------------------------------------
 
 
 @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)

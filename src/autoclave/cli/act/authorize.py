@@ -114,9 +114,6 @@ def _show_device(device: Device) -> None:
     say(f"    {device.user_code}")
 
 
-# --- What the vault says of tokens -----------------------------------------------------------------------------------
-
-
 def standing(authorization: Mapping[str, Any] | None) -> Iterator[str]:
     """Yield descriptions of the granted scopes and their expiry."""
     if authorization is None:

@@ -46,9 +46,6 @@ _LEARNS = SftConfig(steps=120, batch_size=16, optimizer=OptimizerConfig(learning
 """Settings of the stand-in for a pretrained model."""
 
 
-# --- Settings --------------------------------------------------------------------------------------------------------
-
-
 def shrunk(config: TrainConfig, folder: Path, *, local_judge: bool = False, is_llama: bool = False) -> TrainConfig:
     """The settings of a dry run of `config`, with problems and models in `folder`; see `write_parts`.
 
@@ -172,9 +169,6 @@ def _shrink_alignment(alignment: dict[str, Any]) -> None:
         alignment["limits"][name] = max(alignment["limits"][name], least)
     if alignment["growth"]:
         alignment["growth"]["steps"] = 1
-
-
-# --- Problems and models ---------------------------------------------------------------------------------------------
 
 
 def write_parts(config: TrainConfig, folder: Path, architecture: PretrainedConfig | None) -> None:

@@ -81,9 +81,6 @@ def _changed(config: TrainConfig, change: Change) -> TrainConfig:
     return TrainConfig.model_validate(settings)
 
 
-# --- Limits of pools -----------------------------------------------------------------------------------------------
-
-
 def check_memory(config: TrainConfig) -> None:
     """Compare the plan with `pools.NAME.memory_gb`, where that is set.
 
@@ -140,9 +137,6 @@ def excess(config: TrainConfig, measured: Mapping[str, Sequence[tuple[int, int]]
                 f"than pools.{name}.memory_gb = {pool.memory_gb:g}"
             )
     return lines
-
-
-# --- Speed on a GPU ------------------------------------------------------------------------------------------------
 
 
 ASSUMED_MFU = 0.25

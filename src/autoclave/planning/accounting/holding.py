@@ -110,9 +110,6 @@ def work_space_bytes(config: TrainConfig, learning: Learning) -> int:
     return at_once * learning.width
 
 
-# --- Adapters ------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Linear:
     """A linear layer of each decoder layer: what its input is, and how many numbers go in and out."""

@@ -127,9 +127,6 @@ def _of_whole_rows(config: TrainConfig, shape: ModelShape, requests: Requests) -
     return max(moments, key=lambda parts: sum(parts.values()))
 
 
-# --- Published weights ---------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Publishing:
     """Bytes of one process, on its device."""

@@ -125,9 +125,6 @@ def _evidence(found: Contamination) -> str:
     return "; ".join(parts)
 
 
-# --- Behaviour -----------------------------------------------------------------------------------------------------
-
-
 VerdictsOf = Callable[[Iterable[JudgeJob]], Iterator[Verdict]]
 _DISTINCTIVE_OUTPUTS = 3
 """Different outputs that the tests of a problem need; programs with two outputs pass by chance."""

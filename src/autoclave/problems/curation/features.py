@@ -95,8 +95,6 @@ def word_hashes(words: list[str]) -> WordHashes:
     return np.array(sorted({word_hash(word) for word in words}), dtype=np.uint32)
 
 
-# --- Versions of one problem ---------------------------------------------------------------------------------------
-
 _GRADE = r"(easy|easier|simple|hard|harder|difficult|medium|extreme|first|second|third)"
 _VERSION = re.compile(
     rf"\bthis is (?:the|an?) {_GRADE} version\b|\bthe {_GRADE} version of (?:the|this) problem\b"
@@ -112,8 +110,6 @@ def _version(text: str) -> str:
     found = _VERSION.search(start) if any(word in start for word in _VERSION_WORDS) else None
     return next((grade for grade in found.groups() if grade), "unnamed") if found else ""
 
-
-# --- Tests ---------------------------------------------------------------------------------------------------------
 
 _DISTINCTIVE_CODE = 100
 """Least characters of test code that identify a problem."""

@@ -156,8 +156,6 @@ def _largest_kept(features: Features) -> np.uint64:
     return features.inputs[-1] if len(features.inputs) == CASES_LIMIT else np.uint64(2**64 - 1)
 
 
-# --- Decisions -----------------------------------------------------------------------------------------------------
-
 _SAME_WORDING = 0.97
 _SAME_SHORT_WORDING = 0.87
 _TESTS_PER_DISAGREEMENT = 4

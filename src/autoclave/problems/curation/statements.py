@@ -85,8 +85,6 @@ def _is_minus(tokens: list[str], place: int) -> bool:
     return after.isdigit() or (len(after) == 1 == len(before) and after.isalnum() and before.isalnum())
 
 
-# --- Content words -------------------------------------------------------------------------------------------------
-
 _SAMPLE_HEADING = re.compile(
     r"^\W*(?:samples?|examples?)(?:\W+(?:test|tests|case|cases|input|inputs|output|outputs|in|out|\d+))*\W*$"
     r"|^\W*(?:inputs?|outputs?)\W*$|^\W*(?:input|output)\s*[:=]\s*\S.*$"

@@ -71,9 +71,6 @@ class Strength(JudgedStage):
         return with_facts(candidate, killed_share=killed, mutants=len(outcomes))
 
 
-# --- Mutants -------------------------------------------------------------------------------------------------------
-
-
 _WORDS = " ".join(TABLES["mutations"]).split()
 _SWAPS = dict(zip(_WORDS[::2], _WORDS[1::2], strict=True))
 """Replacement of each token."""

@@ -106,9 +106,6 @@ def _hidden(value: Any) -> list[Any]:
     return tests
 
 
-# --- Packed tests --------------------------------------------------------------------------------------------------
-
-
 PACKED_BYTES_LIMIT = 512 << 20
 """Limit of unpacked bytes of one row."""
 

@@ -142,9 +142,6 @@ def _rows_of(path: Path, name: str) -> Iterator[RawRow | SkippedRow]:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
-# --- JSON ----------------------------------------------------------------------------------------------------------
-
-
 def _json_rows(path: Path, name: str) -> Iterator[RawRow | SkippedRow]:
     """Yield the rows of an array, of one object, or of an object per line: all have the same file ending."""
     with open_plain(path) as file:
@@ -248,9 +245,6 @@ class _BoundedRows:
         return content
 
 
-# --- Tables --------------------------------------------------------------------------------------------------------
-
-
 def _table_rows(path: Path, name: str) -> Iterator[RawRow | SkippedRow]:
     import pyarrow as arrow
 
@@ -287,9 +281,6 @@ def _batches(path: Path) -> Iterator[Any]:
 
 def first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0][:300]
-
-
-# --- Folders of APPS -----------------------------------------------------------------------------------------------
 
 
 def _problem_folder(path: Path, name: str) -> RawRow | SkippedRow:

@@ -143,9 +143,6 @@ def _remove(folder: Path, deadline: float) -> None:
         pause_s = min(2 * pause_s, 0.05)
 
 
-# --- Places --------------------------------------------------------------------------------------------------------
-
-
 _LEAF = "autoclave-judge"
 _FIRST_VERSION_NAMES = {"memory": "memory", "pids": "pids", "cpu": "cpuacct"}
 FIX = (
@@ -267,9 +264,6 @@ def _words(path: Path) -> list[str]:
         return path.read_text().split()
     except OSError:
         return []
-
-
-# --- The watcher ---------------------------------------------------------------------------------------------------
 
 
 PREFIX = "autoclave-cell-"

@@ -14,12 +14,8 @@ from autoclave.sandbox.interface import Profile, Sandbox
 class SandboxConformance(CellFixtures):
     """Requirements at every level, `open` included."""
 
-    # --- The level ---------------------------------------------------------------------------------------------
-
     def test_the_level_is_the_one_that_these_tests_are_for(self, sandbox: Sandbox):
         assert sandbox.level == self.level
-
-    # --- Ends --------------------------------------------------------------------------------------------------
 
     def test_a_program_that_ends_by_itself_has_its_exit_code_and_output(self, run: Run):
         outcome = run("import sys; print(sys.stdin.read().upper()); sys.stderr.write('e'); sys.exit", b"abc")
@@ -50,8 +46,6 @@ class SandboxConformance(CellFixtures):
     def test_a_placed_file_can_be_executed(self, open_cell: OpenCell):
         with open_cell("not a program", EXECUTE) as cell:
             assert [cell.run(b"").stdout for _ in range(2)] == [b"8\n"] * 2  # ENOEXEC: found, executable, no format
-
-    # --- Limits ------------------------------------------------------------------------------------------------
 
     def test_an_endless_loop_in_c_code_is_stopped_by_cpu_time(self, run: Run):
         outcome = run("sum(range(10**12))", cpu_s=0.5)
@@ -165,8 +159,6 @@ class SandboxConformance(CellFixtures):
             outcomes = [cell.run(stdin) for stdin in (b"", b"loop", b"")]
         assert [outcome.ended for outcome in outcomes] == [Ended.EXITED, Ended.CPU_TIME, Ended.EXITED]
 
-    # --- Streams and environment -------------------------------------------------------------------------------
-
     def test_input_larger_than_a_pipe_arrives_whole(self, run: Run):
         outcome = run("import sys; data = sys.stdin.read(); print(len(data), data[-3:])", b"x" * 3_000_000 + b"end")
         assert outcome.stdout == b"3000003 end\n"
@@ -209,8 +201,6 @@ class SandboxConformance(CellFixtures):
         profile = Profile("prepared", preamble="from math import gcd\nready = True")
         with open_cell("print(ready, gcd(12, 18))", profile=profile) as cell:
             assert cell.run(b"").stdout == b"True 6\n"
-
-    # --- Isolation of tests --------------------------------------------------------------------------------------
 
     def test_a_test_finds_nothing_of_the_test_before(self, open_cell: OpenCell):
         source = (
@@ -279,8 +269,6 @@ class SandboxConformance(CellFixtures):
         )
         assert b"autoclave" not in run(source).stdout
 
-    # --- Sessions ----------------------------------------------------------------------------------------------
-
     def test_frames_go_both_ways_whole(self, open_cell: OpenCell):
         with open_cell("frames = 3", ECHO) as cell:
             session = cell.session()
@@ -338,8 +326,6 @@ class SandboxConformance(CellFixtures):
     def test_a_session_that_is_closed_early_ends_the_test_and_the_next_runs(self, open_cell: OpenCell):
         with open_cell("import time; time.sleep(60); frames = 0", ECHO, wall_s=0.5) as cell:
             assert [cell.session().close().ended for _ in range(2)] == [Ended.WALL_TIME] * 2
-
-    # --- Concurrency ----------------------------------------------------------------------------------------
 
     def test_cells_of_several_threads_do_not_mix(self, open_cell: OpenCell):
         found: dict[int, list[bytes]] = {}

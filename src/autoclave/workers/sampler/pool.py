@@ -82,8 +82,6 @@ class SamplerPool:
         for group in groups:
             self.attach(group)
 
-    # --- Requests
-
     def submit(self, requests: Sequence[Request]) -> list[Future[Completion]]:
         """A future for each of `requests`, one batch; samples of one prompt that stand together stay on one engine.
 
@@ -120,8 +118,6 @@ class SamplerPool:
         for each in pending:
             each.future.set_running_or_notify_cancel()
         return pending
-
-    # --- Weights
 
     def update_weights(self, version: int, weights: WeightSource, *, drains: bool = False) -> Future[None]:
         """Have all engines sample with the weights that `weights` delivers, called `version`, from now on.

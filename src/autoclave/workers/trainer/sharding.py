@@ -121,9 +121,6 @@ def is_sharded(module: nn.Module) -> bool:
     return isinstance(module, FSDPModule)
 
 
-# --- Sharding ------------------------------------------------------------------------------------------------------
-
-
 def _shard(units: list[nn.Module], settings: TrainerConfig, device: torch.device) -> None:
     """The last unit is the root. It is gathered until the backward pass in any case: its head is needed at once."""
     is_mixed = settings.mixed_precision == "bfloat16"
@@ -178,9 +175,6 @@ def reduce_at_last(module: nn.Module, is_last: bool) -> None:
     """Return whether the next backward pass of an optimizer step is the last: replicas add up gradients only then."""
     for part in _sharded_parts(module):
         part.set_requires_all_reduce(is_last, recurse=False)
-
-
-# --- Weights -------------------------------------------------------------------------------------------------------
 
 
 def whole(tensor: Tensor) -> Tensor:

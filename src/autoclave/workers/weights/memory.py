@@ -133,9 +133,6 @@ def _slots_in(file: Descriptor, table: WeightTable, num_slots: int, access: int)
         return tuple(torch.frombuffer(mapped, dtype=torch.uint8).view(num_slots, table.num_bytes))
 
 
-# --- On a GPU ------------------------------------------------------------------------------------------------------
-
-
 _OWN: WeakValueDictionary[str, Tensor] = WeakValueDictionary()
 """Slots of this process by token: CUDA does not open what the same process has made."""
 

@@ -176,8 +176,6 @@ class Publisher:
             self._readers.pop(group.name, None)
         call("close_receiver")
 
-    # --- Writing
-
     def _make_memory(self, routes: frozenset[Route]) -> None:
         """Have the trainer make what is read by these routes."""
         self._memory_routes, self._sent = routes, {}
@@ -219,8 +217,6 @@ class Publisher:
         self._members = frozenset()
         self._answers(calls)
         self._members = frozenset(members)
-
-    # --- Reading
 
     def _welcomed(self, group: SamplerGroup, call: Callable[..., Any]) -> _Reader:
         """Set up a group that is attached or restarted later to read weights from the existing memory."""
@@ -284,8 +280,6 @@ class Publisher:
 
     def _shares_pool(self, group: SamplerGroup) -> bool:
         return group.pool is self._trainer.pool
-
-    # --- Waiting
 
     def _current(self) -> int:
         if self._version is None:

@@ -7,7 +7,7 @@ themselves; here a copy that an engine keeps beside them shows, and an engine th
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from autoclave.core.rollout import FloatArray, IntArray
 from autoclave.rollout import Request, SamplingParameters
 from autoclave.workers.batch import Batch
 from autoclave.workers.group import WorkerGroup
+from autoclave.workers.sampler.pool import SamplerPool
 
 LIMITS = {"float32": 1e-4, "float64": 1e-4, "float16": 0.02, "bfloat16": 0.1}
 """Mean gap in nats per token that rounding explains, by the coarser number format of the two sides."""
@@ -64,14 +65,6 @@ def mismatch(trainer: FloatArray, sampler: FloatArray) -> Mismatch:
     return Mismatch(float(np.abs(gap).mean()), float(np.abs(gap).max()), k3, len(gap))
 
 
-class ManySamplers(Protocol):
-    """Samplers that can be asked one by one."""
-
-    def submit_to_each(self, requests: Sequence[Request]) -> dict[str, list[Future[Completion]]]:
-        """Futures for all of `requests` from each sampler, by its name."""
-        ...
-
-
 class SyncCheck:
     """A few fixed prompts, put to every sampler after a publish."""
 
@@ -99,7 +92,7 @@ class SyncCheck:
         """Mean gap of rollouts of the trainer's own weights that rounding explains, by what was found so far."""
         return min(self.limit, OVER_PROBE * self._largest + max(OVER_LIMIT * self.limit, LIMITS["float32"]))
 
-    def check(self, version: int, trainer: WorkerGroup[Any], samplers: ManySamplers) -> dict[str, float]:
+    def check(self, version: int, trainer: WorkerGroup[Any], samplers: SamplerPool) -> dict[str, float]:
         """Compare `trainer`, by its `log_probs`, with all `samplers`, which are to sample with `version` by now.
 
         Neither may change while this runs.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -13,7 +16,7 @@ from inspect_ai.solver import TaskState
 from langgraph.graph import END, START, StateGraph
 
 import autoclave.act as act
-from examples.agents import inspect_solver, langgraph_checkpoints, openai_chat
+from examples.agents import inspect_solver, langgraph_checkpoints, openai_agents_sdk, openai_chat
 from tests.evaluation.chat_server import ChatServer
 from tests.runtime.test_proposals import calling
 
@@ -26,14 +29,18 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_model_behind_the_api_of_openai_calls_tools(root: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("example", [openai_chat.work, openai_agents_sdk.work])
+def test_a_model_behind_the_api_of_openai_calls_tools(
+    root: Path, monkeypatch: pytest.MonkeyPatch, example: Callable[[act.Session, str], Any]
+):
     edit = {"path": "notes.txt", "old_string": "one", "new_string": "two"}
     server = ChatServer(lambda body: "All done.", models=("gpt-5",))
     server.trouble.append(calling(("edit", edit), ("write", {"path": "/outside"})))
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with act.session(root, allow=["files/**"]) as session:
-        assert openai_chat.work(session, "Change it.") == "All done."
+        said = example(session, "Change it.")
+        assert (asyncio.run(said) if inspect.iscoroutine(said) else said) == "All done."
         assert (root / "notes.txt").read_text() == "two\n"
         session.undo(all=True)
     server.close()

@@ -85,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             with self.served.lock:
                 asked = body["messages"][-1]["content"] if "messages" in body else body["prompt"]
-                self.served.answered[asked, body.get("seed")] += 1
+                self.served.answered[str(asked), body.get("seed")] += 1
             self._send(200, content, len(content))
 
     def _reply(self, status: int, answer: Any) -> None:

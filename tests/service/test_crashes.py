@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import httpx
 import pytest
@@ -73,6 +75,17 @@ def test_sigterm_finishes_running_jobs_and_keeps_queued_ones(start_process):
         done = client.get(f"/v1/batches/{batch['batch']}/stream").text
     statuses = [json.loads(line)["verdict"]["status"] for line in done.splitlines() if '"event":"job"' in line]
     assert statuses == ["accepted"] * 6
+
+
+def test_sigterm_while_the_server_starts_ends_it_without_an_error(tmp_path, unused_port: int):
+    words = ["serve", f"port={unused_port}", "store=store.sqlite", "judge.workers=1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "autoclave", *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    until(lambda: (tmp_path / "store.sqlite").exists())
+    process.terminate()
+    _, log = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, "Traceback" in log) == (0, False), log
 
 
 def test_a_job_that_killed_the_server_several_times_is_not_started_again(start_server, tmp_path):

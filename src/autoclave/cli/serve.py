@@ -56,7 +56,8 @@ def serve(context: click.Context, on_ray: bool) -> None:
     config = resolve(ServeConfig, settings).config
     if on_ray and config.ray is None:
         config = resolve(ServeConfig, (*settings, "ray={}")).config
-    run_server(config, lambda url: click.echo(f"Serving at {url}"))
+    with contextlib.suppress(KeyboardInterrupt):  # SIGTERM before it listens for signals
+        run_server(config, lambda url: click.echo(f"Serving at {url}"))
 
 
 @serve.group()

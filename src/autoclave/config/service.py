@@ -66,6 +66,14 @@ class AdmissionConfig(Config):
     """Requests of one client per second, on average; 0 means any number."""
     request_burst: Positive = 200
     """Requests of one client that may come at once before `requests_per_s` counts."""
+    connections: Positive = 8192
+    """Connections at a time. A server takes fewer where half of the file descriptors that it may open are fewer."""
+    connections_per_address: Positive = 4096
+    """Connections of one address at a time: a proxy is one address."""
+    header_s: PositiveFloat = 10.0
+    """Seconds in which the header of a request must arrive, or a connection be encrypted."""
+    body_s: PositiveFloat = 30.0
+    """Seconds for which the body of a request may arrive at less than 1 KiB per second."""
     concurrent_runs: NonNegative = 0
     """Free-form runs at a time; 0 means as many as the judge has workers."""
     waiting_runs: NonNegative = 10_000

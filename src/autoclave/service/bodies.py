@@ -5,6 +5,7 @@ A few compressed bytes can expand to very many, so input is decompressed in slic
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from typing import Any
@@ -20,6 +21,8 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 Require = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _WINDOW = 1 << 27
+_PART = 1 << 16
+_MOST_LINES = 1_000_000
 _FORMATS: dict[str, tuple[Callable[[], Any], int]] = {
     "gzip": (lambda: zlib.decompressobj(31), 1024),
     "zstd": (lambda: zstandard.ZstdDecompressor(max_window_size=_WINDOW).decompressobj(), 256),
@@ -53,15 +56,37 @@ class _Decoder:
             raise bad_input(f"the body is a truncated {self._coding} file")
 
 
-class BoundedBodies:
-    """ASGI middleware: the application gets decompressed bodies within a limit that depends on the path.
-
-    `require` checks a request before the first part of its body is read.
+class _Values:
+    """Counts the commas outside of strings in a JSON text that arrives in parts: it has about as many values, and each
+    takes time and memory to parse and to check.
     """
 
-    def __init__(self, app: App, limit_mb: Callable[[str], float], require: Require) -> None:
+    def __init__(self, limit: int) -> None:
+        self._limit = self._left = limit
+        self._is_string = False
+        self._cut = b""
+
+    def add(self, part: bytes) -> None:
+        part = self._cut + part
+        end = len(part) - (len(part) - len(part.rstrip(b"\\"))) % 2  # the first half of an escape waits
+        part, self._cut = part[:end], part[end:]
+        pieces = part.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')
+        self._left -= sum(piece.count(b",") for piece in pieces[self._is_string :: 2])
+        self._is_string ^= len(pieces) % 2 == 0
+        if self._left < 0:
+            raise too_large("the request", self._limit, "values")
+
+
+class BoundedBodies:
+    """ASGI middleware: the application gets decompressed bodies within limits that depend on the path, in MiB and, if
+    the body is JSON, in values.
+
+    `require` checks a request before the first part of its body is read. Other requests go on between two parts.
+    """
+
+    def __init__(self, app: App, limits: Callable[[str], tuple[float, int | None]], require: Require) -> None:
         self._app = app
-        self._limit_mb = limit_mb
+        self._limits = limits
         self._require = require
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -87,7 +112,8 @@ class BoundedBodies:
         if coding not in ("", "identity", *_FORMATS):
             raise Refused(415, "input", "Content-Encoding must be gzip or zstd, or left out")
         decoder = _Decoder(coding) if coding in _FORMATS else None
-        limit_mb = self._limit_mb(scope["path"])
+        limit_mb, most_values = self._limits(scope["path"])
+        values = _Values(most_values) if most_values else None
         left, is_last = int(limit_mb * 2**20), False
         while not is_last:
             message = await receive()
@@ -100,8 +126,12 @@ class BoundedBodies:
                 left -= len(piece)
                 if left < 0:
                     raise too_large("the request", limit_mb)
-                if piece:
-                    yield {"type": "http.request", "body": piece, "more_body": True}
+                for start in range(0, len(piece), _PART):
+                    part = piece[start : start + _PART]
+                    if values:
+                        values.add(part)
+                    yield {"type": "http.request", "body": part, "more_body": True}
+                    await asyncio.sleep(0)
         if decoder:
             decoder.end()
         yield {"type": "http.request", "body": b"", "more_body": False}
@@ -111,19 +141,19 @@ _OF_CODING = (b"content-encoding", b"content-length")
 
 
 async def lines_of(chunks: AsyncIterator[bytes], limit_mb: float) -> AsyncIterator[bytes]:
-    """Yield the lines of a body; a line above the limit is refused."""
-    limit, pending = int(limit_mb * 2**20), bytearray()
+    """Yield the lines of a body; a line above the limit is refused, and so are too many lines, empty ones included."""
+    limit, pending, count = int(limit_mb * 2**20), bytearray(), 0
     async for chunk in chunks:
-        start = 0
-        while (end := chunk.find(b"\n", start)) >= 0:
-            pending += chunk[start:end]
+        *ends, rest = chunk.split(b"\n")
+        count += len(ends)
+        if count > _MOST_LINES:
+            raise too_large("the upload", _MOST_LINES, "lines")
+        for end in (*ends, None):
+            pending += rest if end is None else end
             if len(pending) > limit:
                 raise too_large("a line", limit_mb)
-            yield bytes(pending)
-            pending.clear()
-            start = end + 1
-        pending += chunk[start:]
-        if len(pending) > limit:
-            raise too_large("a line", limit_mb)
+            if end is not None:
+                yield bytes(pending)
+                pending.clear()
     if pending:
         yield bytes(pending)

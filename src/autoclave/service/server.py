@@ -29,7 +29,10 @@ from autoclave.service.wire import ErrorAnswer
 
 _log = logging.getLogger(__name__)
 _UPLOADS = "/v1/problems"
+_VALUES_OF_A_JOB, _FOREIGN_VALUES = 24, 1_000_000
+"""Most values in the JSON of a request: it is parsed while other requests wait. Other protocols send tests along."""
 _THREADS = 16
+_STORE_PAUSE_S = 1.0
 _KINDS = {400: "input", 404: "not_found", 405: "input"}
 
 
@@ -48,7 +51,13 @@ def create_app(parts: Parts) -> FastAPI:
             for batch in batches:
                 loop.call_soon_threadsafe(leases.expect, batch)
 
-        await asyncio.to_thread(parts.node.start, expect)
+        while not parts.is_stopping.is_set():
+            try:
+                await asyncio.to_thread(parts.node.start, expect)
+                break
+            except StoreUnavailable as error:
+                _log.warning("the store does not respond (%s); retrying", error)
+                await asyncio.sleep(_STORE_PAUSE_S)
         yield
         leases.close()
         await asyncio.to_thread(parts.node.stop)
@@ -77,9 +86,14 @@ def create_app(parts: Parts) -> FastAPI:
     app.add_middleware(EarlyRefusals, parts=parts)
     app.add_middleware(_CountedResponses, parts=parts)
     admission = parts.config.admission
+    own_values = _VALUES_OF_A_JOB * max(admission.batch_limit, 4096)
     app.add_middleware(
         BoundedBodies,
-        limit_mb=lambda path: admission.upload_limit_mb if path == _UPLOADS else admission.request_limit_mb,
+        limits=lambda path: (
+            (admission.upload_limit_mb, None)
+            if path == _UPLOADS
+            else (admission.request_limit_mb, own_values if path.startswith("/v1/") else _FOREIGN_VALUES)
+        ),
         require=authenticate,
     )
     return app

@@ -8,16 +8,21 @@ import os
 import socket
 import threading
 import time
+from functools import partial
 from types import FrameType
+from typing import cast
 
 import uvicorn
 import uvloop
 from fastapi import FastAPI
 
 from autoclave.core import HostError
+from autoclave.service.connections import IDLE_S, Connection, Edge
 from autoclave.service.parts import Parts
 
+_BACKLOG = 4096
 _CLOSING_S = 5
+_TICKS_OF_A_SECOND = 10
 
 
 class DrainingServer(uvicorn.Server):
@@ -26,25 +31,34 @@ class DrainingServer(uvicorn.Server):
     """
 
     def __init__(self, app: FastAPI, parts: Parts) -> None:
-        config = parts.config
-        super().__init__(
-            uvicorn.Config(
-                app,
-                log_config=None,
-                http="httptools",
-                ws="none",
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=_CLOSING_S,
-                timeout_keep_alive=75,
-                ssl_certfile=config.tls.certificate_file or None,
-                ssl_keyfile=config.tls.key_file or None,
-                lifespan="on",
-            )
+        tls = parts.config.tls
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            http="httptools",
+            ws="none",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_CLOSING_S,
+            timeout_keep_alive=IDLE_S,
+            ssl_certfile=tls.certificate_file or None,
+            ssl_keyfile=tls.key_file or None,
+            lifespan="on",
+            backlog=_BACKLOG,
         )
+        config.load()
+        self._edge = Edge(parts.config.admission, config.ssl)
+        config.ssl = None  # `Connection` does TLS, so that handshakes count too
+        config.http_protocol_class = cast(type[asyncio.Protocol], partial(Connection, self._edge))
+        super().__init__(config)
         self._parts = parts
         self._drain: threading.Thread | None = None
         parts.node.on_end = self.drain
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _TICKS_OF_A_SECOND == 0:
+            self._edge.close_overdue(asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._drain is not None:
@@ -77,7 +91,7 @@ def listen(host: str, port: int) -> socket.socket:
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address, family=family, backlog=1024, dualstack_ipv6=family == socket.AF_INET6)
+        return socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=family == socket.AF_INET6)
     except socket.gaierror as error:
         raise HostError(f"host = {host}: {error.strerror}. Fix: use an address of this machine") from None
     except OSError as error:

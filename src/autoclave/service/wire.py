@@ -139,7 +139,7 @@ class Lookup(Request):
     """Problems to look up: whether they are stored and can be judged here."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"problems": [{"digest": EXAMPLE_DIGEST}]}]})
-    problems: Annotated[list[ProblemNeed], Field(max_length=10_000)]
+    problems: Annotated[list[ProblemNeed], Field(max_length=10_000, fail_fast=True)]
 
 
 class RefusedProblem(Answer):
@@ -211,7 +211,7 @@ class BatchRequest(Options):
             "examples": [{"jobs": [{"problem": EXAMPLE_DIGEST, "source": "print(7)", "id": "first"}], "priority": 5}]
         }
     )
-    jobs: Annotated[list[Job], Field(min_length=1)]
+    jobs: Annotated[list[Job], Field(min_length=1, fail_fast=True)]
 
 
 class JobAnswer(Answer):

@@ -58,9 +58,10 @@ async def upload(request: Request, parts: PartsDep, client: Uploading) -> Upload
     try:
         async for line in lines_of(request.stream(), parts.config.admission.line_limit_mb):
             number += 1
-            if not line.strip():
+            problem = await asyncio.to_thread(_checked, parts, line, number) if line else None
+            if problem is None:
                 continue
-            pending.append(await asyncio.to_thread(_checked, parts, line, number))
+            pending.append(problem)
             size += len(line)
             if len(pending) >= _TOGETHER or size >= _TOGETHER_BYTES:
                 done += await _stored(parts, client, pending)
@@ -70,8 +71,12 @@ async def upload(request: Request, parts: PartsDep, client: Uploading) -> Upload
     return Uploaded(problems=done, new=sum(problem.is_new for problem in done))
 
 
-def _checked(parts: Parts, line: bytes, number: int) -> Problem:
-    """Return the problem of a line. Raises `Refused`, which names the line, if it cannot be judged here."""
+def _checked(parts: Parts, line: bytes, number: int) -> Problem | None:
+    """Return the problem of a line, None for a blank one. Raises `Refused`, which names the line, if it cannot be
+    judged here.
+    """
+    if line.isspace():
+        return None
     where = f"line {number}"
     try:
         problem = Problem.from_json(parse_object(line.decode("utf-8-sig"), where), where)

@@ -62,9 +62,8 @@ def main() -> None:
     trainers: list[Trainer] = [package_trainer if options.tiny else verl_trainer]
     if options.open_r1:
         trainers.append(lambda url, kinds, scores: open_r1_trainer(options.open_r1, url, kinds, scores))
-    num_trainers, requests = sized(options, (TRAINERS, REQUESTS), (TRAINERS, REQUESTS), (1, 2))
-    rounds = sized(options, 4, 1, 1)
-    figures = overload([trainers[i % len(trainers)] for i in range(num_trainers)], requests * rounds)
+    num_trainers, num_programs = sized(options, (TRAINERS, REQUESTS), (4, 16), (1, 2))
+    figures = overload([trainers[i % len(trainers)] for i in range(num_trainers)], num_programs)
     figures |= small_client(trainers[0], sized(options, 1000, 200, 2))
     finish("reward_safety", figures, options.json)
 

@@ -89,7 +89,7 @@ def test_unsupported_options_are_refused_with_a_message(compatible: LiveServer, 
 def test_limits_beyond_those_of_the_server_are_clipped_and_named(compatible: LiveServer):
     stage = execute(compatible, "print(7)", run_timeout=99_000, run_cpu_time=13_000, run_memory_limit=1 << 40)["run"]
     assert (stage["code"], stage["stdout"]) == (0, "7\n")
-    assert stage["message"].startswith("run_memory_limit = 1.09951e+12 was clipped to the configured limit of ")
+    assert stage["message"].startswith("run_memory_limit = 1.09951e+12 was clipped to the server's limit of ")
     assert "; run_cpu_time = 13000 was clipped" in stage["message"]
 
 

@@ -47,7 +47,7 @@ class _Entry:
 class RunQueue:
     """Runs `places` attempts at a time. Long ones leave a place to the short ones that wait.
 
-    One further place is for a short attempt: when only long ones run, or for a client of which nothing runs.
+    Two further places are for short attempts: one when only long ones run, both for clients of which nothing runs.
     """
 
     def __init__(self, places: int, most_waiting: int, is_draining: Callable[[], bool]) -> None:
@@ -166,8 +166,8 @@ class RunQueue:
         def may_start(entry: _Entry) -> bool:
             if not entry.is_short:
                 return num_free > 0 and (num_long < max(self._places - 1, 1) or not has_short)
-            is_urgent = num_long == self._places or entry.client not in busy_clients
-            return num_free > 0 or (num_free == 0 and is_urgent)
+            is_behind_long = num_free == 0 and num_long == self._places
+            return num_free > 0 or is_behind_long or (num_free > -2 and entry.client not in busy_clients)
 
         return min(filter(may_start, first), key=lambda entry: (self._used_s[entry.client], entry), default=None)
 

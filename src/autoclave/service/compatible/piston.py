@@ -24,6 +24,7 @@ from autoclave.service.access import Judging, LeasesDep, PartsDep
 from autoclave.service.compatible import open_r1
 from autoclave.service.compatible.translation import (
     SILENT_S,
+    Clipped,
     json_response,
     keep_problem,
     printed,
@@ -177,43 +178,33 @@ async def execute(
         await keep_problem(parts, client, problem)
         job = Job(problem=problem.digest, source=program, language=language)
         return _graded_answer(runtime, await verdict_of(parts, leases, request, client, job))
-    order, clipped = _order(parts, body, files)
-    program = Program(source, language)
+    order, program = _order(parts, body, files, clipped := Clipped()), Program(source, language)
     result = await run_queued(
         parts, client, request, lambda part: parts.runner.run(program, part), order, patience_s=SILENT_S
     )
     ended = result.outcome.ended.value
     parts.audit.note(client.id, "run", source=contents[0], language=language, ended=ended)
     stage = _stage(result.outcome)
-    stage.message = "; ".join(filter(None, (stage.message, *clipped))) or None
+    stage.message = "; ".join(filter(None, (stage.message, *clipped.notes))) or None
     if language == "python":
         return ExecuteAnswer(language=runtime.language, version=runtime.version, run=stage)
     compiled = Stage(stdout="", stderr="", output="", code=0) if result.compile_error is None else stage
     return ExecuteAnswer(language=runtime.language, version=runtime.version, run=stage, compile=compiled)
 
 
-def _order(parts: Parts, body: ExecuteRequest, files: dict[str, bytes]) -> tuple[RunOrder, list[str]]:
-    """Return the order, and the limits that were clipped to those of the server."""
+def _order(parts: Parts, body: ExecuteRequest, files: dict[str, bytes], clipped: Clipped) -> RunOrder:
     greatest_ms = 1000 * parts.config.judge.time_limit_range[1]
-    clipped: list[str] = []
-
-    def within(name: str, wanted: float, greatest: float) -> float:
-        if wanted > greatest:
-            clipped.append(f"{name} = {wanted:g} was clipped to the configured limit of {greatest:g}")
-        return min(wanted, greatest)
-
-    memory = within("run_memory_limit", body.run_memory_limit, parts.config.sandbox.memory_limit_mb << 20)
+    memory = clipped.within("run_memory_limit", body.run_memory_limit, parts.config.sandbox.memory_limit_mb << 20)
     stdin = body.stdin if body.stdin.endswith("\n") else f"{body.stdin}\n"
-    order = RunOrder(
+    return RunOrder(
         stdin.encode("utf-8", "surrogatepass"),
         files,
         profile=parts.config.compatible.profile,
-        time_limit_s=within("run_cpu_time", body.run_cpu_time, greatest_ms) / 1000,
-        wall_limit_s=within("run_timeout", body.run_timeout, 3 * greatest_ms + 1000) / 1000,
+        time_limit_s=clipped.within("run_cpu_time", body.run_cpu_time, greatest_ms) / 1000,
+        wall_limit_s=clipped.within("run_timeout", body.run_timeout, 3 * greatest_ms + 1000) / 1000,
         memory_limit_mb=max(int(memory) >> 20, 1) if memory > 0 else None,
         compile_limit_s=min(body.compile_timeout, body.compile_cpu_time) / 1000,
     )
-    return order, clipped
 
 
 def _content(file: File) -> bytes:

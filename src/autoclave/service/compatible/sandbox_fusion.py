@@ -39,6 +39,7 @@ from autoclave.service.compatible.sandbox_fusion_wire import (
 )
 from autoclave.service.compatible.translation import (
     SILENT_S,
+    Clipped,
     json_response,
     keep_problem,
     printed,
@@ -102,8 +103,8 @@ async def ping() -> str:
 @router.post("/run_code")
 async def run_code(body: RunCodeRequest, request: Request, parts: PartsDep, client: Judging) -> RunCodeResponse:
     """Run one program."""
-    limits = _Limits(parts)
-    limit_s = limits.time_s(body.run_timeout, "run_timeout")
+    clipped = Clipped()
+    limit_s = clipped.within("run_timeout", body.run_timeout, parts.config.judge.time_limit_range[1])
     order = RunOrder(
         (body.stdin or "").encode("utf-8", "surrogatepass"),
         decoded(body.files),
@@ -111,7 +112,7 @@ async def run_code(body: RunCodeRequest, request: Request, parts: PartsDep, clie
         profile=parts.config.compatible.profile,
         time_limit_s=limit_s,
         wall_limit_s=1.5 * limit_s + 1,
-        memory_limit_mb=limits.memory_mb(body.memory_limit_MB),
+        memory_limit_mb=_memory(parts, clipped, body.memory_limit_MB),
         compile_limit_s=body.compile_timeout,
     )
     program = Program(body.code, body.language)
@@ -121,7 +122,7 @@ async def run_code(body: RunCodeRequest, request: Request, parts: PartsDep, clie
     )
     source = body.code.encode("utf-8", "surrogatepass")
     parts.audit.note(client.id, "run", source=source, language=body.language, ended=result.outcome.ended.value)
-    return _run_response(result, body.language).model_copy(update={"message": limits.message})
+    return _run_response(result, body.language).model_copy(update={"message": clipped.message})
 
 
 @router.post("/run_jupyter")
@@ -129,14 +130,14 @@ async def run_jupyter(
     body: RunJupyterRequest, request: Request, parts: PartsDep, client: Judging
 ) -> RunJupyterResponse:
     """Run the cells of a notebook in one process."""
-    limits = _Limits(parts)
+    clipped = Clipped()
     order = RunOrder(
         files=decoded(body.files),
         fetch=body.fetch_files,
         profile=parts.config.compatible.profile,
         time_limit_s=min(body.total_timeout, parts.config.judge.time_limit_range[1]),
         wall_limit_s=body.total_timeout,
-        memory_limit_mb=limits.memory_mb(body.memory_limit_MB),
+        memory_limit_mb=_memory(parts, clipped, body.memory_limit_MB),
     )
     result = await run_queued(
         parts, client, request, lambda part: parts.runner.run_notebook(body.cells, part), order, patience_s=SILENT_S
@@ -145,7 +146,7 @@ async def run_jupyter(
     parts.audit.note(client.id, "run", source=source, language="python", ended=result.outcome.ended.value)
     driver = _command(result.outcome)
     if driver.return_code != 0 or len(result.cells) != len(body.cells):
-        return RunJupyterResponse(status="Failed", message=limits.message, driver=driver)
+        return RunJupyterResponse(status="Failed", message=clipped.message, driver=driver)
     cells = [
         CellRunResult(
             stdout=_well_formed(cell.stdout),
@@ -156,28 +157,13 @@ async def run_jupyter(
         for cell in result.cells
     ]
     return RunJupyterResponse(
-        status="Success", message=limits.message, driver=driver, cells=cells, files=encoded(result.files)
+        status="Success", message=clipped.message, driver=driver, cells=cells, files=encoded(result.files)
     )
 
 
-class _Limits:
-    """Limits of a request, clipped to those of the server; `message` says so."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._greatest_s = parts.config.judge.time_limit_range[1]
-        self._greatest_mb = parts.config.sandbox.memory_limit_mb
-        self.message = ""
-
-    def time_s(self, wanted_s: float, name: str) -> float:
-        return self._clipped(wanted_s, self._greatest_s, name, "s")
-
-    def memory_mb(self, wanted_mb: int) -> int | None:
-        return int(self._clipped(wanted_mb, self._greatest_mb, "memory_limit_MB", " MiB")) if wanted_mb > 0 else None
-
-    def _clipped(self, wanted: float, greatest: float, name: str, unit: str) -> float:
-        if wanted > greatest:
-            self.message += f"{name} = {wanted:g}: this server allows {greatest:g}{unit}, which the program got. "
-        return min(wanted, greatest)
+def _memory(parts: Parts, clipped: Clipped, wanted_mb: int) -> int | None:
+    greatest_mb = parts.config.sandbox.memory_limit_mb
+    return int(clipped.within("memory_limit_MB", wanted_mb, greatest_mb)) if wanted_mb > 0 else None
 
 
 def _run_response(result: RunResult, language: str) -> RunCodeResponse:
@@ -285,8 +271,10 @@ async def submit(
         digest, language = record.digest, config.language or record.language
     if config.compile_timeout is not None and language != "python":
         raise bad_input("config.compile_timeout: the server's limit applies. Fix: leave it out")
-    limits = _Limits(parts)
-    limit_s = None if config.run_timeout is None else limits.time_s(config.run_timeout, "config.run_timeout")
+    clipped = Clipped()
+    limit_s = config.run_timeout
+    if limit_s is not None:
+        limit_s = clipped.within("config.run_timeout", limit_s, parts.config.judge.time_limit_range[1])
     source = EXTRACTION_RULES["last_fence"](body.completion)
     if source is None:
         return EvalResult(id=body.id, accepted=False, extracted_code="", tests=[], extracted_type="empty")
@@ -304,7 +292,7 @@ async def submit(
         extracted_code=_well_formed(source),
         tests=[_test(test) for test in verdict.tests],
         extracted_type="fenced",
-        extra=_extra(verdict) | ({"clipped": limits.message} if limits.message else {}),
+        extra=_extra(verdict) | ({"clipped": clipped.message} if clipped.message else {}),
     )
 
 

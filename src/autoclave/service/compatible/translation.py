@@ -98,6 +98,22 @@ def printed(outcome: Outcome) -> tuple[str, str]:
     return out, err
 
 
+class Clipped:
+    """Limits of a request, clipped to those of the server; `notes` names them."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def within(self, name: str, wanted: float, greatest: float) -> float:
+        if wanted > greatest:
+            self.notes.append(f"{name} = {wanted:g} was clipped to the server's limit of {greatest:g}")
+        return min(wanted, greatest)
+
+    @property
+    def message(self) -> str:
+        return "; ".join(self.notes)
+
+
 def json_response(content: object, status: int, headers: Any = None) -> Response:
     return Response(json.dumps(content), status, headers, media_type="application/json")
 

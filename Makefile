@@ -24,7 +24,7 @@ help:  ## List the targets
 
 setup: $(VENV)/.installed  ## Create .venv with all that demo and tests need
 
-$(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py src/autoclave/sandbox/guest/_cell.c src/autoclave/sandbox/_streams.c src/autoclave/act/_scan.c src/autoclave/act/_hook.c
+$(VENV)/.installed: pyproject.toml constraints.txt hatch_build.py src/autoclave/sandbox/guest/_cell.c src/autoclave/sandbox/_streams.c src/autoclave/core/_scan.c src/autoclave/act/_hook.c
 	@echo "Installing into $(VENV) (once) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.8

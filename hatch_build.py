@@ -1,8 +1,8 @@
 """Compile the optional C parts when the package is built, and put the recipes into the wheel.
 
 Without a compiler, or with AUTOCLAVE_PURE=1, the wheel is a pure one and complete: `sandbox/guest/loops.py`,
-`sandbox/streams.py`, `act/scan.py` and `act/client.py` do the same in Python. `autoclave doctor` reports which of the
-sandbox is in use.
+`sandbox/streams.py`, `runtime/files/tree_digest.py` and `act/client.py` do the same in Python. `autoclave doctor`
+reports which of the sandbox is in use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 SOURCES = (
     Path("src/autoclave/sandbox/guest/_cell.c"),
     Path("src/autoclave/sandbox/_streams.c"),
-    Path("src/autoclave/act/_scan.c"),
+    Path("src/autoclave/core/_scan.c"),
 )
 PROGRAM = Path("src/autoclave/act/_hook.c")
 
@@ -48,7 +48,7 @@ class BuildWheel(BuildHookInterface):  # pyright: ignore[reportMissingTypeArgume
         if not shutil.which(compiler[0]) or not header.exists():
             self.app.display_warning(f"{module.name} is not built: needs {compiler[0]} and {header}; judging is slower")
             return None
-        kind = [] if source == PROGRAM else ["-shared", "-fPIC", f"-I{header.parent}"]
+        kind = [] if source == PROGRAM else ["-shared", "-fPIC", "-pthread", f"-I{header.parent}"]
         command = [*compiler, "-O2", *kind, "-o", str(module), str(source)]
         done = subprocess.run(command, cwd=self.root, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -13,9 +13,13 @@ from typing import Any
 import pytest
 
 from autoclave.act import observer as observing
-from autoclave.act import recording, scan, shadow, watch
+from autoclave.act import recording, shadow, watch
 from autoclave.act.observer import Observer, ToolUse, observer_folder
 from autoclave.core import HostError, InputError
+from autoclave.core.scan import Scan
+from autoclave.runtime.files import tree_digest
+from autoclave.runtime.files.scope import Scope
+from autoclave.runtime.files.tree_digest import scan_of
 from autoclave.runtime.interface import Choice
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.opening import open_session
@@ -134,8 +138,8 @@ def test_what_inotify_does_not_report_is_recorded_after_the_answer(root: Path):
 
 
 def test_the_look_before_a_tool_use_is_left_out_if_nothing_has_changed(root: Path, monkeypatch: pytest.MonkeyPatch):
-    looks = list[int]()
-    monkeypatch.setattr(shadow, "scan", lambda folder: looks.append(folder) or scan.scan(folder))
+    looks = list[str]()
+    monkeypatch.setattr(shadow, "scan_of", lambda folder, scope: looks.append(folder) or scan_of(folder, scope))
     with Observer(root) as observer:
         if not observer._watch.is_complete and not watch._is_local(observer._scope.descriptor):
             pytest.skip("the file system is not watched")
@@ -290,11 +294,11 @@ def test_a_tree_with_paths_longer_than_the_system_takes_is_kept_and_comes_back(r
     (root / "top").mkdir()
     deep(root / "top", 24)
     with Observer(root) as observer:
-        was, _ = scan.scan(observer._scope.descriptor)
+        was, *_ = scan_of("", observer._scope)
         action = used(observer, lambda: subprocess.run(["rm", "-r", "top"], cwd=root, check=True))
         with open_session(root) as session:
             session.undo(action)
-        now, _ = scan.scan(observer._scope.descriptor)
+        now, *_ = scan_of("", observer._scope)
         assert now.keys() == was.keys()
         subprocess.run(["rm", "-r", "top"], cwd=root, check=True)
 
@@ -374,13 +378,14 @@ def test_a_lost_pre_image_is_reported_and_has_no_guarantee(root: Path):
 def test_what_was_in_a_folder_that_could_not_be_listed_is_not_taken_for_new(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    def blind(folder: int) -> tuple[dict[str, bytes], list[str]]:
-        found, _ = scan.scan(folder)
-        return {path: each for path, each in found.items() if not path.startswith("docs")}, ["docs"]
+    def blind(folder: str, scope: Scope) -> Scan:
+        found = scan_of(folder, scope)
+        seen = {path: each for path, each in found.folders.items() if not path.startswith("docs")}
+        return found._replace(folders=seen, unlisted=["docs"])
 
     with Observer(root) as observer:
         with monkeypatch.context() as unlistable:
-            unlistable.setattr(shadow, "scan", blind)
+            unlistable.setattr(shadow, "scan_of", blind)
             observer.before(BASH)
         (root / "new").write_text("tool")
         action, told = observer.after(BASH)
@@ -401,10 +406,13 @@ def test_a_second_observer_of_a_folder_is_refused(root: Path):
         Observer(root)
 
 
-def test_a_look_in_python_finds_what_the_compiled_one_finds(root: Path):
-    with Observer(root) as observer:
-        descriptor = observer._scope.descriptor
-        assert scan.scan_in_python(descriptor) == scan.scan(descriptor)
+def test_a_look_in_python_finds_what_the_compiled_one_finds(root: Path, monkeypatch: pytest.MonkeyPatch):
+    with Scope(root) as scope:
+        found = scan_of("", scope)
+        monkeypatch.setattr(tree_digest, "compiled", None)
+        in_python = scan_of("", scope)
+    assert found.linked == ["", "docs"]
+    assert (in_python, in_python.digest()) == (found, found.digest())
 
 
 @pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.soak)])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
+import shlex
 import subprocess
 import sys
 import threading
@@ -12,10 +14,13 @@ from pathlib import Path
 
 import pytest
 
+import autoclave.act.client
+from autoclave.act.client import exchange
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.opening import open_records, open_session
 from autoclave.runtime.policy.grants import Grant
 from tests.runtime.conftest import sealing_host
+from tests.sandbox.test_traces import wait_until
 
 __all__ = ["sealing_host"]
 pytestmark = pytest.mark.usefixtures("sealing_host")
@@ -113,3 +118,71 @@ def test_the_network_does_not_lead_to_sockets_of_the_host_in_files(root: Path):
     ended = shell(root, "--network", "--", "python3", "-c", source)
     assert ended.returncode == 1
     assert "Operation not permitted" in ended.stderr
+
+
+# --- A process that is kept ------------------------------------------------------------------------------------------
+
+CLIENT = Path(autoclave.act.client.__file__).with_name("_hook")
+needs_client = pytest.mark.skipif(not CLIENT.exists(), reason="without a compiler, there is no client")
+
+
+@pytest.fixture
+def prefix(root: Path) -> Iterator[list[str]]:
+    """The words before a command, which a process does."""
+    folder = root.with_name(".autoclave-project") / "shell"
+    found = shlex.split(shell(root, "--resident").stdout)
+    assert found[found.index("act") :][:5] == ["act", "shell", "--resident", "--root", str(root)]
+    assert wait_until((folder / "socket").exists)
+    yield [*found[:3], "/bin/false", *found[4:]]  # nothing else would do it
+    with contextlib.suppress(ConnectionResetError):  # it ends without an answer
+        exchange(str(folder), "stop", b"")
+    assert wait_until(lambda: not (folder / "socket").exists())
+
+
+@needs_client
+def test_a_process_that_is_kept_does_the_same_and_sees_what_has_changed(root: Path, prefix: list[str]):
+    for number in range(3):
+        (root / "a.txt").write_text(f"of others {number}\n")
+        line = "cat a.txt -; echo no >&2; echo $1 >> a.txt; exit 7"
+        words = [*prefix, "sh", "-c", line, "", "", "more"] if number == 2 else [*prefix, "sh", "-c", line, "", "more"]
+        ended = subprocess.run(words, input="given\n", capture_output=True, text=True, check=False)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (7, f"of others {number}\ngiven\n", "no\n")
+        more = "" if number == 2 else "more"  # an argument may be empty
+        assert (root / "a.txt").read_text() == f"of others {number}\n{more}\n"
+    with open_session(root) as session:
+        assert [each.proposed["by"] for each in session.journal.standings()] == ["shell"] * 3
+        session.undo(session.journal.standings()[-1].action)
+        assert session.audit() == []
+    assert (root / "a.txt").read_text() == "of others 2\n"
+
+
+@needs_client
+def test_what_others_change_while_a_quick_command_runs_is_not_overwritten(root: Path, prefix: list[str]):
+    words = [*prefix, "sh", "-c", "cat a.txt > copy; echo begun; sleep 0.5"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        (root / "a.txt").write_text("theirs\n")
+        _, told = process.communicate()
+    assert process.returncode == 125
+    assert "its resource has changed since it was planned" in told
+    assert not (root / "copy").exists()
+
+
+@needs_client
+def test_a_command_whose_client_is_killed_is_ended_and_changes_nothing(root: Path, prefix: list[str]):
+    words = [*prefix, "sh", "-c", "echo new > new; echo begun; sleep 60"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.kill()
+    with open_session(root, wait_s=20) as session:
+        assert session.journal.standings() == []
+    assert not (root / "new").exists()
+
+
+@needs_client
+def test_without_that_process_the_command_line_does_it(tmp_path: Path):
+    words = [str(CLIENT), str(tmp_path), "shell", "/bin/sh", "-c", "cat; exit 5"]
+    ended = subprocess.run(words, input="given", capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (5, "given")

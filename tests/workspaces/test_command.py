@@ -21,7 +21,15 @@ import pytest
 import autoclave.sandbox
 from autoclave.core import IsolationError, Outcome
 from autoclave.core.outcome import Ended
-from autoclave.workspaces import CommandLimits, SealedCommand, overlay_problem, python_executable, run_command
+from autoclave.workspaces import (
+    CommandLimits,
+    SealedCommand,
+    command,
+    overlay_problem,
+    python_executable,
+    run_command,
+    warm_cell,
+)
 from tests.sandbox.test_traces import wait_until
 
 LIMITS = CommandLimits(wall_s=20, cpu_s=10, memory_mb=256, processes=50, disk_mb=8, scratch_mb=8)
@@ -320,3 +328,25 @@ print("done")
     if "Permission denied" in done.stderr and "autoclave" not in done.stderr:
         pytest.skip("the sources are in a private folder")
     assert done.stdout == "done\n", done.stderr
+
+
+@pytest.mark.parametrize("changed", ["", "limit", "host"])
+def test_a_cell_made_ahead_serves_the_next_command_unless_something_has_changed(
+    run: Run, tree: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+):
+    limits = replace(LIMITS, scratch_mb=9) if changed == "limit" else LIMITS
+    warm_cell(SealedCommand((), tree, tree.with_name("layers")), limits)
+    (spare,) = command._spares
+    if changed == "host":
+        root_of = command._root_of
+        monkeypatch.setattr(command, "_root_of", lambda *given: {**root_of(*given), "mounts": "others"})
+    served = list[command._Cell]()
+    start = command._Cell.start
+    monkeypatch.setattr(command._Cell, "start", lambda cell, *given: served.append(cell) or start(cell, *given))
+    for _ in range(2):
+        outcome = run("sh", "-c", "cat a.txt; echo more >> a.txt")
+        assert (outcome.stdout, outcome.exit_code) == (b"first\n", 0)
+    assert (tree.with_name("layers") / "upper/a.txt").read_text() == "first\nmore\n"
+    assert [cell is spare for cell in served] == [not changed, False]
+    assert spare._process.returncode is not None
+    assert command._spares == []

@@ -1,9 +1,14 @@
-/* The hook of an agent host: hands an event to the observer, and ends as that says. The same as `client.py`, but it
- * starts in a millisecond.
+/* The client of processes that wait for an agent host. It starts in a millisecond.
  *
  *     _hook FOLDER EVENT COMMAND...
  *
- * FOLDER has the socket of the observer. Without an answer, COMMAND takes over, with the same standard input.
+ * FOLDER has the socket of the observer. Hands over an event with what is on standard input, and ends as that says, as
+ * `client.py` does. Without an answer, COMMAND takes over, with the same standard input.
+ *
+ *     _hook FOLDER shell COMMAND...
+ *
+ * FOLDER has the socket of `resident_shell.py`, which does what COMMAND would do, with the standard streams and the
+ * environment of this process. If it has not begun, COMMAND takes over.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -64,11 +69,53 @@ static int connected(const char *folder)
     return fchdir(before) || failed ? -1 : link;
 }
 
+extern char **environ;
+
+static int send_texts(int link, char **texts)
+{
+    int failed = 0;
+    for (; *texts && !failed; texts++)
+        failed = write_all(link, *texts, strlen(*texts) + 1);
+    return failed;
+}
+
+/* Has a command done elsewhere; its exit code, or -1 where it was not begun. */
+static int do_there(int link, char **command, int count)
+{
+    char number[16];
+    union {
+        char space[CMSG_SPACE(3 * sizeof(int))];
+        struct cmsghdr header;
+    } streams = {.header = {CMSG_LEN(3 * sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+    memcpy(CMSG_DATA(&streams.header), (int[]){0, 1, 2}, 3 * sizeof(int));
+    struct iovec content = {number, (size_t)snprintf(number, sizeof number, "%d\n", count)};
+    struct msghdr message = {
+        .msg_iov = &content, .msg_iovlen = 1, .msg_control = &streams, .msg_controllen = sizeof streams.space};
+    size_t answered = 0;
+    char *answer = NULL;
+    if (sendmsg(link, &message, MSG_NOSIGNAL) > 0 && !send_texts(link, command) && !send_texts(link, environ) &&
+        !shutdown(link, SHUT_WR))
+        answer = read_all(link, &answered);
+    if (!answer || !answered)
+        return -1;
+    if (answered > 1)
+        return (unsigned char)answer[1];
+    fputs("autoclave: the process that ran the command has died; `autoclave act list` tells what it did\n", stderr);
+    return 125;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 4)
         return 1;
     int link = connected(argv[1]);
+    if (link >= 0 && !strcmp(argv[2], "shell")) {
+        int code = do_there(link, argv + 3, argc - 3);
+        if (code >= 0)
+            return code;
+        close(link);
+        link = -1;
+    }
     if (link < 0) {
         execv(argv[3], argv + 3);
         perror(argv[3]);

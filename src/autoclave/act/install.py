@@ -92,7 +92,7 @@ def install(host: HostName, root: Path, state: Path | None = None, *, name: str 
 
 
 def uninstall(host: HostName, root: Path, state: Path | None = None) -> list[str]:
-    """Remove the entries, end the observer, and delete its pre-images; return what was changed, in words.
+    """Remove the entries, end what runs for the host, and delete the pre-images; return what was changed, in words.
 
     Journal and stash stay, so that what was recorded can still be undone.
     """
@@ -116,6 +116,8 @@ def uninstall(host: HostName, root: Path, state: Path | None = None) -> list[str
             write_atomically(place, _without_block(now) if path.endswith(".toml") else _without_entries(now, path))
             told.append(f"{path}: removed the entries; other changes stay")
     (folder / f"installed-{host}.json").unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # it ends without an answer
+        exchange(str(folder.with_name("shell")), "stop", b"")
     if folder.exists() and not list(folder.glob("installed-*")):
         with contextlib.suppress(OSError):
             exchange(str(folder), "stop", b"{}")

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from autoclave.act.scan import Facts
 from autoclave.act.shadow import NO_SPACE, Attributes, Change, Row, Shadow
 from autoclave.core import HostError, InputError
 from autoclave.core.files import sync_directory
 from autoclave.core.json import canonical_json
+from autoclave.core.scan import Facts
 from autoclave.runtime.files.capture import changed_facts
 from autoclave.runtime.files.operations import key_of
 from autoclave.runtime.files.plans import keys_of, paths_of

@@ -26,11 +26,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autoclave.act.copying import copy_data
-from autoclave.act.scan import Facts, facts_of, packed, scan, unpacked
 from autoclave.core import HostError, InputError
 from autoclave.core.closing import Closing
+from autoclave.core.scan import Facts, facts_of, packed, unpacked
 from autoclave.core.sqlite_files import open_database, transaction
 from autoclave.runtime.files.scope import TICK_NS, Scope, attributes_of, open_file
+from autoclave.runtime.files.tree_digest import scan_of
 from autoclave.runtime.footprints import with_those_above
 
 _SCHEMA = """
@@ -155,8 +156,8 @@ class Shadow(Closing):
     def look(self) -> Look:
         """Look at all entries of the tree. Raises HostError where that fails."""
         try:
-            found, unlisted = scan(self.scope.descriptor)
-            return Look(found, frozenset(unlisted), facts_of(os.fstat(self.scope.descriptor)))
+            found = scan_of("", self.scope)
+            return Look(found.folders, frozenset(found.unlisted), facts_of(os.fstat(self.scope.descriptor)))
         except OSError as error:
             raise HostError(f"{self.scope.root}: cannot be scanned ({error.strerror})") from None
 

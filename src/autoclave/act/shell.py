@@ -1,18 +1,31 @@
 """One command on an overlay of a folder, for hosts that wrap their shell: shown as it runs, journalled, undoable."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from autoclave.act.watch import Watch
+from autoclave.core.scan import Scan
+from autoclave.runtime.files.commands import secrets_in
 from autoclave.runtime.files.manager import FileManager
+from autoclave.runtime.files.scope import Scope
+from autoclave.runtime.files.tree_digest import scan_of
 from autoclave.runtime.session import Session
-from autoclave.workspaces import CommandLimits
+from autoclave.workspaces import CommandLimits, SealedCommand, warm_cell
 
 _LIMITS = CommandLimits(
     cpu_s=3600.0, memory_mb=4096, processes=1024, disk_mb=8192, scratch_mb=1024, open_files=4096, output_bytes=64 << 20
 )
+
+
+_KNOWN_S = 60.0
+"""Seconds for which a scan ahead counts: what is not reported must not refuse commands for long."""
+
+
+_ahead: dict[tuple[int, int], Callable[[], Scan | None]] = {}
+"""`CommandRunner.known` for the next command, by device and inode of the folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +47,35 @@ def run_shell(
     """
     files = session.actions.managers["run"]
     assert isinstance(files, FileManager)
-    files.commands.limits, files.commands.on_output = _LIMITS, _show
+    files.commands.limits, files.commands.on_output, files.commands.is_applied_at_once = _LIMITS, _show, True
+    files.commands.known = _ahead.pop(_identity(files.scope), files.commands.known)
     given = {"do": "run", "command": tuple(command), "stdin": stdin, "network": network, "timeout_s": timeout_s}
     proposal = session.propose({**given, "accepted_codes": tuple(range(256))}, by="shell")
     session.run(proposal.action, proposal.plan.digest, approved_by="shell")
     warnings = tuple(each for each in proposal.plan.changes if each.startswith("warning: "))
     return Ran(proposal.action, int(proposal.plan.output["exit_code"]), warnings)
+
+
+def warm_up(root: Path, stash: Path) -> None:
+    """Prepare the next `run_shell` over a folder in this thread.
+
+    Its cell is made, and the folder is scanned and watched. A change that inotify does not report, as by a program that
+    writes to a mapping, makes the scan differ from the one after the command, which is refused then.
+    """
+    with Scope(root) as scope:
+        warm_cell(SealedCommand((), scope.root, stash), _LIMITS)
+        watch, first = Watch(scope.descriptor), scan_of("", scope)
+        watch.cover(dict(enumerate(first.folders)))
+        watch.begin_look()
+        found, until = scan_of("", scope), time.monotonic() + _KNOWN_S
+        secrets_in("", found)
+        if found.folders.keys() == first.folders.keys():  # all are watched
+            _ahead[_identity(scope)] = lambda: found if time.monotonic() < until and watch.is_quiet else None
+
+
+def _identity(scope: Scope) -> tuple[int, int]:
+    about = os.fstat(scope.descriptor)
+    return about.st_dev, about.st_ino
 
 
 def _show(name: str, content: bytes) -> None:

@@ -29,6 +29,7 @@ _MODULES = (
     "joining",
     "probe",
 )  # in order of import
+_FOR_FILES = ("linux", "filter", "enter")
 _START = f"""
 import sys, types
 package = sys.modules["guest"] = types.ModuleType("guest")
@@ -36,7 +37,8 @@ package.__path__ = []
 called, *arguments = sys.argv[2:]
 files = {{name: name + ".py" for name in {_MODULES}}}
 if called not in files:
-    files["called"], called = called, "called"
+    files = {{**{{name: files[name] for name in {_FOR_FILES}}}, "called": called}}
+    called = "called"
 for name, path in files.items():
     module = sys.modules["guest." + name] = types.ModuleType("guest." + name)
     module.__package__ = "guest"
@@ -70,7 +72,7 @@ def require_current_parts(package: Path = FOLDER.parent) -> None:
 def guest_command(executable: str, module: str, *arguments: str, use_compiled: bool = True) -> list[str]:
     """The command line that runs `main(*arguments)` of a guest module, without site-packages or user settings.
 
-    `module` is a name, or the path of a file whose code imports the modules of `guest/` from the package `guest`.
+    `module` is a name, or the path of a file whose code imports `linux`, `filter` and `enter` from the package `guest`.
     """
     compiled = str(_COMPILED) if use_compiled and is_compiled() else ""
     return [executable, "-S", "-s", "-P", "-c", _START, compiled, module, *arguments]

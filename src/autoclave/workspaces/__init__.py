@@ -6,6 +6,7 @@ from autoclave.workspaces.command import (
     overlay_problem,
     python_executable,
     run_command,
+    warm_cell,
 )
 
-__all__ = ["CommandLimits", "SealedCommand", "overlay_problem", "python_executable", "run_command"]
+__all__ = ["CommandLimits", "SealedCommand", "overlay_problem", "python_executable", "run_command", "warm_cell"]

@@ -36,6 +36,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -128,12 +129,15 @@ def run_command(
     limits: CommandLimits | None = None,
     serve: Callable[[socket.socket], contextlib.AbstractContextManager[Any]] | None = None,
     on_output: Callable[[str, bytes], object] | None = None,
+    *,
+    is_left: bool = False,
 ) -> Outcome:
     """Run a command to its end, or to a limit. No process of it is left when this returns.
 
     `serve` gets the listening socket of `command.listens` and returns a context manager for the run. `on_output` gets
-    "stdout" or "stderr" with each piece that is printed there, as it comes, up to the limit. `Outcome.detail` names
-    parts that the host refused to the cell, and the limit of open files if the command fails by it.
+    "stdout" or "stderr" with each piece that is printed there, as it comes, up to the limit. `is_left`: processes of
+    the command have ended on return, but its cell, without any, is removed by a thread. `Outcome.detail` names parts
+    that the host refused to the cell, and the limit of open files if the command fails by it.
 
     Raises:
         HostError: a compiled part of this checkout is older than its source.
@@ -143,14 +147,20 @@ def run_command(
     require_current_parts()
     limits = limits or CommandLimits()
     with contextlib.ExitStack() as opened:
-        cell = _Cell(command, limits)
+        cell = _spares.pop() if _spares else _Cell(command, limits)
         opened.callback(cell.close)
-        listener = cell.start()
+        if not cell.is_like(command, limits):
+            cell = _Cell(command, limits)
+            opened.callback(cell.close)
+        listener = cell.start(command, limits)
         if listener is not None and serve is not None:
             opened.enter_context(listener)
             opened.enter_context(serve(listener))
         cell.go()
-        return cell.watch(on_output)
+        outcome = cell.watch(on_output)
+        if is_left:
+            threading.Thread(target=opened.pop_all().close, daemon=True).start()
+        return outcome
 
 
 def python_executable() -> str:
@@ -175,10 +185,11 @@ def overlay_problem(folder: Path) -> str:
 
 
 class _Cell:
-    """One command from start to end."""
+    """One command from start to end. It is made without what belongs to the command alone."""
 
     def __init__(self, command: SealedCommand, limits: CommandLimits) -> None:
         self._command, self._limits = command, limits
+        self._root = _root_of(command, limits)
         place = find_place()
         self._group = Group(place) if place.is_usable else None
         self._first = -1
@@ -196,19 +207,33 @@ class _Cell:
                     start_new_session=True,
                 )
         self._link.settimeout(_START_TIMEOUT_S)
+        try:
+            self._make()
+        except BaseException:
+            self.close()
+            raise
 
-    def start(self) -> socket.socket | None:
-        """Build the cell; return its listening socket, if the command has one."""
+    def _make(self) -> None:
         if self._group:
             self._group.take_in(self._process.pid)
-            self._group.memory.limit(self._group.memory.now() + (self._limits.memory_mb << 20))
-            if self._group.processes:
-                self._group.processes.limit(self._limits.processes + 2)
-        self._send(self._plan())
+        self._send(self._root)
         _write_id_maps(int(self._receive()["ids"]))
         self._send({})
         self._first = os.pidfd_open(int(self._receive()["first"]))
         self._send({})
+
+    def is_like(self, command: SealedCommand, limits: CommandLimits) -> bool:
+        """Return whether it can serve a command, on this host as it is now."""
+        return self._root == _root_of(command, limits)
+
+    def start(self, command: SealedCommand, limits: CommandLimits) -> socket.socket | None:
+        """Complete the cell; return its listening socket, if the command has one."""
+        self._command, self._limits = command, limits
+        if self._group:
+            self._group.memory.limit(self._group.memory.now() + (self._limits.memory_mb << 20))
+            if self._group.processes:
+                self._group.processes.limit(self._limits.processes + 2)
+        self._send(self._plan())
         if not self._command.listens:
             return None
         content, descriptors, _, _ = socket.recv_fds(self._link, 6, 1)
@@ -255,50 +280,19 @@ class _Cell:
     # --- Plan -----------------------------------------------------------------------------------------------------
 
     def _plan(self) -> dict[str, Any]:
-        command, limits = self._command, self._limits
-        root = root_plan(base_interpreter())
-        links = [(name, os.readlink(name)) for name in _SYSTEM if os.path.islink(name)]
-        taken = {name for name, _ in links} | {"/dev/shm"}
-        system = ["/usr", *(name for name in _SYSTEM if os.path.isdir(name) and not os.path.islink(name))]
-        own = [path for path in root.binds if not path.startswith(tuple(f"{each}/" for each in (*system, *_SYSTEM)))]
-        binds = [*system, *own, *_DEVICES, *(path for path in _OF_ETC if os.path.exists(path))]
-        pairs = [*((path, path) for path in dict.fromkeys(binds)), *command.shown]
-        sources = [*(source for source, _ in pairs), str(command.tree.resolve()), str(command.layers.resolve())]
-        number, tree = os.geteuid(), str(command.tree.resolve())
-        account = (
-            f"root:x:0:0:root:{HOME}:/bin/sh\nuser:x:{number or 1000}:{os.getegid() or 1000}:user:{HOME}:/bin/sh\n"
-        )
-        resolving = _HOST_NAMES if command.shares_network else ()
-        names = {path: Path(path).read_text(errors="replace") for path in resolving if os.path.exists(path)}
-        groups = f"root:x:0:\nuser:x:{os.getegid() or 1000}:\n"
+        command, tree = self._command, str(self._command.tree.resolve())
         return {
-            "scratch": _scratch(sources),
-            "binds": pairs,
-            "masks": [path for path in root.masks if not path.startswith("/usr/")],
-            "links": [*links, *_LINKS, *(each for each in root.links if each[0] not in taken)],
-            "files": {
-                "/etc/passwd": account,
-                "/etc/group": groups,
-                "/etc/hosts": "127.0.0.1 localhost\n",
-                "/etc/nsswitch.conf": f"passwd: files\ngroup: files\nhosts: files{' dns' if resolving else ''}\n",
-                "/etc/resolv.conf": "",
-                **names,
-            },
             "place": tree,
-            "scratch_folders": ["/tmp", "/dev/shm", HOME],
             "method": command.method,
             "lower": tree,
             "lower_inode": command.tree_inode,
             "layers": str(command.layers.resolve()),
             "hidden": list(command.hidden),
-            "scratch_bytes": limits.scratch_mb << 20,
-            "scratch_files": 1 << 17,
             "listens": command.listens,
-            "shares_network": command.shares_network,
             "port": command.port,
             "argv": list(command.argv),
             "environment": {**_ENVIRONMENT, **command.environment},
-            "capabilities": list(_FILE_CAPABILITIES) if number == 0 else [],
+            "capabilities": list(_FILE_CAPABILITIES) if os.geteuid() == 0 else [],
             "limits": list(self._resource_limits()),
         }
 
@@ -422,6 +416,57 @@ class _Cell:
         if answer.get("errno") in (errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EUSERS) and "unshare" in reason:
             return IsolationError(f"this host refuses namespaces ({reason}). Fix: `autoclave doctor` names it")
         return SandboxFault(f"the cell of a command cannot be made: {reason}")
+
+
+_spares: list[_Cell] = []
+
+
+def warm_cell(command: SealedCommand, limits: CommandLimits) -> None:
+    """Make the cell of the next command ahead, up to its overlay. It ends with the calling thread.
+
+    It is for one command with the same network, limits of scratch space and parts of the host; if one of those or a
+    mount of the host has changed, it is not used. Raises as `run_command`.
+    """
+    require_current_parts()
+    _spares.append(_Cell(command, limits))
+
+
+def _root_of(command: SealedCommand, limits: CommandLimits) -> dict[str, Any]:
+    """Return the plan of a root, which is the same for many commands while mounts of the host and files in it are."""
+    root = root_plan(base_interpreter())
+    links = [(name, os.readlink(name)) for name in _SYSTEM if os.path.islink(name)]
+    taken = {name for name, _ in links} | {"/dev/shm"}
+    system = ["/usr", *(name for name in _SYSTEM if os.path.isdir(name) and not os.path.islink(name))]
+    own = [path for path in root.binds if not path.startswith(tuple(f"{each}/" for each in (*system, *_SYSTEM)))]
+    binds = [*system, *own, *_DEVICES, *(path for path in _OF_ETC if os.path.exists(path))]
+    pairs = [*((path, path) for path in dict.fromkeys(binds)), *command.shown]
+    sources = [*(source for source, _ in pairs), str(command.tree.resolve()), str(command.layers.resolve())]
+    account = (
+        f"root:x:0:0:root:{HOME}:/bin/sh\nuser:x:{os.geteuid() or 1000}:{os.getegid() or 1000}:user:{HOME}:/bin/sh\n"
+    )
+    resolving = _HOST_NAMES if command.shares_network else ()
+    names = {path: Path(path).read_text(errors="replace") for path in resolving if os.path.exists(path)}
+    groups = f"root:x:0:\nuser:x:{os.getegid() or 1000}:\n"
+    return {
+        "scratch": _scratch(sources),
+        "binds": pairs,
+        "masks": [path for path in root.masks if not path.startswith("/usr/")],
+        "links": [*links, *_LINKS, *(each for each in root.links if each[0] not in taken)],
+        "files": {
+            "/etc/passwd": account,
+            "/etc/group": groups,
+            "/etc/hosts": "127.0.0.1 localhost\n",
+            "/etc/nsswitch.conf": f"passwd: files\ngroup: files\nhosts: files{' dns' if resolving else ''}\n",
+            "/etc/resolv.conf": "",
+            **names,
+        },
+        "scratch_folders": ["/tmp", "/dev/shm", HOME],
+        "scratch_bytes": limits.scratch_mb << 20,
+        "scratch_files": 1 << 17,
+        "shares_network": command.shares_network,
+        "mounts": Path("/proc/self/mountinfo").read_text(errors="replace"),
+        "files_of_host": [os.stat(path).st_ino for path in (*_OF_ETC, *_DEVICES) if os.path.exists(path)],
+    }
 
 
 def _write_id_maps(pid: int) -> None:

@@ -51,6 +51,7 @@ class CommandStreams:
         """Wait at most `timeout_s`, then read and write what does not block."""
         for key, _ in self._selector.select(timeout_s):
             if key.data == "link":
+                self._selector.unregister(key.fileobj)
                 self.is_reported = True
             elif key.data == "stdin":
                 self._write()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -99,9 +100,10 @@ def observe(idle_s: float, root: Path, state: Path | None, name: str) -> None:
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--network", is_flag=True, help="Give it the network of this machine; what it does there is not undone.")
 @click.option("--timeout", "timeout_s", type=float, default=3600.0, show_default=True, help="Seconds it may take.")
+@click.option("--resident", "stays", is_flag=True, help="Keep a process that is quick; without COMMAND, print its use.")
 @on_folder
-@click.argument("command", nargs=-1, required=True)
-def shell(network: bool, timeout_s: float, root: Path, state: Path | None, name: str, command: tuple[str, ...]) -> None:
+@click.argument("command", nargs=-1)
+def shell(network: bool, timeout_s: float, stays: bool, root: Path, state: Path | None, name: str, command: Any):
     """Run one command on an overlay of a folder, show what it prints, and apply what it changed as one action.
 
     Exits with the code of the command, or with 125 if it was not run or not applied. Needs grants for the files and the
@@ -111,8 +113,17 @@ def shell(network: bool, timeout_s: float, root: Path, state: Path | None, name:
     Example: autoclave act shell --root project -- make test
     """
     from autoclave.act.shell import run_shell
-    from autoclave.core import AutoclaveError
+    from autoclave.core import AutoclaveError, UsageError
 
+    if stays:
+        from autoclave.cli.act.resident_shell import prefix
+
+        options = ["--session", name, f"--timeout={timeout_s:g}", *(["--network"] if network else [])]
+        line = shlex.join(prefix(root, state, options))
+        if not command:
+            return say(line)
+    if not command:
+        raise UsageError("COMMAND: is missing")
     stdin = "" if sys.stdin.isatty() else sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
     try:
         with opened(root, state, name) as session:

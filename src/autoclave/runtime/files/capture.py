@@ -50,11 +50,11 @@ def captured(written: Scope, tree: Scope, within: str, top: Entry, *, is_whole: 
         folder = folders.pop()
         inside = dict(written.entries_in(folder))
         if is_whole:
-            gone = [each for each, _ in tree.entries_in(_join(within, folder)) if _below(each, within) not in inside]
+            gone = [each for each, _ in tree.entries_in(joined(within, folder)) if _below(each, within) not in inside]
             for path in gone:
                 found.steps.append(_take(path, found))
         for place, entry in inside.items():
-            path = _join(within, place)
+            path = joined(within, place)
             old, new = tree.entry(path), without_marks(entry)
             if entry.kind == "device" and entry.device == 0:  # the overlay mark of a deletion
                 if old is not None:
@@ -120,7 +120,7 @@ def _take(path: str, found: Capture) -> Step:
     return Step("take", path, f"t{len(found.steps)}")
 
 
-def _join(one: str, other: str) -> str:
+def joined(one: str, other: str) -> str:
     return f"{one}/{other}" if one and other else one or other
 
 
@@ -188,7 +188,7 @@ def _names_of_one(scope: Scope, folder: str) -> dict[int, frozenset[str]]:
     for place, _, inside in scope.folders(folder):
         for each in inside:
             if not each.is_dir(follow_symlinks=False):
-                found.setdefault(each.inode(), set()).add(_below(_join(place, each.name), folder))
+                found.setdefault(each.inode(), set()).add(_below(joined(place, each.name), folder))
     return {inode: frozenset(names) for inode, names in found.items() if len(names) > 1}
 
 

@@ -17,18 +17,20 @@ import re
 import stat
 import subprocess
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from autoclave.core import HostError, InputError, Outcome
-from autoclave.runtime.files.capture import Capture, captured, claim, own_entry, remove_tree
+from autoclave.core.scan import Scan, unpacked
+from autoclave.runtime.files.capture import Capture, captured, claim, joined, own_entry, remove_tree
 from autoclave.runtime.files.operations import Command, Python, key_of
 from autoclave.runtime.files.scope import Entry, Scope
 from autoclave.runtime.files.steps import Step
-from autoclave.runtime.files.tree_digest import NOT_COMPARED, survey_inside
+from autoclave.runtime.files.tree_digest import NOT_COMPARED, scan_of
 from autoclave.runtime.interface import CommandFailed, Json
 from autoclave.runtime.policy.grants import is_secret
 from autoclave.workspaces import CommandLimits, SealedCommand, overlay_problem, python_executable, run_command
@@ -73,6 +75,11 @@ class CommandRunner:
         self._install, self._bundle, self._not_readable = install, bundle, not_readable
         self.limits = _LIMITS
         self.on_output: Callable[[str, bytes], object] | None = None
+        self.known: Callable[[], Scan | None] = lambda: None
+        """Returns a scan of the scope that is still true, if there is one."""
+        self.is_applied_at_once = False
+        """Whether plans are run at once: a thread looks again at what a command saw as soon as that has ended."""
+        self._later: Future[Scan] | None = None
         self._shown, self._on_outcome = shown, on_outcome
 
     def run(self, operation: Command, folder: Path) -> tuple[list[Step], Json, str]:
@@ -88,8 +95,10 @@ class CommandRunner:
         """
         layers = folder.with_name(f".{folder.name}")
         self._require_one_mount(operation.within)
-        seen, hidden = self.seen_by(operation), self._hidden_from(operation)
+        self._identity = _git_identity(self._scope.root / operation.within)
         try:
+            found = (not operation.within and self.known()) or scan_of(operation.within, self._scope)
+            seen, hidden = found.digest(), self._hidden_from(secrets_in(operation.within, found))
             for name in ("upper", "work"):
                 (layers / name).mkdir(parents=True)
             with self._scope.folder(operation.within) as tree:  # walked without following links
@@ -111,6 +120,7 @@ class CommandRunner:
                         told["undo"] = [f"warning: its own undo is ignored: {flaw}" if flaw else _PROVED]
                     claim(written, capture, folder)
         finally:
+            self._identity()
             remove_tree(layers)
         return capture.steps, {**told, "hidden": warnings, "left_out": capture.left_out}, seen
 
@@ -118,11 +128,9 @@ class CommandRunner:
         return captured(written, self._scope, operation.within, top, is_whole=self.method == "copy")
 
     def seen_by(self, operation: Command) -> str:
-        """Return a digest of the part of the tree that a command sees, as it is now.
-
-        Linear in the number of entries, 3 to 4 microseconds each.
-        """
-        return survey_inside(operation.within, self._scope).digest
+        """Return a digest of the part of the tree that a command sees, as it is now."""
+        later, self._later = self._later, None
+        return (later.result() if later else scan_of(operation.within, self._scope)).digest()
 
     def _prepare_upper(self, tree: int, upper: Path) -> None:
         """Make the layer of a command look like the folder that it sees."""
@@ -136,17 +144,10 @@ class CommandRunner:
                 os.setxattr(upper, name, os.getxattr(tree, name))
         upper.chmod(stat.S_IMODE(os.fstat(tree).st_mode))
 
-    def _hidden_from(self, operation: Command) -> list[str]:
-        """Return the files whose names say that they hold secrets, and that no grant permits to read."""
-        found = [
-            path
-            for place, _, inside in self._scope.folders(operation.within)
-            for each in inside
-            if each.is_file(follow_symlinks=False)
-            if is_secret(path := f"{place}/{each.name}" if place else each.name)
-        ]
-        hidden = set(self._not_readable([key_of(path) for path in found]))
-        return [path for path in found if key_of(path) in hidden]
+    def _hidden_from(self, paths: Sequence[str]) -> list[str]:
+        """Return those files that no grant permits to read."""
+        hidden = set(self._not_readable([key_of(path) for path in paths]))
+        return [path for path in paths if key_of(path) in hidden]
 
     def _write(self, operation: Command, tree: int, layers: Path, hidden: Sequence[str]) -> Outcome:
         """Have a command write into the upper of `layers`; how it ended."""
@@ -190,7 +191,12 @@ class CommandRunner:
         limits = replace(self.limits, wall_s=operation.timeout_s)
         if not operation.secrets:
             command = replace(command, shares_network=operation.network)
-            return run_command(command, limits, on_output=self.on_output)
+            outcome = run_command(command, limits, on_output=self.on_output, is_left=self.is_applied_at_once)
+            if self.is_applied_at_once:
+                threads = ThreadPoolExecutor(1)
+                self._later = threads.submit(scan_of, operation.within, self._scope)
+                threads.shutdown(wait=False)
+            return outcome
         if operation.network:
             raise InputError(
                 f"{operation.do}: has either secrets or the network, since the network would pass the proxy"
@@ -218,11 +224,14 @@ class CommandRunner:
     @cached_property
     def method(self) -> Literal["overlay", "copy"]:
         """The way in which commands get a tree of their own on this host."""
-        return "copy" if overlay_problem(self._stash) else "overlay"
+        device = self._stash.stat().st_dev
+        if device not in _methods:
+            _methods[device] = "copy" if overlay_problem(self._stash) else "overlay"
+        return _methods[device]
 
     def _command(self, operation: Command, descriptor: int, layers: Path) -> SealedCommand:
         tree, about = self._scope.root / operation.within, os.fstat(descriptor)
-        environment, shown = _git_identity(tree), list(self._shown)
+        environment, shown = dict(self._identity()), list(self._shown)
         if isinstance(operation, Python):
             argv = (python_executable(), "-s", "-P", "-B", _PROGRAM)
             program = layers / "program.py"
@@ -248,16 +257,38 @@ class CommandRunner:
         )
 
 
-def _git_identity(tree: Path) -> dict[str, str]:
-    """Return variables with the Git identity of the user, for commits by commands."""
-    told = ""
+_methods: dict[int, Literal["overlay", "copy"]] = {}
+"""By file system: trying takes as long as a command."""
+
+
+def secrets_in(within: str, found: Scan) -> list[str]:
+    """Return the files whose names say that they hold secrets, of a scan of the folder `within`."""
+    return [path for place, entries in found.folders.items() for path in _secrets_in(joined(within, place), entries)]
+
+
+@lru_cache(maxsize=4096)  # for the next commands
+def _secrets_in(folder: str, entries: bytes) -> tuple[str, ...]:
+    """Return the paths of files in a folder whose names say that they hold secrets."""
+    names = (name for name, facts in unpacked(entries) if facts.is_file)
+    return tuple(path for name in names if is_secret(path := joined(folder, name)))
+
+
+def _git_identity(tree: Path) -> Callable[[], dict[str, str]]:
+    """Ask Git for the identity of the user, for commits by commands; return what waits for it, as variables."""
+    command = ["git", "config", "--null", "--get-regexp", r"^user\.(name|email)$"]
+    git = None
     with contextlib.suppress(OSError):  # Git is not installed
-        command = ["git", "config", "--null", "--get-regexp", r"^user\.(name|email)$"]
-        told = subprocess.run(command, cwd=tree, capture_output=True, check=False).stdout.decode(errors="replace")
-    found = dict(each.split("\n", 1) for each in told.split("\0") if "\n" in each)
-    name, email = found.get("user.name", "autoclave"), found.get("user.email", "autoclave@localhost")
-    both = {"AUTHOR", "COMMITTER"}
-    return {f"GIT_{who}_NAME": name for who in both} | {f"GIT_{who}_EMAIL": email for who in both}
+        git = subprocess.Popen(command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+    @cache
+    def variables() -> dict[str, str]:
+        told = git.communicate()[0].decode(errors="replace") if git else ""
+        found = dict(each.split("\n", 1) for each in told.split("\0") if "\n" in each)
+        name, email = found.get("user.name", "autoclave"), found.get("user.email", "autoclave@localhost")
+        both = {"AUTHOR", "COMMITTER"}
+        return {f"GIT_{who}_NAME": name for who in both} | {f"GIT_{who}_EMAIL": email for who in both}
+
+    return variables
 
 
 def undoing_command(operation: Command) -> Command | None:

@@ -46,13 +46,13 @@ def main(control: str) -> None:
     link = socket.socket(fileno=int(control))
     try:
         linux.die_with_parent()
-        plan = _receive(link)
-        linux.unshare(_ALL & ~linux.CLONE_NEWNET if plan["shares_network"] else _ALL)
+        root = _receive(link)
+        linux.unshare(_ALL & ~linux.CLONE_NEWNET if root["shares_network"] else _ALL)
         _send(link, {"ids": os.getpid()})
         _receive(link)
         pid = os.fork()
         if pid == 0:
-            _be_first_process(plan, link)
+            _be_first_process(root, link)
         _send(link, {"first": pid})
         link.close()
         os.waitpid(pid, 0)  # returns when all other processes of the namespace are gone, too
@@ -61,16 +61,18 @@ def main(control: str) -> None:
     os._exit(0)
 
 
-def _be_first_process(plan: "dict[str, Any]", link: socket.socket) -> NoReturn:
+def _be_first_process(root: "dict[str, Any]", link: socket.socket) -> NoReturn:
     try:
         linux.die_with_parent()
         _receive(link)
-        notes = _build_root(plan)
+        notes = _build_root(root)
+        plan = _receive(link)  # much later, if the cell was made ahead
+        _enter_root(plan, root["scratch"])
         _listen(plan, link)
         reported, reporter = os.pipe()
         pid = os.fork()
         if pid == 0:
-            _be_command(plan, reporter)
+            _be_command(plan, reporter, has_network=plan["listens"] or root["shares_network"])
         os.close(reporter)
         for descriptor in (0, 1, 2):
             os.close(descriptor)
@@ -111,7 +113,7 @@ def _ended(command: int) -> "dict[str, Any]":
 
 
 def _build_root(plan: "dict[str, Any]") -> "list[str]":
-    """Assemble the root on a tmpfs and pivot into it. Return the parts that the host refused."""
+    """Assemble the root on a tmpfs, but for the tree. Return the parts that the host refused."""
     root, notes = plan["scratch"], list[str]()
     linux.set_host_name("cell")
     linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
@@ -138,11 +140,14 @@ def _build_root(plan: "dict[str, Any]") -> "list[str]":
         linux.mount("proc", root + "/proc", "proc", _QUIET | linux.MS_NOEXEC, "subset=pid")
     except OSError as error:
         notes.append(f"no /proc: {error.strerror}")
+    return notes
+
+
+def _enter_root(plan: "dict[str, Any]", root: str) -> None:
     _mount_tree(plan, root)
     os.chdir(root)
     linux.pivot_root_here()
     linux.mount(None, "/", None, linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | _QUIET)
-    return notes
 
 
 def _mount_tree(plan: "dict[str, Any]", root: str) -> None:
@@ -195,7 +200,7 @@ def _listen(plan: "dict[str, Any]", link: socket.socket) -> None:
 # --- The command -----------------------------------------------------------------------------------------------------
 
 
-def _be_command(plan: "dict[str, Any]", reporter: int) -> NoReturn:
+def _be_command(plan: "dict[str, Any]", reporter: int, *, has_network: bool) -> NoReturn:
     try:
         os.setsid()
         os.umask(0o022)
@@ -209,7 +214,6 @@ def _be_command(plan: "dict[str, Any]", reporter: int) -> NoReturn:
         os.chdir(plan["place"])
         linux.renounce_privileges(keep=plan["capabilities"])
         linux.hold_capabilities(*plan["capabilities"])
-        has_network = plan["listens"] or plan["shares_network"]
         linux.load_filter(command_filter(linux.MACHINE, has_network=has_network))
         os.execvpe(plan["argv"][0], plan["argv"], plan["environment"])
     except BaseException as error:  # noqa: BLE001  reported to the other side

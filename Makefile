@@ -71,7 +71,7 @@ wheel: setup  ## Build into dist/ a pure wheel, and one for this platform with t
 	@rm -rf dist/built dist/.gitignore && ls dist
 
 test-verl: $(VERL)/.installed  ## Compare with the functions of verl, and let it ask the judge, in an environment of its own
-	@AUTOCLAVE_VERL=1 RAY_AUTH_MODE=disabled PYTHONPATH=src $(VERL)/bin/pytest -m verl tests/algorithms/test_against_verl.py tests/service/test_verl_client.py tests/integrations/test_verl.py
+	@AUTOCLAVE_VERL=1 RAY_AUTH_MODE=disabled PYTHONPATH=src $(VERL)/bin/pytest -m verl tests/algorithms/test_against_verl.py tests/service/test_verl_client.py tests/integrations/test_verl.py tests/integrations/test_rejudge_verl.py
 
 $(VERL)/.installed:
 	@echo "Installing verl into $(VERL) (once, some minutes) ..."

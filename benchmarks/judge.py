@@ -18,6 +18,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,8 +29,12 @@ from harness import arguments, compare, finish, print_environment, sized
 
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import CheckTests, HostError, Problem, Program, StdinCase, StdinTests, Verdict
+from autoclave.integrations import Scorer
+from autoclave.integrations.recorded import read_scored
+from autoclave.integrations.rejudging import problem_finder, rejudge_rows
 from autoclave.judge import JudgeJob, LocalJudge
 from autoclave.judge.profiles import PROFILES
+from autoclave.problems.readers.raw_files import raw_files
 from autoclave.sandbox.pool import ZygotePool
 
 NUM_TESTS = 15
@@ -134,6 +139,11 @@ def main() -> None:
     with judging(workers=0) as measure:
         figures["tests_per_s"] = tests_per_s(measure, STDIN, SOURCE, 2 * num_programs)
         figures["asserts_per_s"] = tests_per_s(measure, ASSERTS, SCALE, 2 * num_programs)
+        again = compare(
+            lambda: judging_s(measure, 5 * num_programs), lambda: rejudging_s(measure, 5 * num_programs), rounds=rounds
+        )
+        print(f"rate of rejudging a dump of verl / judging  {again}")
+        figures["rejudge_rate_ratio"] = again.median
         show_cpp(measure, list(CPP)[: sized(options, None, None, 1)])
         figures |= real_programs(measure, sized(options, None, None, 3))
     finish("judge", figures, options.json)
@@ -256,6 +266,29 @@ def tests_per_s(measure: Measure, problem: Problem, source: str, num_programs: i
     started = time.perf_counter()
     measure.accept(problem, source, num_programs)
     return num_programs * NUM_TESTS / (time.perf_counter() - started)
+
+
+def judging_s(measure: Measure, num_programs: int) -> float:
+    """Seconds of judging so many programs."""
+    started = time.perf_counter()
+    measure.accept(STDIN, SOURCE, num_programs)
+    return time.perf_counter() - started
+
+
+def rejudging_s(measure: Measure, num_programs: int) -> float:
+    """Seconds of reading a dump of so many programs from a file, judging them and comparing the scores."""
+    truth = STDIN.to_json()
+    with tempfile.TemporaryDirectory() as folder, Scorer(judge=measure.judge) as scorer:
+        rows = [
+            {"step": 1, "input": f"Sum {number // 8}.", "output": f"```\n{SOURCE}# {time.time_ns()}\n```", "gts": truth}
+            for number in range(num_programs)
+        ]
+        (Path(folder) / "1.jsonl").write_text("".join(json.dumps(row | {"score": 1.0}) + "\n" for row in rows))
+        started = time.perf_counter()
+        found = rejudge_rows(read_scored(raw_files(Path(folder))), problem_finder(None, None, None), scorer)
+        if found.unchanged != num_programs:
+            raise SystemExit(f"scores change: {found}")
+        return time.perf_counter() - started
 
 
 def show_cpp(measure: Measure, kinds: Sequence[str]) -> None:

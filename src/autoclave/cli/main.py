@@ -38,6 +38,7 @@ _COMMANDS = {
     "probe": "Measure how well layers of a model predict values in its programs.",
     "problems": "Inspect files of problems.",
     "recipes": "List the recipes that come with Autoclave, or copy one.",
+    "rejudge": "Judge recorded rollouts again and show what changes.",
     "report": "Write the report of a run, or a comparison of runs.",
     "run": "Run one program sealed.",
     "serve": "Judge programs over HTTP.",

@@ -81,6 +81,11 @@ def test_the_pod_has_no_privilege():
     assert int(user[1]) == pod["securityContext"]["runAsUser"] != 0
 
 
+def test_the_pod_may_make_the_namespaces_of_sealed_cells():
+    security = found("Deployment")["spec"]["template"]["spec"]["securityContext"]
+    assert security["seccompProfile"] == security["appArmorProfile"] == {"type": "Unconfined"}
+
+
 def test_programs_reach_nothing_but_the_database_and_names():
     egress = found("NetworkPolicy")["spec"]["egress"]
     assert {port["port"] for rule in egress for port in rule["ports"]} == {53, 5432}

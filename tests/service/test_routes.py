@@ -359,7 +359,7 @@ def test_metrics_are_in_the_format_of_prometheus(server: LiveServer):
     server.client.post("/v1/jobs", json=job(digest, f"{RIGHT}  # counted", wait_s=60))
     text = server.client.get("/v1/metrics").text
     values = dict(row.rsplit(" ", 1) for row in text.splitlines() if not row.startswith("#"))
-    assert float(values['autoclave_verdicts_total{status="accepted"}']) >= 1
+    assert float(values['autoclave_verdicts_total{client="local",status="accepted"}']) >= 1
     assert values["autoclave_slots"] == "2.0"
     assert values['autoclave_judging_seconds_bucket{le="+Inf"}'] == values["autoclave_judging_seconds_count"]
 

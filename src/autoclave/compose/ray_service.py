@@ -152,6 +152,7 @@ def _deployment(config: ServeConfig) -> Any:
     scaling = config.ray
     assert scaling
     audit = config.audit.model_copy(update={"file": str(config.audit_file.absolute())})
+    access_log = config.access_log and str(Path(config.access_log).absolute())
     deployment = JudgeReplica.options(
         autoscaling_config=AutoscalingConfig(
             min_replicas=scaling.min_replicas,
@@ -167,7 +168,7 @@ def _deployment(config: ServeConfig) -> Any:
         logging_config=_QUIET,
     )
     # Encryption is the proxies' business.
-    return deployment.bind(config.model_copy(update={"audit": audit, "tls": TlsConfig()}))
+    return deployment.bind(config.model_copy(update={"audit": audit, "access_log": access_log, "tls": TlsConfig()}))
 
 
 def _end(patience_s: float) -> None:

@@ -70,7 +70,7 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
         HostError: the database does not respond.
         IsolationError: this host does not support the requested isolation level.
     """
-    from autoclave.service.audit import AuditLog
+    from autoclave.service.audit import AuditLog, JsonLog
     from autoclave.service.dispatcher import Dispatcher
     from autoclave.service.loop_thread import Notices
     from autoclave.service.metrics import Metrics
@@ -88,6 +88,10 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
         store = opened.enter_context(contextlib.closing(open_store(config.store)))
         _require_valid_token(config, store)
         audit = opened.enter_context(contextlib.closing(AuditLog(config.audit_file, sources=config.audit.sources)))
+        access_log = None
+        if config.access_log:
+            log = JsonLog(Path(config.access_log), "access_log")
+            access_log = opened.enter_context(contextlib.closing(log))
         judge = opened.enter_context(ProcessJudge(config.sandbox, config.judge))
         slots = config.judge.workers or len(os.sched_getaffinity(0))
         notices, metrics = Notices(), Metrics()
@@ -112,6 +116,7 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
             notices=notices,
             problems=problems,
             audit=audit,
+            access_log=access_log,
             metrics=metrics,
             buckets=TokenBuckets(admission.requests_per_s, admission.request_burst),
             run_queue=RunQueue(
@@ -163,10 +168,9 @@ def _require_valid_token(config: ServeConfig, store: Store) -> None:
 
 def _observer(metrics: Metrics, audit: AuditLog) -> Callable[[StartedJob, Verdict, float], None]:
     def observe(job: StartedJob, verdict: Verdict, seconds: float) -> None:
-        metrics.note_verdict(verdict, seconds)
+        metrics.note_verdict(job, verdict, seconds)
         status = verdict.status.value if verdict.status else None
-        audit.note(
-            job.client, "verdict", source=job.spec.source, problem=job.spec.digest, batch=job.batch, status=status
-        )
+        what = {"problem": job.spec.digest, "batch": job.batch, "job": job.id, "status": status}
+        audit.note(job.client, "verdict", source=job.spec.source, request=job.request, **what)
 
     return observe

@@ -157,6 +157,8 @@ class ServeConfig(Config):
     """Limits of what clients may ask for."""
     audit: AuditConfig = AuditConfig()
     """Audit log."""
+    access_log: str = ""
+    """File to which a JSON line per request is appended: client, path, status, seconds, id; empty: none."""
     compatible: CompatibleConfig = CompatibleConfig()
     """Protocols of other sandboxes."""
     ray: RayServeConfig | None = None

@@ -93,7 +93,7 @@ async def client_of(
         raise Refused(403, "forbidden", f"the token does not have the scope {missing[0]}")
     parts = parts_of(request)
     if wait_s := parts.buckets.wait_s(client.id, time.monotonic(), client.limits.requests_per_s):
-        raise busy("too many requests. Fix: retry after Retry-After seconds", wait_s)
+        raise busy("too many requests. Fix: retry after Retry-After seconds", wait_s, "rate")
     if request.method == "POST" and Scope.JUDGE in needed.scopes:
         await asyncio.to_thread(_require_cpu_time, parts, client)
     return client
@@ -111,7 +111,7 @@ def _require_cpu_time(parts: Parts, client: Client) -> None:
     ):
         if most_s is not None and spent_s >= most_s:
             message = f"the {most_s:g} CPU seconds of this {name} are used up. Fix: retry after Retry-After seconds"
-            raise busy(message, period_s - now % period_s)
+            raise busy(message, period_s - now % period_s, "cpu_time")
 
 
 async def _authenticated(request: Request, token: str | None) -> Client:

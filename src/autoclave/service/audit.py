@@ -1,46 +1,79 @@
-"""Audit log as JSON lines: hashes of programs, and their source only where `audit.sources` is set."""
+"""Logs as JSON lines: the access log, and the audit log, with hashes of programs and their source only where
+`audit.sources` is set.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from autoclave.core import InputError
+from autoclave.service.request_ids import request_id
 
 
-class AuditLog:
-    """Appends one line per action in one write, so that several servers may share a file."""
+class JsonLog:
+    """Appends one line per event in one write, so that several servers may share a file. A file that was moved away is
+    created anew, as programs that rotate logs expect.
+    """
 
-    def __init__(self, path: Path, *, sources: bool = False) -> None:
+    def __init__(self, path: Path, setting: str) -> None:
         """Open the file, or create it readable by this user alone.
 
         Raises:
             InputError: it cannot be written.
         """
-        self._sources = sources
+        self._path = path
         self._lock = threading.Lock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._handle = self._opened()
         except OSError as error:
-            raise InputError(f"audit.file {path}: cannot be written ({error.strerror})") from None
+            raise InputError(f"{setting} {path}: cannot be written ({error.strerror})") from None
 
-    def note(self, client: str, action: str, *, source: bytes | None = None, **what: object) -> None:
-        """Record an action of a client. `source` is recorded as its sha256."""
-        line = {"time": round(time.time(), 3), "client": client, "action": action, **what}
-        if source is not None:
-            line["program"] = hashlib.sha256(source).hexdigest()
-            if self._sources:
-                line["source"] = source.decode("utf-8", "replace")
+    def _opened(self) -> int:
+        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def write(self, line: Mapping[str, object]) -> None:
+        text = json.dumps({"time": round(time.time(), 3), **line})
         with self._lock:
-            os.write(self._handle, f"{json.dumps(line)}\n".encode())
+            if not self._is_in_place():
+                with contextlib.suppress(OSError):  # then lines go on to the old file
+                    fresh = self._opened()
+                    os.close(self._handle)
+                    self._handle = fresh
+            os.write(self._handle, f"{text}\n".encode())
+
+    def _is_in_place(self) -> bool:
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._handle))
+        except FileNotFoundError:
+            return False
 
     def close(self) -> None:
         with self._lock:
             if self._handle >= 0:
                 os.close(self._handle)
                 self._handle = -1
+
+
+class AuditLog(JsonLog):
+    """Record of who ran what."""
+
+    def __init__(self, path: Path, *, sources: bool = False) -> None:
+        super().__init__(path, "audit.file")
+        self._sources = sources
+
+    def note(self, client: str, action: str, *, source: bytes | None = None, **what: object) -> None:
+        """Record an action of a client. `source` is recorded as its sha256."""
+        line: dict[str, object] = {"client": client, "action": action, "request": request_id.get(), **what}
+        if source is not None:
+            line["program"] = hashlib.sha256(source).hexdigest()
+            if self._sources:
+                line["source"] = source.decode("utf-8", "replace")
+        self.write(line)

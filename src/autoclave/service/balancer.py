@@ -362,7 +362,7 @@ class Balancer:
         """Count a failure; after the last try its reason becomes the fault of the verdict."""
         for pending in list(sent.left.values()) if which is None else which:
             pending.failures += 1
-            pending.reason = f"{sent.link.url}: {reason}"
+            pending.reason = f"{sent.link.url}: {reason} (request {sent.key})"
             if pending.failures > self._config.retries:
                 self._fail([pending], kind, "")
         self._drop_settled(sent)

@@ -203,7 +203,8 @@ class Dispatcher:
         shared = max(load.clients, 1) if full.is_own_share else 1
         wait_s = seconds_for(full.excess * shared, self.per_s() + load.per_s)
         whose = "of yours wait" if full.is_own_share else "wait"
-        return busy(f"too many programs {whose} to be judged. Fix: retry later", wait_s)
+        cause = "own_queue" if full.is_own_share else "queue"
+        return busy(f"too many programs {whose} to be judged. Fix: retry later", wait_s, cause)
 
     # --- The thread ------------------------------------------------------------------------------------------------
 

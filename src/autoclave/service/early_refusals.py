@@ -42,6 +42,7 @@ class EarlyRefusals:
         if client is not None and scope["path"] == _BATCHES:
             body, receive = await _read(scope, receive)
         if client is not None and (refusal := await self._refusal(client, scope, body)):
+            scope["state"]["refusal"] = refusal
             await JSONResponse(refusal.body, refusal.status_code, refusal.headers)(scope, receive, send)
             return
         await self._app(scope, receive, send)

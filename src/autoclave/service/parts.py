@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from autoclave.config import ServeConfig
 from autoclave.judge import Judge, PlainRunner
-from autoclave.service.audit import AuditLog
+from autoclave.service.audit import AuditLog, JsonLog
 from autoclave.service.dispatcher import Dispatcher
 from autoclave.service.loop_thread import Notices
 from autoclave.service.metrics import Metrics
@@ -31,6 +31,7 @@ class Parts:
     notices: Notices
     problems: ProblemCache
     audit: AuditLog
+    access_log: JsonLog | None
     metrics: Metrics
     buckets: TokenBuckets
     run_queue: RunQueue

@@ -40,14 +40,17 @@ def described_errors(model: type[BaseModel], more: Mapping[int, str] = MappingPr
 
 
 class Refused(HTTPException):
-    """An error response with a status of 4xx or 5xx."""
+    """An error response with a status of 4xx or 5xx. `cause`, by default the kind, is for metrics."""
 
-    def __init__(self, status: int, kind: str, message: str, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self, status: int, kind: str, message: str, retry_after_s: float | None = None, *, cause: str = ""
+    ) -> None:
         headers = {} if retry_after_s is None else {"Retry-After": str(math.ceil(retry_after_s))}
         if status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         super().__init__(status, message, headers)
         self.kind = kind
+        self.cause = cause or kind
 
     @property
     def body(self) -> dict[str, dict[str, str]]:
@@ -121,8 +124,8 @@ def too_large(what: str, limit: float, unit: str = "MiB") -> Refused:
     return Refused(413, "too_large", f"{what} exceeds the limit of {limit:g} {unit}. Fix: send it in parts")
 
 
-def busy(message: str, retry_after_s: float) -> Refused:
-    return Refused(429, "busy", message, retry_after_s)
+def busy(message: str, retry_after_s: float, cause: str = "queue") -> Refused:
+    return Refused(429, "busy", message, retry_after_s, cause=cause)
 
 
 def draining(retry_after_s: float) -> Refused:

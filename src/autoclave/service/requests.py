@@ -20,6 +20,7 @@ from autoclave.judge import RunOrder, RunResult
 from autoclave.service.answers import until_disconnect
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input, busy, judge_errors_refused, not_found
+from autoclave.service.request_ids import request_id
 from autoclave.service.store.records import Batch, JobSpec, KeyReused
 from autoclave.service.tokens import Client
 from autoclave.service.wire import Job, Options
@@ -57,6 +58,7 @@ def _accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Options,
         now,
         None if options.deadline_s is None else now + options.deadline_s,
         options.keep_s,
+        request_id.get(),
     )
     if key is None or parts.store.batch_of_key(client.id, key) is None:
         parts.dispatcher.require_room(client.id, len(jobs))

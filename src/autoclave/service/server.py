@@ -17,10 +17,11 @@ from starlette.exceptions import HTTPException
 
 from autoclave import __version__
 from autoclave.service.access import authenticate
-from autoclave.service.bodies import App, BoundedBodies, Message, Receive, Send
+from autoclave.service.bodies import BoundedBodies
 from autoclave.service.compatible import routers_of
 from autoclave.service.early_refusals import EarlyRefusals
 from autoclave.service.leases import Leases
+from autoclave.service.observing import Observed
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, described_errors, store_unavailable, validation_message
 from autoclave.service.routes import jobs, monitoring, problems, runs
@@ -84,7 +85,7 @@ def create_app(parts: Parts) -> FastAPI:
     app.add_exception_handler(StoreUnavailable, _store_error)
     app.add_exception_handler(Exception, _internal_error)
     app.add_middleware(EarlyRefusals, parts=parts)
-    app.add_middleware(_CountedResponses, parts=parts)
+    app.add_middleware(Observed, parts=parts)
     admission = parts.config.admission
     own_values = _VALUES_OF_A_JOB * max(admission.batch_limit, 4096)
     app.add_middleware(
@@ -99,22 +100,6 @@ def create_app(parts: Parts) -> FastAPI:
     return app
 
 
-class _CountedResponses:
-    """ASGI middleware that counts responses."""
-
-    def __init__(self, app: App, parts: Parts) -> None:
-        self._app = app
-        self._parts = parts
-
-    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        async def counting(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                self._parts.metrics.note_response(scope["method"], message["status"])
-            await send(message)
-
-        await self._app(scope, receive, counting if scope["type"] == "http" else send)
-
-
 # --- Errors (FastAPI would run handlers that are not async in another thread) ----------------------------------------
 
 
@@ -123,8 +108,10 @@ def _error_response(status: int, kind: str, message: str, headers: Any = None) -
     return Response(content, status, headers, media_type=JSONResponse.media_type)
 
 
-async def _http_error(_: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if isinstance(error, Refused):
+        request.state.refusal = error
     kind = error.kind if isinstance(error, Refused) else _KINDS.get(error.status_code, "input")
     return _error_response(error.status_code, kind, str(error.detail), error.headers)
 

@@ -236,7 +236,7 @@ class ServerLink:
             UnknownProblem: it does not have a problem any more.
             Rejected: it refuses the batch.
         """
-        return self._events("POST", "/v1/batches", body, {"Idempotency-Key": key})
+        return self._events("POST", "/v1/batches", body, {"Idempotency-Key": key, "X-Request-Id": key})
 
     def watch(self, batch: str, after: int) -> AsyncGenerator[dict[str, Any]]:
         """Yield the events of a batch after sequence number `after`. Raises as `judge` does."""

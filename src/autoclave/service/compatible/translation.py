@@ -68,6 +68,7 @@ def route_class(
                     require(request)
                     return await handle(request)
                 except Refused as error:
+                    request.state.refusal = error
                     return http_error(error)
                 except HTTPException as error:  # of FastAPI: the body cannot be parsed
                     return http_error(Refused(error.status_code, "input", error.detail))

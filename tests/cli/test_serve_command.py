@@ -79,3 +79,11 @@ def test_replicas_need_a_database_and_a_number_of_workers(complaint: Callable[..
         code, text = complaint("serve", "--ray", *words)
         assert code == 2
         assert fix in text
+
+
+def test_the_bench_measures_every_kind_that_can_be_judged(autoclave: Callable[..., Ended]):
+    rates = json.loads(autoclave("serve", "bench", "--seconds", "0.2", "--json", "judge.workers=1").stdout)
+    assert {rate["kind"] for rate in rates} >= {"stdin", "call", "check"}
+    for rate in rates:
+        assert rate["num_accepted"] == rate["num_judged"] > 0
+        assert min(rate["per_s"], rate["cpu_s"], rate["worker_mb"], rate["program_mb"]) > 0

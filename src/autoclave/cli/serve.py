@@ -8,6 +8,7 @@ import json
 import logging
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -251,6 +252,34 @@ def drain(server: str, settings: tuple[str, ...]) -> None:
                 raise InputError(f"{server}: no heartbeat for {_SILENT_S:g} s. Fix: see whether it still runs")
             time.sleep(0.5)
     click.echo(f"{server} has ended")
+
+
+@serve.command()
+@click.option("--problems", type=click.Path(path_type=Path), help="Problem file with solutions; samples by default.")
+@click.option("--seconds", type=_POSITIVE, default=5.0, show_default=True, help="Seconds per kind of problem.")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@takes_settings
+def bench(problems: Path | None, seconds: float, as_json: bool, settings: tuple[str, ...]) -> None:
+    """Measure how many programs this machine judges per second, by kind of problem, and the memory of a worker.
+
+    \b
+    Settings: judge.*, sandbox.*.
+    Example: autoclave serve bench --seconds 10 judge.workers=4
+    """
+    from autoclave.compose.bench import SAMPLES, measure
+    from autoclave.core import read_problems
+
+    given = SAMPLES if problems is None else read_problems(problems)
+    rates = list(measure(resolve(ServeConfig, settings).config, given, seconds))
+    if not rates:
+        raise InputError(f"{problems}: no problem has a solution that can be judged here. Fix: use others")
+    if as_json:
+        click.echo(json.dumps([asdict(rate) for rate in rates], indent=2))
+        return
+    for one in rates:
+        speed = f"{one.per_s:.1f} programs per s, {one.per_s_and_worker:.1f} per worker, {1000 * one.cpu_s:.1f} ms CPU"
+        memory = f"{one.worker_mb:.0f} MiB per worker, {one.program_mb:.0f} MiB per program"
+        click.echo(f"{one.kind}: {speed}, {memory}; {one.num_accepted} of {one.num_judged} accepted")
 
 
 def _store(settings: tuple[str, ...]) -> str:

@@ -96,7 +96,7 @@ def test_a_response_without_a_verdict_is_in_no_batch_of_verl(queue: None, estima
     with_odd = asyncio.run(advantages([[RIGHT, HALF, RIGHT, HALF], [RIGHT, HALF, HALF, HALF]], {(0, 1)}, estimator))
     without = asyncio.run(advantages([[RIGHT, RIGHT, HALF], [RIGHT, HALF, HALF, HALF]], set(), estimator))
     assert len(with_odd) == 7
-    assert with_odd == without
+    assert with_odd == pytest.approx(without, abs=1e-5)  # of sums in another order
     assert len(set(with_odd)) > 2
 
 

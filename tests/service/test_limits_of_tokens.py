@@ -74,6 +74,12 @@ def test_a_token_has_cpu_seconds(server: LiveServer, digest: str, period: str):
     assert server.client.post("/v1/jobs", json=job).status_code == 200
 
 
+def test_runs_use_cpu_seconds_too(server: LiveServer):
+    run = {"source": "for _ in range(3_000_000): pass"}
+    with server.client_with(Scope.JUDGE, cpu_s_per_day=0.01) as client:
+        assert [client.post("/v1/runs", json=run).status_code for _ in range(2)] == [200, 429]
+
+
 def test_used_cpu_time_counts_for_its_hour_and_its_day(store: Store):
     now = time.time()
     store.add_batch(batch(client="c"), [("1", JobSpec("0" * 64, b"")), ("2", JobSpec("0" * 64, b""))])

@@ -21,7 +21,7 @@ from autoclave.service.answers import until_disconnect
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input, busy, judge_errors_refused, not_found
 from autoclave.service.request_ids import request_id
-from autoclave.service.store.records import Batch, JobSpec, KeyReused
+from autoclave.service.store.records import Batch, JobSpec, KeyReused, StoreUnavailable
 from autoclave.service.tokens import Client
 from autoclave.service.wire import Job, Options
 
@@ -177,6 +177,8 @@ async def run_queued(
                 request.state.silent_until, start_by = silent_until, None
                 with judge_errors_refused():
                     result = await asyncio.to_thread(run, _part_of(order, limit_s))
+                with contextlib.suppress(StoreUnavailable):  # runs go on without the store
+                    await asyncio.to_thread(parts.store.charge, {client.id: result.outcome.cpu_s})
             reached = result.outcome.ended.limit
             if reached is None or reached.status is not Status.TIME_LIMIT:
                 queue.note(client.id, result.outcome.cpu_s)

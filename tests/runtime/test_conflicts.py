@@ -163,6 +163,24 @@ def test_where_the_folder_is_gone_an_undo_by_force_has_failed_and_can_be_tried_a
         assert (root / "docs/c.txt").read_text() == "c" * 10_000
 
 
+def test_an_action_whose_undo_failed_keeps_its_place(root: Path):
+    with open_on(root) as session:
+        first = done(session, do="write", path="docs/c.txt", content="ours")
+        session.savepoint("between")
+        second = done(session, do="write", path="a.txt", content="ours")
+        shutil.move(root / "docs", root.parent / "docs")
+        with pytest.raises(NotUndone, match="it stands as it was done"):
+            session.undo(first, on_conflict=Choice.FORCE)
+        shutil.move(root.parent / "docs", root / "docs")
+        assert [each.action for each in session.actions.standing_order()] == [first, second]
+        assert session.actions.groups() == [[first], [second]]
+        assert session.undo_to("between") == [second]
+        third = done(session, do="write", path="docs/c.txt", content="ours as well")
+        assert session.dependents_of(first) == [third]
+        assert session.undo(first, dependents=True) == [third, first]
+        assert session.audit() == []
+
+
 def test_a_person_settles_what_is_in_doubt(root: Path):
     with open_on(root) as session:
         action = done(session, do="move", path="b.txt", to="a.txt", replace=True)

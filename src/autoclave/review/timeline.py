@@ -16,7 +16,7 @@ from autoclave.runtime.footprints import Done, Footprint, groups
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.records import Record
-from autoclave.runtime.states import FOLLOWING, IN_DOUBT, STANDING, ActionState
+from autoclave.runtime.states import FOLLOWING, IN_DOUBT, STANDING, UNDO_TRIED, ActionState
 
 _S = ActionState
 _STATES = frozenset(_S)
@@ -40,6 +40,8 @@ class Line:
     state: ActionState = _S.PROPOSED
     number: int = 0
     at: float = 0.0
+    done: tuple[int, float] = (0, 0.0)
+    """Number and time of the record that it stands by: a failed undo changes neither."""
     reason: str = ""
     can: list[str] = field(default_factory=list[str])
     settles: list[str] = field(default_factory=list[str])
@@ -48,6 +50,8 @@ class Line:
     def follow(self, record: Record) -> None:
         """Take over a new state."""
         self.state, self.number, self.at = _S(record.kind), record.number, record.at
+        if self.state not in UNDO_TRIED:
+            self.done = record.number, record.at
         self.reason = str(record.body.get("reason") or record.body.get("resolved") or "")
         if self.state is _S.APPROVED and (delay_s := record.body.get("delay_s")):
             self.reason = f"queued for {delay_s:g} s; until then it can be discarded"
@@ -118,9 +122,9 @@ class Timeline:
 
     def _standing(self) -> list[Done]:
         """Return the actions that stand, in the order of `Actions.groups`, which numbers groups alike."""
-        order = sorted((each for each in self._lines.values() if each.state in STANDING), key=lambda line: line.number)
+        order = sorted((each for each in self._lines.values() if each.state in STANDING), key=lambda line: line.done)
         return [
-            Done(each.action, self._footprints[each.action], each.at, each.guarantee == Guarantee.NONE)
+            Done(each.action, self._footprints[each.action], each.done[1], each.guarantee == Guarantee.NONE)
             for each in order
             if each.action in self._footprints
         ]

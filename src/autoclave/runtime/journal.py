@@ -34,9 +34,9 @@ from autoclave.runtime.records import (
     audit,
     signature_of,
 )
-from autoclave.runtime.states import ActionState, require_step
+from autoclave.runtime.states import UNDO_TRIED, ActionState, require_step
 
-_VERSION = 4
+_VERSION = 5
 _SCHEMA = """
 CREATE TABLE records (
     number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, subject TEXT NOT NULL, body TEXT NOT NULL,
@@ -65,8 +65,8 @@ CROSS JOIN actions USING (action) WHERE last > ? AND state IN ({STANDING_STATES}
 class Standing:
     """The state of an action, its time, the record of it, and the proposal.
 
-    `number` is that of the record that set the state. `kept_bytes` is the size of what is kept for it outside the
-    journal; None if nothing is kept any more.
+    `number` and `at` are of the record that set the state; a failed undo changes neither, so that the order of what
+    stands stays. `kept_bytes` is the size of what is kept for it outside the journal; None if nothing is kept any more.
     """
 
     action: str
@@ -176,7 +176,8 @@ class Journal(Closing):
         rows = self._rows(f"SELECT number, at, kind, body FROM records WHERE {wanted}", (action,))
         if not rows:
             raise UsageError(f"action {action}: is not in the journal; `autoclave act list` shows those that are")
-        (number, at, kind, body), proposed = rows[-1], rows[0][3]
+        (_, _, kind, body), proposed = rows[-1], rows[0][3]
+        number, at = next((row[:2] for row in reversed(rows) if row[2] not in UNDO_TRIED), rows[-1][:2])
         kept = self._rows("SELECT kept_bytes FROM actions WHERE action = ?", (action,))
         try:
             told = json.loads(body), json.loads(proposed)

@@ -6,12 +6,13 @@ updates it with each record. Keys are compared as SQLite reads them from JSON, s
 
 from __future__ import annotations
 
-from autoclave.runtime.states import STANDING, ActionState
+from autoclave.runtime.states import STANDING, UNDO_TRIED, ActionState
 
 NAMED_STATES = ", ".join(f"'{state}'" for state in sorted(state.value for state in ActionState))
 STANDING_STATES = ", ".join(f"'{state.value}'" for state in sorted(STANDING))
 _WITH_RECEIPT = f"'{ActionState.EXECUTED.value}', '{ActionState.REDONE.value}'"
 _OVER = f"'{ActionState.FAILED.value}', '{ActionState.UNDONE.value}', '{ActionState.COMMITTED.value}'"
+_TRIED = ", ".join(f"'{state.value}'" for state in sorted(UNDO_TRIED))
 _JSON = "IIF(json_valid(body), body, '{}')"  # it may have been altered
 
 
@@ -41,16 +42,18 @@ INDEX_SCHEMA = (
     "CREATE TABLE marks (mark TEXT, number INTEGER, PRIMARY KEY (mark, number)) WITHOUT ROWID",
     f"""CREATE TRIGGER follow AFTER INSERT ON records WHEN NEW.kind IN ({NAMED_STATES}) BEGIN
         INSERT INTO actions VALUES (NEW.subject, NEW.kind, NEW.number, NEW.number, {_facts("NEW.body")}, 0)
-        ON CONFLICT (action) DO UPDATE SET state = excluded.state, last = excluded.last;
+        ON CONFLICT (action) DO UPDATE
+        SET state = excluded.state, last = IIF(excluded.state IN ({_TRIED}), last, excluded.last);
         DELETE FROM touched WHERE action = NEW.subject AND NEW.kind IN ({_WITH_RECEIPT}, {_OVER});
         INSERT INTO touched SELECT value, NEW.subject FROM {_keys("NEW.body")} WHERE NEW.kind IN ({_WITH_RECEIPT});
         INSERT OR IGNORE INTO marks SELECT value, NEW.number FROM json_each(NEW.body, '$.marks')
         WHERE NEW.kind IN ({_WITH_RECEIPT});
     END""",
     f"""CREATE VIEW expected AS SELECT oldest.subject, newest.kind, first, last, {_facts("json")} FROM (
-        SELECT MIN(number) AS first, MAX(number) AS last FROM records WHERE kind IN ({NAMED_STATES}) GROUP BY subject
+        SELECT MIN(number) AS first, MAX(number) AS latest, MAX(IIF(kind IN ({_TRIED}), 0, number)) AS last
+        FROM records WHERE kind IN ({NAMED_STATES}) GROUP BY subject
     ) JOIN (SELECT number, subject, {_JSON} AS json FROM records) AS oldest ON oldest.number = first
-    JOIN records AS newest ON newest.number = last""",
+    JOIN records AS newest ON newest.number = latest""",
 )
 _INDEXED = "SELECT action, state, first, last, weight, is_irreversible, is_left_open FROM actions"
 IS_STALE = f"""

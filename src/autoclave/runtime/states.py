@@ -65,6 +65,8 @@ IN_DOUBT = frozenset({_S.IN_DOUBT, _S.UNDO_IN_DOUBT})
 """States in which the outcome is unknown."""
 STANDING = frozenset({_S.EXECUTED, _S.REDONE, _S.UNDO_FAILED})
 """States in which an action is done, and may be undone or committed."""
+UNDO_TRIED = frozenset({_S.UNDOING, _S.UNDO_FAILED, _S.UNDO_IN_DOUBT})
+"""States of an undo that has not happened: the action keeps its place in the order."""
 
 
 def require_step(action: str, state: ActionState | None, wanted: ActionState) -> None:

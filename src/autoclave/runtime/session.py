@@ -310,7 +310,7 @@ class Session(Closing):
             raise InputError(f"action {action}: is {standing.state}; only an action in doubt can be resolved")
         body: dict[str, Any] = {"resolved": reason}
         manager = self.actions.manager_of(standing)
-        if state is _S.EXECUTED:
+        if state in (_S.EXECUTED, _S.REDONE):
             kinds = (_S.EXECUTING, _S.EXECUTED, _S.REDONE)
             body |= manager.accept(action, self.actions.last_record(action, kinds).body)
         elif state is _S.UNDONE:

@@ -264,7 +264,7 @@ def test_what_is_unforeseen_leaves_an_action_in_doubt_and_others_go_on(shop: Sho
 
 
 @pytest.mark.parametrize("verb", ["undo", "redo"])
-def test_what_a_person_declares_undone_can_be_redone(shop: Shop, monkeypatch: pytest.MonkeyPatch, verb: str):
+def test_what_a_person_declares_undone_or_redone_goes_on(shop: Shop, monkeypatch: pytest.MonkeyPatch, verb: str):
     with shop.session() as session:
         before = shop.content()
         action = done(session, *STATEMENTS)
@@ -272,19 +272,25 @@ def test_what_a_person_declares_undone_can_be_redone(shop: Shop, monkeypatch: py
         if verb == "redo":
             session.undo(action)
 
-        def write(*arguments: Any, **options: Any) -> None:
-            if verb == "undo":
-                written(*arguments, **options)
+        def at_once_broken(*_: Any, **__: Any) -> None:
             raise InDoubt("the connection broke")
+
+        def then_broken(*arguments: Any, **options: Any) -> None:
+            written(*arguments, **options)
+            at_once_broken()
 
         written = ImagesMode._write
         with monkeypatch.context() as broken:
-            broken.setattr(ImagesMode, "_write", write)
+            broken.setattr(ImagesMode, "_write", then_broken if verb == "undo" else at_once_broken)
             with pytest.raises(InputError, match="the connection broke"):
                 getattr(session, verb)(action)
         assert shop.content() == before
         session.resolve(action, S.UNDONE, "looked")
-        session.redo(action)
+        with monkeypatch.context() as broken:
+            broken.setattr(ImagesMode, "_write", then_broken)
+            with pytest.raises(InputError, match="the connection broke"):
+                session.redo(action)
+        session.resolve(action, S.REDONE, "looked")
         assert shop.content() == after
         session.undo(action)
         assert shop.content() == before

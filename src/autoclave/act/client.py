@@ -6,8 +6,6 @@ FOLDER has the socket of the observer. Without an answer, COMMAND takes over, wi
 was a compiler, `_hook` (`_hook.c`) does the same without starting Python.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

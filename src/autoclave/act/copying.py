@@ -1,7 +1,5 @@
 """Copies of file content, with holes."""
 
-from __future__ import annotations
-
 import errno
 import os
 

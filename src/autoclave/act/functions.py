@@ -7,8 +7,6 @@ its result is journalled, the action is in doubt until a user settles it: it is 
 treated alike.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import inspect

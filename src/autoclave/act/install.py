@@ -4,8 +4,6 @@ The settings are those of the project, in its folder. What a file was before is 
 nobody has changed it since, `uninstall` restores it byte for byte, else it removes the entries alone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

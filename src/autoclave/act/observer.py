@@ -14,8 +14,6 @@ pre-images all the same, and the next look records it. An action is noted with w
 it is not in the journal as executed afterwards, its pre-images are moved back, and it is recorded again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

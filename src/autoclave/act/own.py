@@ -1,7 +1,5 @@
 """Actions of one session among those of all sessions on a state."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 

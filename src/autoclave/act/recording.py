@@ -4,8 +4,6 @@ What was replaced or deleted goes from the copies of the shadow to the stash of 
 were deleted are built again there. Nothing in the tree is touched.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools

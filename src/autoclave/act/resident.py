@@ -5,8 +5,6 @@ JSON data that the host gave to its hook, and gets an exit code with a message f
 answer to the end of a tool use does not wait for the pre-images of what is new; the next event does.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

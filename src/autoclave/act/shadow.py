@@ -10,8 +10,6 @@ The index survives the death of the process at any point: rows are replaced in o
 and before old ones are deleted. After a power cut rows may be older than the copies; what is missing then is reported.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -4,8 +4,6 @@ Annotations are those of the Model Context Protocol. They describe a call itself
 as destructive, although it can be undone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -7,8 +7,6 @@ change too (those are not watched). So after each tool use there is a look at ev
 for it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

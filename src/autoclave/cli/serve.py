@@ -1,7 +1,5 @@
 """`autoclave serve`."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import json

@@ -1,7 +1,5 @@
 """A scorer for Inspect (`inspect_ai`). The metadata of a sample has the problem, as `problem`."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Rewards for responses of a model, from any judge. Independent of every framework."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import json

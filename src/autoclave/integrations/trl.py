@@ -3,8 +3,6 @@
 TRL calls it with the completions of a batch and the columns of the data set, of which `problem` holds what is judged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 

@@ -5,8 +5,6 @@ a form of public sets. Without a verdict the function raises. That trainer then 
 loss nor the baseline of its group, nor any other estimator, sees it. The older trainer ends the step.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future

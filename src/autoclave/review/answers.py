@@ -1,7 +1,5 @@
 """Responses of the review page: JSON in ASCII whose texts are visible and bounded, whatever they come from."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast

@@ -3,8 +3,6 @@
 Reading works beside a session of another process. What changes something opens a session of its own, for one request.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Generator

@@ -3,8 +3,6 @@
 Each is done with a session that is opened for it, so nothing is changed while another process works on the folder.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence

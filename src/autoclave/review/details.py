@@ -1,7 +1,5 @@
 """An action as the page shows it: its proposal, its records, and what it changed. Reads only, beside any session."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

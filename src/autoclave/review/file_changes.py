@@ -3,8 +3,6 @@
 What an action left at a path is in the tree, or, where a later action replaced it, in the stash of that one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

@@ -10,8 +10,6 @@ such as one that an agent started, would get it. Without a cookie a page of anot
 counts; `Origin` and `Sec-Fetch-Site` are checked all the same. `Host` must name this machine, against DNS rebinding.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import re

@@ -3,8 +3,6 @@
 As the journal has them: a key is put in when a request is sent, and taken out of its answer.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ Each engine keeps rows in its own form: values (SQLite after the rowid), the tex
 of a key (Redis).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The server of the review page, on the loopback interface, until a signal."""
 
-from __future__ import annotations
-
 import contextlib
 import secrets
 import socket

@@ -3,8 +3,6 @@
 Each update reads only the records that were added since the one before, from whichever process.
 """
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The actions of a journal, and the managers of their resources. Reads only: decides and changes nothing."""
 
-from __future__ import annotations
-
 import heapq
 import json
 import time

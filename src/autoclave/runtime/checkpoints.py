@@ -1,7 +1,5 @@
 """The file of signed checkpoints of a journal, with its key beside it."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -8,8 +8,6 @@ Subclass `ManagerConformance` and override the fixture `resource`:
             return Resource(open_manager, operations, content, change)
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Kept as `connections.yaml` in the state folder, out of reach of actions. It never contains a key or password.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

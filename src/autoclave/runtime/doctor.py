@@ -1,7 +1,5 @@
 """Checks of what actions need from this host. Leaves nothing behind."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

@@ -5,8 +5,6 @@ redirect is followed and no proxy of the environment is used. A truncated respon
 of the HTTP library, which could include keys.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import ssl

@@ -3,8 +3,6 @@
 Actions that a crash or a lost resource left unfinished or in doubt are settled here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterator, Mapping

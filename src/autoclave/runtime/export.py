@@ -4,8 +4,6 @@ Spans follow OTLP in its JSON form (opentelemetry.proto.trace.v1): one for each 
 record, with an event for each record.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence

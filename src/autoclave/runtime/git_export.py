@@ -6,8 +6,6 @@ other modes, owners, times, empty folders and what has a name of Git's own (`.gi
 action replaced is not kept, so its commit is empty.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

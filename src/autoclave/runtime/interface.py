@@ -5,8 +5,6 @@ the change; it journals nothing and decides nothing. The session journals what i
 call, and passes it back after a crash.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field

@@ -5,8 +5,6 @@ each addition is one transaction that locks the file. Checkpoints and key belong
 write, such as another user's folder; else they reveal accidents only.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hmac
 import json

@@ -4,8 +4,6 @@ Its tables are `actions`, `touched` (keys of the actions that stand) and `marks`
 updates it with each record. Keys are compared as SQLite reads them from JSON, since names of files need not be UTF-8.
 """
 
-from __future__ import annotations
-
 from autoclave.runtime.states import STANDING, UNDO_TRIED, ActionState
 
 NAMED_STATES = ", ".join(f"'{state}'" for state in sorted(state.value for state in ActionState))

@@ -4,8 +4,6 @@ The list is a requirements file as `uv pip compile --generate-hashes` or `pip-co
 on it; they are installed into a cache folder without dependencies, which have to be requested as well.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import subprocess

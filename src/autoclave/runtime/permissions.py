@@ -3,8 +3,6 @@
 The policy itself is in `policy/`, and pure. This module adds journal and clock.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import replace

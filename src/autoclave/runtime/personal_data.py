@@ -4,8 +4,6 @@ The same value has the same placeholder for the life of a `PersonalData`, so tha
 without knowing either. Recognised by format; names of people are not recognised.
 """
 
-from __future__ import annotations
-
 import functools
 import ipaddress
 import re

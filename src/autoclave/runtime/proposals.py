@@ -5,8 +5,6 @@ and runs. What a model writes is parsed strictly and never executed here. The mo
 folder's tree, and results; never a grant or the hint of a denial.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import ssl

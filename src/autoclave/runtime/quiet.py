@@ -1,7 +1,5 @@
 """Prevents libraries from logging keys and values, whatever logging a program sets up."""
 
-from __future__ import annotations
-
 import logging
 
 _LEVELS = {

@@ -10,8 +10,6 @@ automatically when the resource answers again and shows the outcome. Undoing sev
 when a process dies: the group is journalled before the first and after the last.
 """
 
-from __future__ import annotations
-
 import contextlib
 import secrets
 import time

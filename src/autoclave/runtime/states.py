@@ -1,7 +1,5 @@
 """The states of an action and of its undo, and their transitions. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 

@@ -4,8 +4,6 @@ A group is journalled before its first undo (`undoing_all`) and after its last (
 in doubt, that is journalled (`putting_back_all`), and the actions already undone are redone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import secrets
 from collections.abc import Iterator, Mapping, Sequence

@@ -2,8 +2,6 @@
 its body is read.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii

@@ -1,7 +1,5 @@
 """Responses about jobs and batches, single or as a stream."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -2,8 +2,6 @@
 `audit.sources` is set.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -6,8 +6,6 @@ While no server takes or judges programs, all wait, for `patience_s`. Each futur
 server, or, after that, after `retries` failures or the deadline, one with a fault that names the server.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -3,8 +3,6 @@
 A few compressed bytes can expand to very many, so input is decompressed in slices that bound each piece of output.
 """
 
-from __future__ import annotations
-
 import asyncio
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, MutableMapping

@@ -4,8 +4,6 @@ One thread with an event loop makes all requests. A problem is uploaded once to 
 programs are sent in batches (`balancer.py`), and verdicts come back as streams.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

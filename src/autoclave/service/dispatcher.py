@@ -5,8 +5,6 @@ verdict is stored once: `Store.finish` ignores jobs that have ended. A job durin
 times is not started again. Events come from the store, for changes by this node and by others.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import secrets

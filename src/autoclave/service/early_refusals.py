@@ -4,8 +4,6 @@ The application would refuse the same requests with the same messages, but parsi
 and under a flood the judge needs that time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time

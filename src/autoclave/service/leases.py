@@ -1,7 +1,5 @@
 """Cancel the jobs of disconnected clients after `keep_s` seconds."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator

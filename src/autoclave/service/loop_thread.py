@@ -1,7 +1,5 @@
 """An event loop in its own thread."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

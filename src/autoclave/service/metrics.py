@@ -1,7 +1,5 @@
 """Metrics of a server for Prometheus."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """A server among those that share its store: heartbeats, and adoption of the jobs of dead servers."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """Observe requests: an id for each, counts, times, and the access log."""
 
-from __future__ import annotations
-
 import re
 import secrets
 import time

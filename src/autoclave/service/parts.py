@@ -1,7 +1,5 @@
 """The parts of a server, which the composition root creates and the routes use."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Least-recently-used cache of parsed problems, bounded in bytes."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from dataclasses import replace

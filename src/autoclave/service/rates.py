@@ -1,7 +1,5 @@
 """Measure and limit rates. Pure: times are arguments."""
 
-from __future__ import annotations
-
 from collections import deque
 
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 1.0, 120.0

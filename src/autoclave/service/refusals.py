@@ -1,7 +1,5 @@
 """Error responses. No message holds a path, an expected answer or a secret."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Generator, Mapping

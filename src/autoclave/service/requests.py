@@ -1,7 +1,5 @@
 """Turn requests into jobs, with every check that needs the store or the judge."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii

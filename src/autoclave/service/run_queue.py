@@ -4,8 +4,6 @@ Clients take turns by the time that their runs took, and short runs go first. As
 are endless, a run begins with a small time limit; if it reaches that, it starts again behind the short ones, with more.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import heapq

@@ -1,7 +1,5 @@
 """The FastAPI application: routes, error responses, limits of bodies. Its parts are arguments."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

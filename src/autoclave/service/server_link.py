@@ -1,7 +1,5 @@
 """Client of one server: its calls, its known problems and its recent failures. Decisions are in `balancer.py`."""
 
-from __future__ import annotations
-
 import json
 import random
 import ssl

@@ -1,7 +1,5 @@
 """Serve an application on a port until a signal drains and then closes it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

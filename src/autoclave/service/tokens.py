@@ -4,8 +4,6 @@ A token is `autoclave_<id of 8 hex digits>_<secret of 256 random bits>`; the id 
 whole token is compared. No process, no file, no clock.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re

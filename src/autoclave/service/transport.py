@@ -1,7 +1,5 @@
 """Transport of asynchronous HTTP clients whose tasks may be cancelled at any moment."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial

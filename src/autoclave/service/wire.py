@@ -3,8 +3,6 @@
 Verdicts and traces have the form of the files of the same name; see `core`.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema

@@ -1,7 +1,5 @@
 """`autoclave act`: actions that can be taken back."""
 
-from __future__ import annotations
-
 import click
 
 from autoclave.cli.act.agents import mcp

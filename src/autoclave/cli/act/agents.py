@@ -1,7 +1,5 @@
 """`autoclave act mcp`."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`autoclave act audit`: verify, checkpoint and export the journal."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

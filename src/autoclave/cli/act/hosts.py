@@ -1,7 +1,5 @@
 """`autoclave act install`, `uninstall`, `hook`, `observe` and `shell`: for agent hosts with tools of their own."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`autoclave act list`, `show`, `diff` and `doctor`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

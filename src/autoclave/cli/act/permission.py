@@ -1,7 +1,5 @@
 """`autoclave act grant`, `revoke` and `stop`."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`autoclave act serve`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`autoclave act undo`, `redo`, `commit`, `savepoint`, `resolve`, `flush` and `discard`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

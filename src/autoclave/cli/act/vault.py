@@ -1,7 +1,5 @@
 """`autoclave act vault`: secrets that neither a model nor generated code sees."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

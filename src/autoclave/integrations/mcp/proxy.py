@@ -7,8 +7,6 @@ restores all that a call did, and effects elsewhere are not possible. What a ser
 calls.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import secrets

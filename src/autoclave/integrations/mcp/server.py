@@ -5,8 +5,6 @@ client that comes back sees it in `list_changes`. The server of HTTP is for this
 address, and answers only requests that have the token, that name it in `Host`, and that come from no web page.
 """
 
-from __future__ import annotations
-
 import hmac
 import socket
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ came (an `Effect`). What is kept of it, how it is told after a crash whether it 
 the business of a mode (`modes`): the manager only finds the mode of an action, which its receipt names.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ Which mode an action has is written in its receipt, so what follows it never ask
 are named as those of `Manager` are described there.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

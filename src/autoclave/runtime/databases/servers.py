@@ -1,7 +1,5 @@
 """Parts that the engines of database servers share: errors, connections and leases."""
 
-from __future__ import annotations
-
 import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Generator, Iterator

@@ -8,8 +8,6 @@ A model is told columns, types and keys, and nothing that could be data of someb
 are, nor defaults, conditions, labels of enumerations, comments, and what views are made of.
 """
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

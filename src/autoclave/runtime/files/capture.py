@@ -5,8 +5,6 @@ was changed (and marks of what was deleted), or on a copy of the whole tree. Her
 stands in the folder was made by the command, and is walked without following links.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import stat

@@ -1,7 +1,5 @@
 """Differences that steps make, as lines for a person: a patch for text, words for the rest. Reads only."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator, Sequence

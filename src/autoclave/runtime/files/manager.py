@@ -6,8 +6,6 @@ there. Every step is one rename between tree and stash, whose outcome can be see
 an interrupted action can be completed or rolled back.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Operations on files that a model, a script or a person may propose, as data."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field

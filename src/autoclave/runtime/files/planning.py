@@ -3,8 +3,6 @@
 The tree is only read. No step brings a link that leads out of the folder, judged by the text of the link alone.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import os

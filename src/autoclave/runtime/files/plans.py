@@ -4,8 +4,6 @@ The digest covers the operation, what is at the paths that its steps touch, what
 everything that it saw.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Reading of a tree, within limits: its names as text, a file, lines that contain a string. Changes nothing."""
 
-from __future__ import annotations
-
 import fnmatch
 import itertools
 import os

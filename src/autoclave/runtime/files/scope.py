@@ -4,8 +4,6 @@ Every path is walked from the folder's own descriptor, one name at a time, witho
 leaving the mount: concurrent changes to the tree cannot lead out of it. Targets of links are only text here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import hashlib

@@ -4,8 +4,6 @@ Two depths: all that an undo restores (`survey`), and inodes with their times, w
 facts unless a clock is set back (`survey_by_inode`, `scan_of`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -3,8 +3,6 @@
 An undo also restores the modification times of the folders in which its steps change names.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

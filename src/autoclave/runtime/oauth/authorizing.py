@@ -6,8 +6,6 @@ to another who gets hold of it. And the name of the issuer (RFC 9207) says that 
 asked. For another device (RFC 8628) a person types in a code there, and the provider is asked until that was done.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 import ssl

@@ -9,8 +9,6 @@ HTTP errors, puts the token in place before a caller could store it, and writes 
 What an answer may be, and how long it may take, is in `exchange`.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 import ssl

@@ -6,8 +6,6 @@ it is waited on. What it answers is a plain page without anything of the request
 printed.
 """
 
-from __future__ import annotations
-
 import hmac
 import queue
 import threading

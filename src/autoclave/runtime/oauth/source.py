@@ -8,8 +8,6 @@ used twice looks stolen to them. That is told, and a person has to authorise aga
 token that is void.
 """
 
-from __future__ import annotations
-
 import ssl
 import time
 from collections.abc import Callable

@@ -5,8 +5,6 @@ The amounts of an access are charged to the allowance that covers it, and to tho
 in the order in which they were given; where one is used up, the next is tried.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

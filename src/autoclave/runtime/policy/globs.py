@@ -4,8 +4,6 @@
 also none. All else stands for itself: case counts, and so does how an accented letter is composed.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Grants, by which a person permits or forbids something. Pure."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 After GoEX (thesis ch. 3), which authorises by such a guess. Here a wrong guess denies too much, never too little.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Collection, Sequence

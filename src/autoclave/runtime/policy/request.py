@@ -4,8 +4,6 @@ A resource is a path whose first part is its kind: `files/src/a.py`, `programs/m
 `services/slack`. Later kinds bring their own first parts.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ All of it are records in the journal. A compensating request is proven each time
 what it showed before, and broken when it once does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -9,8 +9,6 @@ Of a call whose answer is lost, content alone proves nothing: somebody else may 
 That something is gone is no proof of a deletion: whoever deletes it leaves the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any

@@ -9,8 +9,6 @@ one thing are the same. What has one in it is never sent: so a key is never writ
 nothing is put back as something else. What cannot be sent is an InputError.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

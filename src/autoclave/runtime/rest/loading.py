@@ -5,8 +5,6 @@ deleting, replacing and replacing with what was there before. Each GET becomes a
 and a compensating request targets what that shows, so a description says nothing of how anything else is taken back.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ service knows conditions), and is believed only when the service shows what it s
 settled by read-backs, see `sending.py`.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 import ssl

@@ -5,8 +5,6 @@ is known which requests cannot have reached the service, and which were answered
 that the journal stays small.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Asks a model what takes a request back, where nobody knows. What it says is believed by nobody: see `undoing`."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence

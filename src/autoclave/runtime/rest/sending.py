@@ -12,8 +12,6 @@ there is a mark and no answer is in doubt, and settled so:
 5. Where something has changed, or can turn up, and nothing proves by whom, or nothing shows, a person has to say.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable, Generator

@@ -1,7 +1,5 @@
 """One service: its catalogue, what is requested of it, and what can be seen of it. Reading changes nothing there."""
 
-from __future__ import annotations
-
 import re
 import time
 import uuid

@@ -5,8 +5,6 @@ what the service shows is compared with that. So one that is wrong is found out 
 it did is undone in its turn where the catalogue knows how.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace

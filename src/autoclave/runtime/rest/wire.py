@@ -5,8 +5,6 @@ goes to an address that was looked up and checked for it, and no redirect is fol
 the bytes that are sent. What is thrown has no text of the HTTP library, which could have the key.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import re

@@ -1,7 +1,5 @@
 """Certificates of the proxy, which only a cell trusts. Private keys never touch a disk."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import ssl

@@ -1,7 +1,5 @@
 """Contents of nested compressed bytes without a label, in bounded time and memory. Pure."""
 
-from __future__ import annotations
-
 import bz2
 import io
 import lzma

@@ -5,8 +5,6 @@ that code which checks the format of a key works. All else is drawn: what merely
 the secret. It is derived from a key of the session, so each session has its own dummies.
 """
 
-from __future__ import annotations
-
 import hmac
 import random
 import re

@@ -5,8 +5,6 @@ that secret is replaced by the real value at its place. A dummy anywhere else ra
 with the request, and nothing is sent.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import contextlib

@@ -3,8 +3,6 @@
 Data only: the flows are in `autoclave.runtime.oauth`.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal
 from urllib.parse import urlsplit

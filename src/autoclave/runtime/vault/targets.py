@@ -4,8 +4,6 @@ The bytes that were judged here are sent; whatever servers are known to parse in
 private network is used only where a secret allows it.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 import socket

@@ -6,8 +6,6 @@ digits, and in base64 wherever it begins there. Whatever the form, it is replace
 around it may then be no valid base64 or UTF-16 any more.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 from collections import defaultdict

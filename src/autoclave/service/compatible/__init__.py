@@ -1,7 +1,5 @@
 """Protocols of other sandboxes at the same server: each request becomes a run or a job."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

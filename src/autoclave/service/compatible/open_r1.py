@@ -1,7 +1,5 @@
 """Requests of open-r1's Codeforces reward: a submission with one test, its limits, and possibly a checker."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from autoclave.core import CustomChecker, Problem, StdinCase, StdinTests

@@ -4,8 +4,6 @@ open-r1 uses it for verdicts too. Such a request becomes a job, so that the prog
 the response has what open-r1 reads: `1` on standard output for a pass.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii

@@ -4,8 +4,6 @@ Its data sets are the values of `source` of stored problems, its ids their diges
 but 200, verl only after 504, which is therefore the status of a full server, a shutdown and a fault of the sandbox.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

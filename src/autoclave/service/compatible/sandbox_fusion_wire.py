@@ -1,7 +1,5 @@
 """Bodies of requests and responses of SandboxFusion. Unknown fields are an error."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -1,7 +1,5 @@
 """Common parts of the protocols: error responses, and jobs for problems in requests."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Coroutine

@@ -1,7 +1,5 @@
 """Routes of jobs and batches: submit, get, wait, stream, cancel."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Annotated, Any
 

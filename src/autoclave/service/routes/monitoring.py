@@ -1,7 +1,5 @@
 """Routes of health, load and metrics."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Annotated, Any
 

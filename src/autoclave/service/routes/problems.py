@@ -1,7 +1,5 @@
 """Routes of problems: upload, list, get, read answers, delete."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Routes of runs without tests, and of traces."""
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import Future
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Tokens, usage and load of clients, and servers: for operators."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping

@@ -7,8 +7,6 @@ While the database is unavailable, all methods raise `StoreUnavailable`: once th
 database every `_ASK_EVERY_S` seconds, also where it stalls, and at once until it responds again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """Records of the store, and their conversion to columns and back. Times are seconds since 1970."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

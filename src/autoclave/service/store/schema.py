@@ -1,7 +1,5 @@
 """Tables of a store, which `tables.sql` describes. A store that has another version of them is refused."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from pathlib import Path
 

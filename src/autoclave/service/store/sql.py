@@ -9,8 +9,6 @@ A transaction that ends jobs first locks their batches in order of their ids: tr
 transactions see the sequence numbers of a batch in order.
 """
 
-from __future__ import annotations
-
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ Commits do not wait for the disk (`synchronous = NORMAL`): they survive the deat
 the last ones, and clients then retry with the same idempotency keys. All threads share one connection.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

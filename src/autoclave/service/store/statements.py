@@ -1,7 +1,5 @@
 """Statements in the SQL of a database, which subclasses of `Statements` send. Placeholders are `?`."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager

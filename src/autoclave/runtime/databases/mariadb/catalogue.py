@@ -1,7 +1,5 @@
 """The tables of some schemas of a MariaDB server: what they are made of, and what changes with them. Reads only."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ What a session means is set by us on each connection: strict types, the time zon
 the parser takes them. A transaction is serializable, and its clock stands still.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import re

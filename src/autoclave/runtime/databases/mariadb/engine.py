@@ -11,8 +11,6 @@ What cannot be seen is not let through: triggers, views (they may call functions
 tables with a history of their own, and foreign keys from schemas that are not the session's.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass

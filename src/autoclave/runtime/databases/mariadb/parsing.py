@@ -7,8 +7,6 @@ itself, or changes more than rows; and no functions but those of MariaDB's own t
 somebody's own may write anywhere, and nobody would see it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

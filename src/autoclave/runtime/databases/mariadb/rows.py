@@ -5,8 +5,6 @@ foreign_key_checks = 0`), so that nothing is carried on to other rows; afterward
 What was written is read again, and compared.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ A value in an image is a text, or None. Numbers, times and texts of Unicode stan
 stands in hexadecimal digits, and labels of ENUM and SET as the numbers that stand for them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Errors are told in words that hold no value of a row.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Generator

@@ -12,8 +12,6 @@ commit. Nothing of ours is in the database between two transactions.
 In the mode `transaction` nobody listens: the rows that change are counted, and the rollback takes back whatever it was.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections import Counter

@@ -3,8 +3,6 @@
 This routes, counts and explains. What keeps statements within bounds is the role that runs them.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator, Sequence

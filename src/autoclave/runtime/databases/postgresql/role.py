@@ -13,8 +13,6 @@ which the server's owner installed, are believed if they say that they change no
 statement and of the rules of views, where each call has the number of its function.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from math import isfinite
 from typing import Any

@@ -10,8 +10,6 @@ To be compared and written, images are loaded into a temporary table and read by
 so all types come back as they were, and all is done by few statements, however many rows there are.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any

@@ -11,8 +11,6 @@ since the words of commands are. No lock is held on the server: another session 
 not supported.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib

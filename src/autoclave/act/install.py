@@ -134,9 +134,6 @@ def hook_command(folder: Path, event: str, common: list[str]) -> str:
     )
 
 
-# --- Files of settings -----------------------------------------------------------------------------------------------
-
-
 def _kept(folder: Path, host: HostName) -> dict[str, Any]:
     text = _text(folder / f"installed-{host}.json")
     return json.loads(text) if text else {}

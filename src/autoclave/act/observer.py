@@ -90,8 +90,6 @@ class Observer(Closing):
             self.catch_up()
         self._opened.close()
 
-    # --- Hooks ------------------------------------------------------------------------------------------------------
-
     def start(self) -> list[str]:
         """Bring the pre-images up to date; return warnings for the user."""
         self._settled()
@@ -175,8 +173,6 @@ class Observer(Closing):
             self._shadow.keep_note("seen", seen)
             self._due = None
             self._close_recording()
-
-    # --- Differences ------------------------------------------------------------------------------------------------
 
     def _settled(self) -> dict[str, Any]:
         """Record or refresh what has changed since the last look; return the open uses."""
@@ -283,8 +279,6 @@ class Observer(Closing):
         """Yield the state folder, and keep sessions from changing the tree. Raises InputError if one does not end."""
         with alone_on(self._root, self._state, wait_s=_WAIT_S) as place:
             yield place
-
-    # --- Recording --------------------------------------------------------------------------------------------------
 
     def _record(
         self,

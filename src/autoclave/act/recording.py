@@ -212,9 +212,6 @@ def _objects(place: str, path: str, row: Row, shadow: Shadow, others: Container[
             ]
 
 
-# --- Building --------------------------------------------------------------------------------------------------------
-
-
 def build(recording: Recording, shadow: Shadow, folder: Path) -> None:
     """Bring to the folder of an action what it replaced, durably.
 

@@ -168,8 +168,6 @@ class Session(Closing):
                 self.recovered += found.recovered
                 yield found
 
-    # --- For a model ------------------------------------------------------------------------------------------------
-
     def tools(self, form: Literal["openai", "anthropic"] = "openai") -> list[dict[str, Any]]:
         """Return the tools as definitions for the API of a model."""
         return shown_tools(self.tool_list(), form)
@@ -261,8 +259,6 @@ class Session(Closing):
         accesses = [{name: value for name, value in asdict(each).items() if value} for each in request.accesses]
         return {"guarantee": request.guarantee, "weight": request.weight, "changes": changes, "accesses": accesses}
 
-    # --- Looking ----------------------------------------------------------------------------------------------------
-
     def plan(self, given: Json) -> Plan:
         """Plan an operation without doing it. Recorded are a denial, and what planning a networked command sent."""
         with self.opened() as found:
@@ -298,8 +294,6 @@ class Session(Closing):
         if PRIVATE_KEY.search(shown.encode("utf-8", "surrogateescape")):
             raise NotPermitted(f"action {action}: a private key is in its difference")
         return shown
-
-    # --- Undo -------------------------------------------------------------------------------------------------------
 
     def undo(
         self,

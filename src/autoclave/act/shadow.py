@@ -111,8 +111,6 @@ class Shadow(Closing):
                 os.unlink(each.path)  # a refresh that did not end
             self._number = max(self._number, int(each.name, 16))
 
-    # --- Notes ------------------------------------------------------------------------------------------------------
-
     def note(self, name: str) -> Any:
         """Return the JSON data kept under a name; None if there is none."""
         found = self._connection.execute("SELECT value FROM notes WHERE name = ?", (name,)).fetchone()
@@ -124,8 +122,6 @@ class Shadow(Closing):
             self._connection.execute("DELETE FROM notes WHERE name = ?", (name,))
         else:
             self._connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, json.dumps(value)))
-
-    # --- Looking ----------------------------------------------------------------------------------------------------
 
     @property
     def top(self) -> Facts | None:
@@ -202,8 +198,6 @@ class Shadow(Closing):
         return changes + [
             Change(path, row, row.facts) for path, row in rows if row.copy in partly and path not in known
         ]
-
-    # --- Refreshing -------------------------------------------------------------------------------------------------
 
     def refresh(self, look: Look, changes: Iterable[Change]) -> list[str]:
         """Make the rows and copies those of the tree as it is; `changes` are those of `look`.
@@ -335,8 +329,6 @@ class Shadow(Closing):
                 return not os.read(other, 1)
         except (OSError, InputError):
             return False
-
-    # --- Rows -------------------------------------------------------------------------------------------------------
 
     def _write(self, rows: Iterable[tuple[str, Row | None]]) -> None:
         """Replace rows, here and in the index; then delete the copies that no row has any more."""

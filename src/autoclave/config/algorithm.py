@@ -82,9 +82,6 @@ class AdaptiveKlConfig(Config):
 KlControllerConfig = Annotated[FixedKlConfig | AdaptiveKlConfig, Field(discriminator="name")]
 
 
-# --- What algorithms share -------------------------------------------------------------------------------------------
-
-
 class AlgorithmSettings(Config):
     """Settings that every algorithm has. Settings of an algorithm of your own derive from this."""
 
@@ -160,9 +157,6 @@ class ExchangeableAdvantage(AlgorithmSettings):
             if field and getattr(self, key) != field.default:
                 its = f", or set advantage.{key}" if key in type(chosen).model_fields else ""
                 yield f"{key} = {getattr(self, key)}: advantage = {chosen.name} does not use it; remove it{its}"
-
-
-# --- The algorithms --------------------------------------------------------------------------------------------------
 
 
 class PpoConfig(GaeSettings, ExchangeableAdvantage):

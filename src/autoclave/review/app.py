@@ -110,8 +110,6 @@ async def _internal_error(_: Request, error: Exception) -> Response:
     return Answer({"error": "the server failed; its terminal shows the error"}, 500)
 
 
-# --- Files ----------------------------------------------------------------------------------------------------------
-
 _files, _api = APIRouter(include_in_schema=False), APIRouter()
 
 
@@ -124,9 +122,6 @@ async def page() -> Response:
 async def file(kind: Literal["css", "js"]) -> Response:
     types = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
     return FileResponse(_HERE / f"review.{kind}", media_type=types[kind])
-
-
-# --- Looking --------------------------------------------------------------------------------------------------------
 
 
 def _place(request: Request) -> Place:
@@ -193,9 +188,6 @@ def _grants(actions: Actions) -> list[Grant]:
     names = dict.fromkeys(["main", *(str(record.body.get("session") or "main") for record in records)])
     found = {grant.id: grant for name in names for grant in Permissions(actions.journal, name, 0.0).grants()}
     return list(found.values())
-
-
-# --- Deciding -------------------------------------------------------------------------------------------------------
 
 
 class _Body(BaseModel):

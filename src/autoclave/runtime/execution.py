@@ -28,8 +28,6 @@ class Execution:
         self._actions, self._journal, self._permissions = actions, actions.journal, permissions
         self._next_check = dict[str, float]()
 
-    # --- Doing ------------------------------------------------------------------------------------------------------
-
     def execute(self, action: str, manager: Manager, started: Json) -> None:
         """Execute a prepared action. Raises InputError or HostError where it was put back, or is in doubt."""
         self._journal.advance(action, _S.EXECUTING, started)
@@ -71,8 +69,6 @@ class Execution:
         """Redo an action as planned by `plan_redo`. Raises NotRedone or InputError where it failed."""
         self._journal.advance(action, _S.REDOING, redoing)
         self._finish_redo(action, manager, redoing)
-
-    # --- Settling ---------------------------------------------------------------------------------------------------
 
     def recover(self) -> Iterator[str]:
         """Settle unfinished actions, and those in doubt whose resource answers; yield the ids of the actions."""
@@ -180,8 +176,6 @@ class Execution:
                 self._record(action, manager, begun.body, receipt)
             elif not self._fail(action, manager, begun.body, why):
                 raise InputError(f"action {action}: it was done in part, and that cannot be put back")
-
-    # --- Ending -----------------------------------------------------------------------------------------------------
 
     def _finish_undo(self, action: str, manager: Manager, undoing: Json, *, is_late: bool = False) -> None:
         """Undo an action as recorded in `undoing`, or resume that (`is_late`)."""

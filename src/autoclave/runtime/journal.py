@@ -98,8 +98,6 @@ class Journal(Closing):
         except (OSError, sqlite3.Error) as error:
             raise InputError(f"{path}: the journal cannot be used ({error})") from None
 
-    # --- Writing ----------------------------------------------------------------------------------------------------
-
     def append(self, kind: str, subject: str, body: Mapping[str, Any], *, is_signed: bool = False) -> Record:
         """Add a record; durable on return. `is_signed`: with a signature that `has_signature` verifies.
 
@@ -150,8 +148,6 @@ class Journal(Closing):
         count = self._checkpoints.last_count()
         if count is not None and len(self.records_of_kinds(*SEALED, after=count)) == 1:
             self.seal()
-
-    # --- Reading ----------------------------------------------------------------------------------------------------
 
     def records(self, subject: str | None = None) -> list[Record]:
         """Return all records, or those of a subject, in order."""
@@ -231,8 +227,6 @@ class Journal(Closing):
         with self._lock:
             self._connection.close()
 
-    # --- Asking the index -------------------------------------------------------------------------------------------
-
     def risk(self, other_than: str = "") -> float:
         """Return the total weight of the uncommitted actions but one.
 
@@ -258,8 +252,6 @@ class Journal(Closing):
         """
         above = sorted({each for key in keys for each in with_those_above(key)})
         return self._rows(_LATER, (after, json.dumps(above), json.dumps(sorted(keys)), after))
-
-    # --- Inside -----------------------------------------------------------------------------------------------------
 
     def _make_tables(self) -> None:
         with self._lock, transaction(self._connection):

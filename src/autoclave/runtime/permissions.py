@@ -26,8 +26,6 @@ class Permissions:
         self._narrowing: list[Grant] = []
         self._charged, self._num_read = dict[str, Record](), 0
 
-    # --- Granting ---------------------------------------------------------------------------------------------------
-
     def grant(self, grant: Grant) -> None:
         """Add a grant; for a user only. Raises InputError where it narrows a grant that does not exist."""
         if grant.parent and grant.parent not in [each.id for each in self.grants()]:
@@ -54,8 +52,6 @@ class Permissions:
             raise InputError(f"grant {prohibition.id}: would permit something; only prohibitions narrow a session")
         self._journal.append("narrowed", prohibition.id, {"reason": reason, **prohibition.model_dump(mode="json")})
         self._narrowing.append(prohibition)
-
-    # --- Deciding ---------------------------------------------------------------------------------------------------
 
     def require_allowed(self, action: str, request: Request) -> Decision:
         """Apply the policy. Raises NotPermitted where it denies, which is recorded."""

@@ -79,8 +79,6 @@ class Session(Closing):
     def close(self) -> None:
         self._opened.close()
 
-    # --- Doing ------------------------------------------------------------------------------------------------------
-
     def asked(self, given: Json) -> Request:
         """Return the accesses that planning an operation makes. Raises NotPermitted where they are not permitted."""
         operation = self.actions.operation(given)
@@ -214,8 +212,6 @@ class Session(Closing):
         self.actions.discard(action, self.actions.manager_of(standing))
         return self.journal.standing(action)
 
-    # --- Taking back ------------------------------------------------------------------------------------------------
-
     def undo(
         self,
         *actions: str,
@@ -278,8 +274,6 @@ class Session(Closing):
         self._execution.redo(action, manager, redoing)
         return self.journal.standing(action)
 
-    # --- Settling ---------------------------------------------------------------------------------------------------
-
     def commit(self, action: str) -> Standing:
         """Make an action permanent. What was kept for its undo is deleted.
 
@@ -329,8 +323,6 @@ class Session(Closing):
             who = known[0].body["session"]
             raise InputError(f"savepoint {name!r}: session {who!r} has one of that name already; give another name")
         self.journal.append("savepoint", name, {"session": self.name})
-
-    # --- Looking ----------------------------------------------------------------------------------------------------
 
     def dependents_of(self, action: str) -> list[str]:
         """Return the later actions that stand and depend on this one, directly or indirectly; the latest first."""

@@ -153,8 +153,6 @@ class Balancer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # --- Distribution ----------------------------------------------------------------------------------------------
-
     def _wait_s(self) -> float:
         now = asyncio.get_running_loop().time()
         waits = [link.available_at - now for link in self._links if link.available_at > now] if self._pending else []
@@ -237,8 +235,6 @@ class Balancer:
                 jobs.append(pending)
                 size += len(pending.job.program.source)
         return jobs
-
-    # --- One batch -------------------------------------------------------------------------------------------------
 
     async def _submit(self, sent: _Submission) -> None:
         """Have a batch judged; unfinished jobs are queued again."""
@@ -324,8 +320,6 @@ class Balancer:
             "deadline_s": max(min(pending.deadline for pending in sent.left.values()) - now, 0.001),
             "keep_s": KEPT_S,
         }
-
-    # --- Outcomes --------------------------------------------------------------------------------------------------
 
     def _settle(self, sent: _Submission, event: dict[str, Any]) -> None:
         pending = sent.left.get(event["place"])

@@ -120,8 +120,6 @@ class Connection(HttpToolsProtocol):
     def _give_time(self, seconds: float) -> None:
         self._deadline = self.loop.time() + seconds
 
-    # --- Events ----------------------------------------------------------------------------------------------------
-
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         if self._edge.tls is None or is_ssl(transport):
             super().connection_made(transport)
@@ -162,8 +160,6 @@ class Connection(HttpToolsProtocol):
             self.transport.write(STATUS_LINE[refusal.status_code] + f"{lines}Connection: close\r\n\r\n".encode() + body)
         self.transport.close()
         self.loop.call_later(_FAREWELL_S, self._tcp.abort)  # TLS would wait for the peer
-
-    # --- Events of the parser --------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

@@ -90,8 +90,6 @@ class Dispatcher:
         self._next_purge = time.time()
         self._thread = threading.Thread(target=self._work, name="dispatcher", daemon=True)
 
-    # --- Public methods -------------------------------------------------------------------------------------------
-
     def start(self) -> None:
         """Subscribe to the store and start the thread."""
         self._store.subscribe(self.on_event)

@@ -99,8 +99,6 @@ class ServerLink:
             trust_env=False,
         )
 
-    # --- State ----------------------------------------------------------------------------------------------------
-
     @property
     def window(self) -> int:
         """Number of our programs that it may have at a time: enough that it is never idle, fewer while others use it,
@@ -152,8 +150,6 @@ class ServerLink:
             return self.note_failure(now, error.wait_s)
         self.available_at = now + (error.wait_s or 1.0) * random.uniform(1.0, 1.25)
         return False
-
-    # --- Calls -----------------------------------------------------------------------------------------------------
 
     async def refresh(self) -> ServerAnswer:
         """Fetch properties and load of the server.

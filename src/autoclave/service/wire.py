@@ -54,9 +54,6 @@ class Answer(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
 
-# --- Errors --------------------------------------------------------------------------------------------------------
-
-
 class ErrorDetail(Answer):
     """An error."""
 
@@ -73,9 +70,6 @@ class ErrorAnswer(Answer):
         json_schema_extra={"examples": [{"error": {"kind": "not_found", "message": "no such job"}}]}
     )
     error: ErrorDetail
-
-
-# --- Problems ------------------------------------------------------------------------------------------------------
 
 
 class StoredProblem(Answer):
@@ -154,9 +148,6 @@ class LookupAnswer(Answer):
 
     unknown: list[Digest]
     refused: list[RefusedProblem]
-
-
-# --- Jobs ----------------------------------------------------------------------------------------------------------
 
 
 class Job(Request):
@@ -245,9 +236,6 @@ class Cancelled(Answer):
     """Number of jobs that had not ended before."""
 
 
-# --- Runs and traces -----------------------------------------------------------------------------------------------
-
-
 class RunRequest(Request):
     """One program without tests."""
 
@@ -329,9 +317,6 @@ class TraceAnswer(Answer):
     """The trace; null with `check_only`."""
 
     trace: Trace | None
-
-
-# --- The server ----------------------------------------------------------------------------------------------------
 
 
 class ServerAnswer(Answer):

@@ -277,8 +277,6 @@ class _Cell:
         if self._group:
             self._group.remove()
 
-    # --- Plan -----------------------------------------------------------------------------------------------------
-
     def _plan(self) -> dict[str, Any]:
         command, tree = self._command, str(self._command.tree.resolve())
         return {

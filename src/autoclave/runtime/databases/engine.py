@@ -85,8 +85,6 @@ class Engine(ABC):
     def close(self) -> None:
         """Let go of all connections and leases. Transactions that cannot survive that are rolled back."""
 
-    # --- Looking ----------------------------------------------------------------------------------------------------
-
     def told(self) -> Iterator[str]:
         """Lines about the tables that may be used, with their columns and keys. No names of keys: these may be data."""
         return iter(())
@@ -94,8 +92,6 @@ class Engine(ABC):
     @abstractmethod
     def read(self, operation: Any, mode: Mode) -> Reading:
         """Return what statements are about, running none; raise InputError if one cannot be undone in this mode."""
-
-    # --- Doing ------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def rehearse(self, operation: Any, mode: Mode) -> Effect:
@@ -121,8 +117,6 @@ class Engine(ABC):
         if sum(rows for _, _, rows in effect.row_counts()) > self.settings.max_rows:
             raise InputError(f"{self.where}: {TOO_MANY.format(self.settings.max_rows)}")
         return effect
-
-    # --- Taking back ------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def conflicting(self, effect: Effect) -> FoundRows:

@@ -55,8 +55,6 @@ class DatabaseManager(Manager):
         """Let go of all databases. Transactions that cannot survive that are rolled back."""
         self._databases.close()
 
-    # --- Planning ---------------------------------------------------------------------------------------------------
-
     def told(self) -> str:
         lines: list[str] = []
         for name in self._databases:
@@ -109,8 +107,6 @@ class DatabaseManager(Manager):
             f'database {sql.database}: mode "transaction": the open transaction would be rolled back when this '
             'command ends. Fix: mode "images" commits and can be undone; or keep the transaction open from Python'
         )
-
-    # --- Doing ------------------------------------------------------------------------------------------------------
 
     def prepare(self, action: str, operation: Config, plan: Plan) -> Json:
         """See `Manager`. Nothing is made ready: the transaction is."""
@@ -184,8 +180,6 @@ class DatabaseManager(Manager):
     def discard(self, action: str) -> None:
         self._transactions.forget(action)
         self._kept.discard(action)
-
-    # --- Taking back ------------------------------------------------------------------------------------------------
 
     def conflicts(self, done: Sequence[tuple[str, Json]]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}

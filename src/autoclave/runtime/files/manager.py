@@ -66,8 +66,6 @@ class FileManager(Manager):
         self._planner = Planner(scope, stash, commands)
         self._stashed: dict[tuple[str, str], Survey] = {}  # what was taken last, by action and place
 
-    # --- Planning ---------------------------------------------------------------------------------------------------
-
     def plan(self, action: str, operation: Config) -> Plan:
         """See `Manager`. A command is run over the tree without changing it."""
         if isinstance(operation, ReadOperation):
@@ -117,8 +115,6 @@ class FileManager(Manager):
                 in_tree = survey_by_inode((is_done and step.to) or step.path, self.scope)
                 accesses += accesses_of(step, *((stashed, in_tree) if is_done else (in_tree, stashed)), self.scope)
         return tuple(accesses)
-
-    # --- Doing ------------------------------------------------------------------------------------------------------
 
     def prepare(self, action: str, operation: Config, plan: Plan) -> Json:
         """See `Manager`. Prepares what is new, durably, then compares everything with the plan once more."""
@@ -233,8 +229,6 @@ class FileManager(Manager):
                 return list(difference_of(planned.steps, self.scope, stash, is_done=is_done))
         finally:
             self.discard(trial)
-
-    # --- Undo and redo ----------------------------------------------------------------------------------------------
 
     def conflicts(self, done: Sequence[tuple[str, Json]]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}

@@ -195,9 +195,6 @@ def _entry_or_room(path: str, scope: Scope) -> Entry | None:
         return scope.entry(path)
 
 
-# --- Preparing in the stash ------------------------------------------------------------------------------------------
-
-
 def make(folder: Path, new: New) -> None:
     """Prepare something in a folder of the stash, durably. Raises OSError where that fails.
 
@@ -251,9 +248,6 @@ def _set_facts(descriptor: int, entry: Entry) -> None:
     for name, value in entry.attributes:
         os.setxattr(descriptor, name, bytes.fromhex(value))
     os.fchmod(descriptor, entry.mode)
-
-
-# --- Links that lead out --------------------------------------------------------------------------------------------
 
 
 def way_out(path: str, target: str, root: Path) -> str:

@@ -137,9 +137,6 @@ def described(error: AutoclaveError, service: str) -> InputError | HostError:
     return kind(f"service {service}: {error}")
 
 
-# --- Tokens ----------------------------------------------------------------------------------------------------------
-
-
 def answer_of(given: Mapping[str, Any], before: Authorization, now: float) -> tuple[str, Authorization]:
     """The access token in an answer of the token endpoint, and the authorization with what else it has.
 
@@ -174,9 +171,6 @@ def number_in(given: object, default: float, most: float) -> float:
     except OverflowError:
         return most
     return number if number > 0 else default
-
-
-# --- What an issuer publishes of itself ------------------------------------------------------------------------------
 
 
 def discovered(issuer: str, given: Provider | None = None, verify: ssl.SSLContext | None = None) -> Provider:

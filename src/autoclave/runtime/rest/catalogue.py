@@ -34,9 +34,6 @@ _RESERVED = frozenset({"authorization", "cookie", "content-type", "if-match", "i
 """Headers with a place of their own: keys are in the vault, the others follow from the body and the read-back."""
 
 
-# --- Strings of one form ---------------------------------------------------------------------------------------------
-
-
 def parameters_in(template: str) -> list[str]:
     return _PARAMETER.findall(template)
 
@@ -89,9 +86,6 @@ Template = Annotated[Any, AfterValidator(checked_template)]
 """JSON with expressions in it."""
 Templates = Annotated[dict[str, Any], AfterValidator(checked_template)]
 Names = Annotated[tuple[str, ...], Field(strict=False)]
-
-
-# --- What a catalogue has --------------------------------------------------------------------------------------------
 
 
 class Parameter(Config):
@@ -306,9 +300,6 @@ class Catalogue(Config):
 def _require_one_of(known: Mapping[str, Any], where: str, given: str) -> None:
     if given and given not in known:
         raise ValueError(f"{where} = {shown(given)}: there is none; {nearest(given, list(known))}")
-
-
-# --- Reading ---------------------------------------------------------------------------------------------------------
 
 
 def catalogue_from(given: Any, where: str) -> Catalogue:

@@ -62,9 +62,6 @@ def _as_json(body: Any) -> bytes:
         raise InputError("body: has a number in it that is none in JSON, such as infinity") from None
 
 
-# --- Reading ---------------------------------------------------------------------------------------------------------
-
-
 def decoded(body: bytes, content_type: str, form: Form | None = None) -> Any:
     """A body as JSON data, from which it can be written again as it was; what cannot has a mark in it.
 
@@ -117,9 +114,6 @@ def _as_text(body: bytes) -> Any:
         return {"base64": base64.b64encode(body).decode()}
 
 
-# --- Comparing -------------------------------------------------------------------------------------------------------
-
-
 def canonical(body: Any, form: Form, volatile: Sequence[str]) -> Any:
     """Return the compared part of a body, as JSON data. `volatile`: JSON pointers, or names of calendar properties."""
     if form == "json":
@@ -147,9 +141,6 @@ def _calendar(text: str, volatile: set[str]) -> Any:
         elif line.strip() and name not in volatile:
             stack[-1][1].append(name + line.strip()[len(name) :])
     return stack[0][1] if len(stack) == 1 else text
-
-
-# --- Marks -----------------------------------------------------------------------------------------------------------
 
 
 def mark_for(text: str) -> str:

@@ -85,9 +85,6 @@ def _catalogue(document: Json, service: str) -> dict[str, Any]:
     }
 
 
-# --- Reading ---------------------------------------------------------------------------------------------------------
-
-
 class _References:
     """The targets of the references in a document."""
 
@@ -188,9 +185,6 @@ def _content(plain: Json) -> tuple[str, Json]:
     types: Mapping[str, Any] = plain.get("content", {})
     best = next((each for each in types if re.fullmatch(r"application/(.+\+)?json", each)), next(iter(types), ""))
     return best, types.get(best, {}).get("schema", {})
-
-
-# --- Deriving --------------------------------------------------------------------------------------------------------
 
 
 def _read_back(described: _Described) -> dict[str, Any]:

@@ -86,8 +86,6 @@ class RestManager(Manager):
         self._compensator = Compensator(self.compensations, self._sender, propose_compensation)
         self._planned: dict[str, tuple[str, Part]] = {}
 
-    # --- Planning ---------------------------------------------------------------------------------------------------
-
     def told(self) -> str:
         return "\n".join(line for service in self._services.values() for line in service.described())
 
@@ -144,8 +142,6 @@ class RestManager(Manager):
         else:
             undo = "cannot be taken back"
         return f"{part.operation or 'free request'}: {service.told(part.call)}; {undo}"
-
-    # --- Doing ------------------------------------------------------------------------------------------------------
 
     def prepare(self, action: str, operation: Config, plan: Plan) -> Json:
         service, ask = self._asked(operation)
@@ -207,8 +203,6 @@ class RestManager(Manager):
         lines = list(unified(before, after, place, f"{place} ({part.call.method})", Work()))
         more = [f"... and {len(lines) - _MOST_LINES} lines more"] if len(lines) > _MOST_LINES else []
         return lines[:_MOST_LINES] + more
-
-    # --- Undo and redo ----------------------------------------------------------------------------------------------
 
     def obstacle(self, action: str, receipt: Json) -> str:
         """See `Manager`: no compensating request is known."""
@@ -287,8 +281,6 @@ class RestManager(Manager):
         """Return operation and compensating request of all in catalogues, by the names of `compensations`."""
         found = [each for service in self._services.values() for each in self._compensator.declared(service)]
         return {compensation.name: (operation, compensation) for operation, compensation in found}
-
-    # --- Inside -----------------------------------------------------------------------------------------------------
 
     def _asked(self, operation: Config) -> tuple[Service, Ask]:
         ask = cast("Ask", operation)

@@ -60,8 +60,6 @@ class Sender:
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
 
-    # --- Sending ----------------------------------------------------------------------------------------------------
-
     def carried_out(self, service: Service, action: str, request: str, part: Part) -> Part:
         """Send a part, or settle it if it was sent before; the part with its answer and what is seen after it.
 
@@ -86,8 +84,6 @@ class Sender:
         if ended := self._judged(service, part, answer):
             return ended
         raise Refused(f"{service.place(part)}: {complaint(answer)}", answer.status)
-
-    # --- Answers ----------------------------------------------------------------------------------------------------
 
     def _judged(self, service: Service, part: Part, answer: Answer) -> Part | None:
         """The part with its end by an answer; None if it was not done."""
@@ -171,8 +167,6 @@ class Sender:
             raise InDoubt(f"{taken_on}, and does not show yet")
         return replace(part, after=after)
 
-    # --- What is seen -----------------------------------------------------------------------------------------------
-
     def seen_when(self, service: Service, part: Part, has_come: Callable[[State], bool]) -> State:
         """Return the state of the subject of a part once something has come, or after the longest wait."""
         assert part.subject is not None
@@ -207,8 +201,6 @@ class Sender:
                 f"{', '.join(sorted(found)[:10])}"
             )
         return None
-
-    # --- Finding out ------------------------------------------------------------------------------------------------
 
     def settled(self, service: Service, action: str, request: str, part: Part, *, may_send: bool = True) -> Part | None:
         """The part with its end, if it was done; None if it was not, and will not be.

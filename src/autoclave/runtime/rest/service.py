@@ -94,8 +94,6 @@ class Service:
         access = Access(spec.policy_verb, self.resource(part.call), bytes_written=num_bytes, spend=float(spend))
         return Request((access,), guarantee)
 
-    # --- Asking -----------------------------------------------------------------------------------------------------
-
     def requested(self, ask: Ask, *, reads_back: bool) -> Part:
         """Return what is requested, with what there is before it. Without `reads_back`, nothing is sent."""
         if ask.operation:
@@ -128,8 +126,6 @@ class Service:
         if part.num_inside is not None and (now := self.num_inside(part)) != part.num_inside:
             told = f"{self.place(part)}: there are {now} things in it, which would go with it"
             raise InputError(f"{told}, and {part.num_inside} before")
-
-    # --- Reading back -----------------------------------------------------------------------------------------------
 
     def subject(self, part: Part) -> Call | None:
         """The read-back that shows what a part changes; None if there is none, or its place is not known yet."""
@@ -226,8 +222,6 @@ class Service:
         if page in ("", query):
             raise InputError(f"{place}: the next page is {str(told)[:200]!r}, whose query does not say which it is")
         return replace(first, target=f"{path}?{page}")
-
-    # --- Words ------------------------------------------------------------------------------------------------------
 
     def described(self) -> Iterator[str]:
         """The operations in lines: names, parameters, what they are for, how good their undo is at least."""

@@ -43,8 +43,6 @@ class Compensator:
     ) -> None:
         self._compensations, self._sender, self._propose = compensations, sender, propose
 
-    # --- Choosing ---------------------------------------------------------------------------------------------------
-
     def best(self, service: Service, part: Part) -> tuple[Compensation | None, str]:
         """Return the declared or learnt one that fits what was there before and was never broken, or None and why."""
         declared = [each for each in service.spec_of(part).undo if _fits(service, part, each)]
@@ -88,8 +86,6 @@ class Compensator:
         valid_s = service.connection.proof_days * 86_400
         return Compensation(undo, name, self._compensations.learnt(name, undo.status), valid_s)
 
-    # --- Proposed by a model ----------------------------------------------------------------------------------------
-
     @property
     def can_propose(self) -> bool:
         """True if there is a model to ask for a compensating request that nobody knows."""
@@ -131,8 +127,6 @@ class Compensator:
         request |= {"before": part.before.body if part.before else None}
         return self._propose(request, part.answer.response if part.answer else {}, operations)
 
-    # --- Making -----------------------------------------------------------------------------------------------------
-
     def taking_back(self, service: Service, part: Part, now: State | None, *, may_propose: bool = False) -> Part:
         """The part that takes another back, given what there is now; with `may_propose` a model is asked for it."""
         may_propose = may_propose and self.can_propose
@@ -168,8 +162,6 @@ class Compensator:
             is_pinned=compensation.status is ProofStatus.PINNED,
             proposed=None if is_declared else undo.model_dump(mode="json"),
         )
-
-    # --- Doing ------------------------------------------------------------------------------------------------------
 
     def done(self, service: Service, action: str, run: str, part: Part) -> Part:
         """Send a compensating request and read back, or go on with that; with what is seen after it.

@@ -111,8 +111,6 @@ class Egress:
                 self._clients.discard(client)
             self._slots.release()
 
-    # --- One client -------------------------------------------------------------------------------------------------
-
     def _serve(self, client: socket.socket) -> None:
         talk = _Talk(client)
         with self._refusing(talk, ""):
@@ -202,8 +200,6 @@ class Egress:
         self._record("request", secret.service, {**about, "status": response.status})
         return response
 
-    # --- Secrets as they are valid now ------------------------------------------------------------------------------
-
     def _without_values(self, content: bytes) -> bytes:
         return Replacer(self._replacements).whole(content)
 
@@ -240,8 +236,6 @@ class Egress:
             self._replacements = {**self._replacements, renewed.value: self._dummies[renewed.service]}
             self._secrets = [renewed if each.service == renewed.service else each for each in self._secrets]
         return renewed
-
-    # --- What is recorded -------------------------------------------------------------------------------------------
 
     def _count(self) -> None:
         with self._lock:

@@ -243,9 +243,6 @@ def _stage(outcome: Outcome) -> Stage:
     return stage
 
 
-# --- Runtimes ------------------------------------------------------------------------------------------------------
-
-
 def _versions(parts: Parts) -> list[tuple[str, str]]:
     found = [("python", ".".join(map(str, sys.version_info[:3])))]
     version = parts.runner.cpp_version()
@@ -263,9 +260,6 @@ def _chosen(parts: Parts, body: ExecuteRequest) -> tuple[str, Runtime]:
         if body.language in _NAMES[language] and body.version in ("*", version):
             return language, _runtime(language, version)
     raise Refused(400, "input", f"{body.language[:100]}-{body.version[:100]} runtime is unknown")
-
-
-# --- Verdicts for open-r1 ------------------------------------------------------------------------------------------
 
 
 def _graded_answer(runtime: Runtime, verdict: Verdict) -> ExecuteAnswer:

@@ -95,9 +95,6 @@ async def ping() -> str:
     return "pong"
 
 
-# --- Runs ----------------------------------------------------------------------------------------------------------
-
-
 @router.post("/run_code")
 async def run_code(body: RunCodeRequest, request: Request, parts: PartsDep, client: Judging) -> RunCodeResponse:
     """Run one program."""
@@ -215,9 +212,6 @@ def _error(name: str, text: str, lines: list[str]) -> dict[str, Any]:
 
 def _well_formed(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
-
-
-# --- Data sets -----------------------------------------------------------------------------------------------------
 
 
 @router.get("/list_datasets")

@@ -41,9 +41,6 @@ class ErrorResponse(Response):
     """A sentence, or with status 422 the errors of the request."""
 
 
-# --- Runs ----------------------------------------------------------------------------------------------------------
-
-
 class RunCodeRequest(Request):
     """One program."""
 
@@ -125,9 +122,6 @@ class RunJupyterResponse(Response):
     cells: list[CellRunResult] = []
     executor_pod_name: str | None = None
     files: dict[str, str] = {}
-
-
-# --- Data sets -----------------------------------------------------------------------------------------------------
 
 
 class Extra(Request):

@@ -95,8 +95,6 @@ class PostgresStore(Store):
             self._subscription.close()
         self._connections.close()
 
-    # --- Statements ------------------------------------------------------------------------------------------------
-
     @contextlib.contextmanager
     def _changing(self) -> Generator[list[Event]]:
         events: list[Event] = []
@@ -138,9 +136,6 @@ class PostgresStore(Store):
 
 def _marked(statement: str) -> LiteralString:
     return cast(LiteralString, statement.replace("?", "%s"))
-
-
-# --- Connections ---------------------------------------------------------------------------------------------------
 
 
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
@@ -285,9 +280,6 @@ def reason_of(error: BaseException) -> str:
     """Describe an error without a name, a path or an address."""
     text = str(error).lower()
     return next((reason for word, reason in _REASONS if word in text), "the connection failed")
-
-
-# --- Events --------------------------------------------------------------------------------------------------------
 
 
 CHANNEL = "autoclave"

@@ -70,8 +70,6 @@ class Store(Accounts):
     def _lock_queue(self) -> None:
         """Keep other transactions from accepting jobs until this one ends."""
 
-    # --- Problems --------------------------------------------------------------------------------------------------
-
     def put_problems(self, problems: Iterable[Problem], owner: str = "", keep_s: float | None = None) -> list[bool]:
         """Store problems by digest; return for each whether it is new.
 
@@ -145,8 +143,6 @@ class Store(Accounts):
             f"(SELECT 1 FROM jobs WHERE jobs.digest = problems.digest AND {UNFINISHED})"
         )
 
-    # --- Accepting -------------------------------------------------------------------------------------------------
-
     def add_batch(self, batch: Batch, jobs: Sequence[tuple[str, JobSpec]], bounds: Bounds | None = None) -> Batch:
         """Accept jobs with their ids, or return the batch that the client submitted before under the same key.
 
@@ -219,8 +215,6 @@ class Store(Accounts):
     def batch(self, id: str) -> Batch | None:
         row = self._row(f"SELECT {_BATCH} FROM batches WHERE id = ?", id)
         return None if row is None else Batch(*row)
-
-    # --- Claiming and ending ---------------------------------------------------------------------------------------
 
     def claim(self, count: int, now: float) -> list[StartedJob]:
         """Claim the next jobs, at most `count`, for this node alone. Jobs after their deadline are left."""
@@ -309,8 +303,6 @@ class Store(Accounts):
             self._remove_deleted()
         return gone, expired
 
-    # --- Queries --------------------------------------------------------------------------------------------------
-
     def ended_among(self, ids: Collection[str]) -> list[str]:
         """Return the jobs among `ids` that have ended or were deleted."""
         unfinished = {
@@ -344,8 +336,6 @@ class Store(Accounts):
             "SELECT coalesce(sum(slots), 0), coalesce(sum(per_s), 0.0) FROM nodes WHERE id <> ?", self.node
         )
         return Load(int(waiting), clients, int(slots), float(per_s))
-
-    # --- Several nodes ---------------------------------------------------------------------------------------------
 
     def beat(self, slots: int, per_s: float, name: str = "") -> bool:
         """Record a heartbeat of this node, with its slots, verdicts per second and name; return whether it must end."""

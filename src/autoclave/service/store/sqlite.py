@@ -74,8 +74,6 @@ class SqliteStore(Store):
             self._subscribers.clear()
             self._database.close()
 
-    # --- Statements ------------------------------------------------------------------------------------------------
-
     @contextlib.contextmanager
     def _changing(self) -> Generator[list[Event]]:
         events: list[Event] = []

@@ -109,9 +109,6 @@ def _ended(command: int) -> "dict[str, Any]":
     return {"status": status, "cpu_s": usage.ru_utime + usage.ru_stime, "peak_mb": usage.ru_maxrss / 1024}
 
 
-# --- The root --------------------------------------------------------------------------------------------------------
-
-
 def _build_root(plan: "dict[str, Any]") -> "list[str]":
     """Assemble the root on a tmpfs, but for the tree. Return the parts that the host refused."""
     root, notes = plan["scratch"], list[str]()
@@ -195,9 +192,6 @@ def _listen(plan: "dict[str, Any]", link: socket.socket) -> None:
         listener.listen(128)
         socket.send_fds(link, [b"\0\0\0\2{}"], [listener.fileno()])
     _receive(link)
-
-
-# --- The command -----------------------------------------------------------------------------------------------------
 
 
 def _be_command(plan: "dict[str, Any]", reporter: int, *, has_network: bool) -> NoReturn:

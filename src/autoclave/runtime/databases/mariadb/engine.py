@@ -122,8 +122,6 @@ class MariaDatabase(Server):
                 return known
         raise HostError(f"{self.where}: tables are being altered. Fix: try again")
 
-    # --- Doing ------------------------------------------------------------------------------------------------------
-
     @contextlib.contextmanager
     def running(self, operation: Sql, mode: Mode) -> Generator[tuple[Any, Effect]]:
         with self.transaction() as connection:
@@ -160,8 +158,6 @@ class MariaDatabase(Server):
                 and not any(tables[each.table].fills_by_clock for each in effects),
             )
         )
-
-    # --- Taking back ------------------------------------------------------------------------------------------------
 
     def was_committed(self, mark: Json, effect: Effect) -> bool:
         """See `Engine`: the rows tell. Where the transaction still goes on, it has locked them, and is waited for."""

@@ -32,8 +32,6 @@ class Rows:
         self._connection, self._catalogue = connection, catalogue
         self._locking = " FOR UPDATE" if locks else ""
 
-    # --- Looking ----------------------------------------------------------------------------------------------------
-
     def where(self, table: TableFacts, condition: str, row: str = "", limit: int = 0) -> list[Image]:
         """Rows that meet a condition, in which the table has the name `row`."""
         alias = f" AS {quoted(row)}" if row and row != table.name else ""
@@ -72,8 +70,6 @@ class Rows:
         parent, child = self._catalogue.tables[key.parent], self._catalogue.tables[key.child]
         return self.matching(child, key.columns, (parent.literals(image, key.target) for image in parents))
 
-    # --- Comparing --------------------------------------------------------------------------------------------------
-
     def conflicting(self, effect: Effect) -> FoundRows:
         found: FoundRows = {}
         for each in effect.tables:
@@ -98,8 +94,6 @@ class Rows:
             now = there.get(image[0])
             if image[0] not in gone and now is not None and now[0] not in gone:
                 yield (table.place, image[0]), now
-
-    # --- Writing ----------------------------------------------------------------------------------------------------
 
     def write(self, effect: Effect) -> None:
         """Make an effect true, when no row conflicts.
@@ -241,8 +235,6 @@ class Recorder:
         counts.subtract(went)
         return {key for key, *_ in (*(went - came), *(came - went))}
 
-    # --- Rows that are told by themselves ---------------------------------------------------------------------------
-
     def _insert(self, statement: Statement, table: TableFacts) -> None:
         text = f"{statement.text[: statement.returning]} RETURNING {table.reading()}"
         came = [table.image(values) for values in self._few(text)]
@@ -264,8 +256,6 @@ class Recorder:
                     pass
         self._require_few(len(found))
         return found
-
-    # --- Rows that are asked for ------------------------------------------------------------------------------------
 
     def _can_be_asked(self, statement: Statement, table: TableFacts) -> bool:
         """Return whether the rows that a statement will change, also by foreign keys, can be found beforehand."""
@@ -309,8 +299,6 @@ class Recorder:
             if key.deletes and new:
                 self._follow(child, new, found)
 
-    # --- Tables that are compared -----------------------------------------------------------------------------------
-
     def _compare(self, statement: Statement, target: TableFacts) -> None:
         places = self._catalogue.with_cascades([target.place])
         tables = [self._catalogue.tables[place] for place in sorted(places)]
@@ -324,8 +312,6 @@ class Recorder:
             num_changed += len(keys) if table.key else max((came - went).total(), (went - came).total())
         if statement.verb in ("update", "delete") and affected > num_changed:
             raise InputError(f"changed {affected} rows, and {num_changed} were seen to change; it is taken back")
-
-    # --- Looks at what was done -------------------------------------------------------------------------------------
 
     def _require_exact(self, statement: Statement) -> None:
         """Raise InputError if values that did not fit were changed silently, as IGNORE does."""

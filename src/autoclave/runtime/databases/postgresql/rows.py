@@ -44,8 +44,6 @@ class Rows:
                         copy.write_row((number, sign, *image))
         connection.execute(f"ANALYZE {_WRITING} (place, sign, key)")
 
-    # --- Comparing --------------------------------------------------------------------------------------------------
-
     def conflicting(self) -> FoundRows:
         found: FoundRows = {}
         for number, effect in enumerate(self._effect.tables):
@@ -77,8 +75,6 @@ class Rows:
             "t GROUP BY 1) t ON t.image = w.image WHERE COALESCE(t.there, 0) < w.wanted LIMIT 1"
         )
         return self._connection.execute(query).fetchone() is not None
-
-    # --- Writing ----------------------------------------------------------------------------------------------------
 
     def write(self, order: str) -> None:
         """Bring rows and take rows, in one of `ORDERS`. What follows by triggers and keys is not looked at."""

@@ -113,8 +113,6 @@ class RedisDatabase(Engine):
     def close(self) -> None:
         self._connection.disconnect()
 
-    # --- Looking ----------------------------------------------------------------------------------------------------
-
     def read(self, operation: Commands, mode: Mode) -> Reading:
         keys = self._keys_of(operation)
         there = self._images(keys)
@@ -148,8 +146,6 @@ class RedisDatabase(Engine):
         with self.translated():
             return _images(keys, self._ask_all(_reads(keys)))
 
-    # --- Doing ------------------------------------------------------------------------------------------------------
-
     def rehearse(self, operation: Commands, mode: Mode) -> Effect:
         keys = [*self._keys_of(operation)]
         commands, reads = operation.commands, _reads(keys)
@@ -169,8 +165,6 @@ class RedisDatabase(Engine):
 
     def perform(self, operation: Commands, keep: Keep) -> None:
         self.write(self.rehearse(operation, Mode.IMAGES), keep)
-
-    # --- Taking back ------------------------------------------------------------------------------------------------
 
     def was_committed(self, mark: Json, effect: Effect) -> bool:
         """See `Engine`: the keys tell, since all of them were written at once or none."""
@@ -203,8 +197,6 @@ class RedisDatabase(Engine):
                 if not _differing(self._images(keys), left):
                     self._transact(_restoring(keys, before))
             raise Rejected(f"{self.where}: keys do not hold what was written, and were put back")
-
-    # --- Connection -------------------------------------------------------------------------------------------------
 
     def _ask(self, *words: Any) -> Any:
         self._connection.send_command(*words)

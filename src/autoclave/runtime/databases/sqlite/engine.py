@@ -127,8 +127,6 @@ class SqliteDatabase(SqlEngine):
             self._known = version, tables_of(connection)
         return self._known[1]
 
-    # --- Looking ----------------------------------------------------------------------------------------------------
-
     def told(self) -> Iterator[str]:
         with self.translated():
             tables = self._tables(self._acting)
@@ -157,8 +155,6 @@ class SqliteDatabase(SqlEngine):
                     writes[place] = writes.get(place, frozenset()) | verbs
                 reads |= reads_of(operation, number, seen, tables)
         return Reading(writes, frozenset(reads), frozenset(defines))
-
-    # --- Doing ------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def running(self, operation: Sql, mode: Mode) -> Iterator[tuple[apsw.Connection, Effect]]:
@@ -236,8 +232,6 @@ class SqliteDatabase(SqlEngine):
             for _ in connection.execute(text, operation.values_of(number) or None):
                 pass
         return seen
-
-    # --- Taking back ------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _rows(self, effect: Effect, kind: str = "DEFERRED") -> Iterator[Rows]:

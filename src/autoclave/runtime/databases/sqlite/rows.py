@@ -32,9 +32,6 @@ WENT, CAME = "autoclave_went", "autoclave_came"
 _PAGE_BYTES, _PLACES_PER_ROW = 1024, 4
 
 
-# --- Conditions ------------------------------------------------------------------------------------------------------
-
-
 def _all(terms: Sequence[str]) -> str:
     """All of them; balanced, since SQLite limits the depth of an expression."""
     if len(terms) < 2:
@@ -87,9 +84,6 @@ def _names(table: TableMaker) -> tuple[str, str]:
     if table.has_rowid:
         return f"t.{table.rowid}", "rowid"
     return f"({', '.join(f't.{each}' for each in table.key_columns)})", _numbered(table.key)
-
-
-# --- Keeping ---------------------------------------------------------------------------------------------------------
 
 
 def attach(connection: apsw.Connection, name: str, content: bytes = b"", most_bytes: int = 1 << 40) -> None:
@@ -169,9 +163,6 @@ def _counts(
         connection.execute(f"SELECT count(*) FROM {rows}") for connection, rows in ((before, w), (after, c))
     )
     return len(unchanged), num_went, num_came, num_modified
-
-
-# --- Comparing and writing -------------------------------------------------------------------------------------------
 
 
 class Rows:

@@ -9,7 +9,7 @@ import pytest
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import IsolationError
 from autoclave.judge import LocalJudge, ProcessJudge
-from autoclave.judge.conformance import JudgeConformance, check_closing
+from tests.judge.judge_conformance import JudgeConformance, check_closing
 
 
 def open_judge(kind: type[LocalJudge | ProcessJudge]) -> LocalJudge | ProcessJudge:

@@ -20,18 +20,17 @@ from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import IsolationError, JudgeFault, Problem, Program
 from autoclave.judge import JudgeJob, ProcessJudge
 from autoclave.judge import process as process_module
-from autoclave.judge.conformance import DEADLINE_S, ECHO, fresh, stdin_problem
 from autoclave.judge.process_host import Forwarding
+from tests.judge.judge_conformance import DEADLINE_S, ECHO, fresh, stdin_problem
 
 SLOW = "import time; time.sleep(1.5); print(input())"
 MAIN = """
 import sys, time
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
-from autoclave.core import Problem, Program
+from autoclave.core import Problem, Program, StdinCase, StdinTests
 from autoclave.judge import JudgeJob, ProcessJudge
-from autoclave.judge.conformance import stdin_problem
 judge = ProcessJudge(SandboxConfig(), JudgeConfig(workers=1))
-judge.submit(JudgeJob(stdin_problem(("a", "a")), Program("while True: pass")))
+judge.submit(JudgeJob(Problem("s", StdinTests("stdin", [StdinCase("a", "a")])), Program("while True: pass")))
 time.sleep(0.5)
 print(judge.process_id, flush=True)
 time.sleep(600)

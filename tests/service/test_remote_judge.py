@@ -18,11 +18,11 @@ from autoclave.config import JudgeConfig, RemoteJudgeConfig, SandboxConfig, Serv
 from autoclave.core import ConfigError, Fault, HostError, InputError, IsolationError, Program, Verdict
 from autoclave.core.problem import StoredTests
 from autoclave.judge import JudgeJob
-from autoclave.judge.conformance import JudgeConformance, check_closing
 from autoclave.service import server_link
 from autoclave.service.client import RemoteJudge
 from autoclave.service.server_link import ServerLink
 from autoclave.service.tokens import Scope
+from tests.judge.judge_conformance import JudgeConformance, check_closing
 
 from .conftest import DEADLINE_S, RIGHT, LiveServer, problem, unfinished, until
 

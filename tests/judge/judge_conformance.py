@@ -1,4 +1,4 @@
-"""Conformance suite of judges, local or remote, as tests that any judge can run. Needs pytest; nothing imports it.
+"""Conformance suite of judges, local or remote, as tests that any judge can run.
 
 Subclass `JudgeConformance` and override the fixture `judge`, which gives one judge to all tests of the class:
 

@@ -137,7 +137,7 @@ def test_comparison_is_paired():
         samples=tuple(graded("a", 1.0, 1.0) + graded("b", 0.0, 1.0) + graded("c", 0.0, 1.0) + graded("d", 1.0)),
     )
     found = compare_results(RESULT, other)
-    assert (found.num_problems, found.num_left_out) == (3, 1)
+    assert (found.problems, found.left_out) == (3, 1)
     assert found.first == pytest.approx(0.5)
     assert found.second == pytest.approx(2 / 3)
     assert [pair.id for pair in found.won] == ["a", "b"]

@@ -11,7 +11,7 @@ import pytest
 
 from autoclave.core import DataError, InputError
 from autoclave.evaluation.benchmark_result import BenchmarkResult, GradedResponse
-from autoclave.evaluation.exchange import recorded_result, to_evalplus, to_livecodebench, write_export
+from autoclave.evaluation.exchange import recorded_result, to_evalplus, to_livecodebench
 from autoclave.evaluation.questions import QuestionInfo
 from autoclave.evaluation.responses import ResponseRequest, read_responses
 from autoclave.problems.prompts import plain_messages
@@ -63,7 +63,7 @@ def test_eval_all_of_livecodebench_has_texts_codes_and_grades():
 
 
 def test_an_exported_result_is_imported_with_equal_figures(tmp_path):
-    write_export(JUDGED, "livecodebench", path := tmp_path / "eval_all.json")
+    (path := tmp_path / "eval_all.json").write_text(to_livecodebench(JUDGED), "utf-8")
     found = recorded_result(path, "LiveCodeBench", "model")
     assert found.recorded
     assert found.to_metrics()["pass@1"] == JUDGED.to_metrics()["pass@1"]

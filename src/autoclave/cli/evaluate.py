@@ -10,6 +10,7 @@ import click
 from autoclave.cli.settings import resolve, takes_settings
 from autoclave.config import BenchmarkConfig, Override, TrainConfig, load, parse_override
 from autoclave.core import ConfigError, IncompleteError
+from autoclave.core.files import write_atomically
 
 FOLDER = click.Path(path_type=Path)
 _EXPORTS = ("livecodebench", "evalplus")
@@ -110,7 +111,7 @@ def compare(first: Path, second: Path, out: Path | None, as_json: bool) -> None:
         return
     rows = [
         *(f"note: {note}" for note in found.notes),
-        f"{found.num_problems} problems" + (f", {found.num_left_out} left out" if found.num_left_out else ""),
+        f"{found.problems} problems" + (f", {found.left_out} left out" if found.left_out else ""),
         f"{results[0].model:<24}{100 * found.first:8.2f} %",
         f"{results[1].model:<24}{100 * found.second:8.2f} %",
         f"{'difference':<24}{100 * found.difference:+8.2f}   95 % interval "
@@ -133,9 +134,9 @@ def export_result(result: Path, format: str, out: Path) -> None:
     Example: autoclave evaluate export results/lcb --format livecodebench --out eval_all.json
     """
     from autoclave.evaluation.benchmark_result import load_result
-    from autoclave.evaluation.exchange import write_export
+    from autoclave.evaluation.exchange import EXPORTS
 
-    write_export(load_result(result), format, out)
+    write_atomically(out, EXPORTS[format](load_result(result)))
     click.echo(str(out))
 
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,16 @@ from autoclave.config import BenchmarkConfig, JudgeConfig, RatingConfig
 from autoclave.config.recipe import find_recipe
 from autoclave.core import AlignmentSample, ConfigError, IncompleteError, InputError, Problem
 from autoclave.core.files import cache_folder, digest_of_folder, write_atomically
+from autoclave.core.futures import chained
 from autoclave.core.json import nearest
-from autoclave.evaluation.benchmark import graded_responses
-from autoclave.evaluation.benchmark_result import REPORT, SAMPLES, BenchmarkResult
+from autoclave.evaluation.benchmark_result import REPORT, SAMPLES, BenchmarkResult, GradedResponse
 from autoclave.evaluation.endpoint import Endpoint
 from autoclave.evaluation.questions import Question, problem_questions, trace_questions
 from autoclave.evaluation.responses import (
     CachedResponses,
     RecordedResponses,
     ResponseCache,
+    ResponseRequest,
     ResponseSource,
     read_responses,
 )
@@ -113,16 +114,7 @@ def evaluate_benchmark(
         ids = [question.info.id for question in questions]
         source, name = _source(config, model, ids, opened, say, fresh=fresh, key=key)
         count = _num_samples(config, source, ids, model, partial=partial)
-        total = sum(map(count, ids))
-        with tqdm(total=total, unit="response", desc=config.name, disable=None) as bar:
-            samples = graded_responses(
-                questions,
-                count,
-                source,
-                SamplingParameters(config.temperature, config.top_p, config.max_new_tokens, config.stops),
-                is_chat=config.chat,
-                tick=bar.update,
-            )
+        samples = _graded(config, questions, count, source)
         account = source.account()
         lazy = _accepting_lazy_programs(config, problems, judge, note) if config.lazy_programs else None
     fewest = min(count(id) for id in ids if count(id))
@@ -146,6 +138,27 @@ def evaluate_benchmark(
     if out:
         write_result(result, out)
     return result
+
+
+def _graded(
+    config: BenchmarkConfig, questions: Sequence[Question], count: Callable[[str], int], source: ResponseSource
+) -> list[GradedResponse]:
+    """Return graded responses to all questions, by question and sample in order, each graded as it completes."""
+    parameters = SamplingParameters(config.temperature, config.top_p, config.max_new_tokens, config.stops)
+    pairs = [
+        (question, ResponseRequest(question.info.id, question.messages, config.chat, parameters, sample))
+        for question in questions
+        for sample in range(count(question.info.id))
+    ]
+    responses = source.respond([request for _, request in pairs])
+    grades = [chained(response, question.grade) for (question, _), response in zip(pairs, responses, strict=True)]
+    found: list[GradedResponse] = []
+    rows = zip(pairs, responses, grades, strict=True)
+    for (_, request), given, graded in tqdm(rows, config.name, len(pairs), unit="response", disable=None):
+        response, grade = given.result(), graded.result().result()
+        rest = {"response": response.text, "finish": response.finish, "tokens": response.tokens}
+        found.append(GradedResponse(request.question_id, request.sample, **asdict(grade), **rest))
+    return found
 
 
 def _judge_settings(config: BenchmarkConfig) -> JudgeConfig:

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from autoclave.config.choices import ALGORITHMS
-from autoclave.config.engine import TransformersEngineConfig, VllmEngineConfig
+from autoclave.config.choices import ALGORITHMS, ENGINES
 from autoclave.config.frameworks import Correspondence, Framework, Kind, frameworks, kinds, meanings, reason_without
 from autoclave.config.loader import Override, load
 from autoclave.config.recipe import write_yaml
@@ -24,16 +23,16 @@ LISTS = {"loggers", "trainer.lora.targets"}
 SECRET = re.compile(r"token$|secret|password|api_key|wandb\.key|use_wandb")
 COMMON: dict[str, Any] = {"sft.steps": 0, "problems.name": "none", "schedule.name": "synchronous"}
 """Settings of a recipe whatever the framework: none has a warm start, and each has problems of its own."""
-_CHOICES = (
-    *ALGORITHMS,
-    SynchronousConfig,
-    AsynchronousConfig,
-    OneOffPipelineConfig,
-    VllmEngineConfig,
-    TransformersEngineConfig,
-)
+_CHOICES = (*ALGORITHMS, *ENGINES, SynchronousConfig, AsynchronousConfig, OneOffPipelineConfig)
 _FIELDS = {str(schema.model_fields["name"].default): schema.model_fields for schema in _CHOICES}
 """The settings of each algorithm, schedule and engine."""
+_FINDINGS = {
+    "to_set": "Set these yourself",
+    "differs": "Means something else here",
+    "missing": "Has no counterpart here",
+    "unknown": "Is not in the table of this importer, and is ignored",
+}
+"""Lists of settings in `Imported`, with their titles in the report."""
 
 
 @dataclass
@@ -43,23 +42,14 @@ class Imported:
     framework: Framework
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     """Settings here, by dotted path."""
-    differs: list[str] = field(default_factory=list[str])
-    """Settings that mean something else here."""
-    missing: list[str] = field(default_factory=list[str])
-    """Settings without a counterpart."""
-    unknown: list[str] = field(default_factory=list[str])
-    """Settings that the table does not have."""
     to_set: list[str] = field(default_factory=list[str])
-    """Settings that the file does not give."""
+    differs: list[str] = field(default_factory=list[str])
+    missing: list[str] = field(default_factory=list[str])
+    unknown: list[str] = field(default_factory=list[str])
 
     def report(self) -> Iterator[str]:
-        for title, entries in (
-            ("Set these yourself", self.to_set),
-            ("Means something else here", self.differs),
-            ("Has no counterpart here", self.missing),
-            ("Is not in the table of this importer, and is ignored", self.unknown),
-        ):
-            if entries:
+        for name, title in _FINDINGS.items():
+            if entries := getattr(self, name):
                 yield f"{title}:"
                 yield from (f"- {entry}" for entry in entries)
 
@@ -76,7 +66,7 @@ class Imported:
 
     def as_json(self) -> dict[str, Any]:
         """Return the findings as JSON data."""
-        findings = {name: getattr(self, name) for name in ("to_set", "differs", "missing", "unknown")}
+        findings = {name: getattr(self, name) for name in _FINDINGS}
         return {"from": self.framework.title, "settings": self.settings, **findings}
 
     def recipe(self, source: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from autoclave.core import InputError
+from autoclave.core.json import to_plain
 from autoclave.evaluation.benchmark_result import BenchmarkResult, GradedResponse
 from autoclave.evaluation.intervals import Interval, bootstrap_interval
 
@@ -35,8 +36,8 @@ class PairedComparison:
     """Two results over the problems that both have verdicts on.
 
     Attributes:
-        num_problems: number of these problems.
-        num_left_out: number of problems with verdicts in one result only, or in neither.
+        problems: number of these problems.
+        left_out: number of problems with verdicts in one result only, or in neither.
         first, second: mean score over them.
         difference: of the second to the first.
         interval: 95 % bootstrap interval of the difference, over problems.
@@ -45,8 +46,8 @@ class PairedComparison:
         notes: sentences on settings that differ beside the model.
     """
 
-    num_problems: int
-    num_left_out: int
+    problems: int
+    left_out: int
     first: float
     second: float
     difference: float
@@ -58,18 +59,11 @@ class PairedComparison:
 
     def to_json(self) -> dict[str, Any]:
         """The figures and the ids, as JSON data."""
-        return {
-            "problems": self.num_problems,
-            "left_out": self.num_left_out,
-            "first": self.first,
-            "second": self.second,
-            "difference": self.difference,
-            "interval": [self.interval.lower, self.interval.upper],
-            "p_value": self.p_value,
-            "notes": list(self.notes),
-            "won": [{"id": pair.id, "first": pair.first, "second": pair.second} for pair in self.won],
-            "lost": [{"id": pair.id, "first": pair.first, "second": pair.second} for pair in self.lost],
+        pairs = {
+            name: [{"id": each.id, "first": each.first, "second": each.second} for each in getattr(self, name)]
+            for name in ("won", "lost")
         }
+        return to_plain(self) | {"interval": [self.interval.lower, self.interval.upper]} | pairs
 
 
 def compare_results(first: BenchmarkResult, second: BenchmarkResult) -> PairedComparison:

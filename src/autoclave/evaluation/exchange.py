@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from autoclave.core import DataError, InputError, Status
-from autoclave.core.files import atomic_writer
 from autoclave.evaluation.benchmark_result import BenchmarkResult, GradedResponse
 from autoclave.evaluation.questions import QuestionInfo
 from autoclave.evaluation.responses import read_records
@@ -101,11 +100,6 @@ def _whole(problem: QuestionInfo, sample: GradedResponse) -> str:
 
 EXPORTS: Mapping[str, Callable[[BenchmarkResult], str]] = {"livecodebench": to_livecodebench, "evalplus": to_evalplus}
 """Export formats, by name."""
-
-
-def write_export(result: BenchmarkResult, format: str, path: Path) -> None:
-    with atomic_writer(path) as file:
-        file.write(EXPORTS[format](result))
 
 
 def recorded_result(path: Path, benchmark: str, model: str) -> BenchmarkResult:

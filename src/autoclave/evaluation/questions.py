@@ -80,20 +80,15 @@ def problem_questions(problems: Sequence[Problem], config: BenchmarkConfig, judg
         HostError: this host misses something that judging needs.
     """
     ask, rule = prompt_of(config.prompt, config.system), rule_of(config.extraction, config.stops)
+    questions: list[Question] = []
     for problem in problems:
-        for each in {problem.profile, config.profile_with_numpy or problem.profile}:
-            judge.check(replace(problem, profile=each))
-    return [
-        Question(
-            info_of(problem), ask(problem), partial(_judged, problem, _with_numpy(problem, config), rule, config, judge)
-        )
-        for problem in problems
-    ]
-
-
-def _with_numpy(problem: Problem, config: BenchmarkConfig) -> Problem:
-    """Return the problem with the profile for programs that name numpy: one object, since judges cache by identity."""
-    return replace(problem, profile=config.profile_with_numpy) if config.profile_with_numpy else problem
+        with_numpy = problem  # one object each, since judges cache by identity
+        judge.check(problem)
+        if config.profile_with_numpy:
+            judge.check(with_numpy := replace(problem, profile=config.profile_with_numpy))
+        grade = partial(_judged, problem, with_numpy, rule, config, judge)
+        questions.append(Question(info_of(problem), ask(problem), grade))
+    return questions
 
 
 def trace_questions(samples: Sequence[tuple[Problem, AlignmentSample]], config: BenchmarkConfig) -> list[Question]:

@@ -179,7 +179,7 @@ def read_responses(path: Path, problem_ids: Sequence[str]) -> RecordedResponses:
         InputError: the file does not exist, or no response is to one of these problems.
         DataError: a line has no id or no response.
     """
-    known = _IdIndex(problem_ids)
+    exact, loose = set(problem_ids), _loose_ids(problem_ids)
     found: dict[str, list[Response]] = {}
     num_rows = 0
     for where, row in read_records(path, "responses"):
@@ -187,7 +187,7 @@ def read_responses(path: Path, problem_ids: Sequence[str]) -> RecordedResponses:
         given = next((str(row[name]) for name in _IDS if row.get(name) is not None), None)
         if given is None:
             raise DataError(f"{where}: has none of {', '.join(_IDS)}. Fix: name the problem of each response")
-        if (id := known.find(given)) is not None:
+        if id := given if given in exact else loose.get(given.casefold()):
             found.setdefault(id, []).extend(_responses(row, where))
     if not found:
         raise InputError(
@@ -237,16 +237,14 @@ def _text(value: Any, where: str, name: str) -> str:
     return value
 
 
-class _IdIndex:
-    """Index of problem ids that accepts any case, and ids without the parts before a slash."""
+def _loose_ids(problem_ids: Iterable[str]) -> dict[str, str | None]:
+    """Return the ids by every name that they are found by: in lower case, also without the parts before a slash.
 
-    def __init__(self, problem_ids: Iterable[str]) -> None:
-        self._ids = {id: id for id in problem_ids}
-        self._loose: dict[str, str | None] = {}
-        for id in self._ids:
-            parts = id.casefold().split("/")
-            for name in {"/".join(parts[begin:]) for begin in range(len(parts))}:
-                self._loose[name] = None if name in self._loose else id  # ambiguous
-
-    def find(self, given: str) -> str | None:
-        return self._ids.get(given) or self._loose.get(given.casefold())
+    None for a name of several.
+    """
+    found: dict[str, str | None] = {}
+    for id in dict.fromkeys(problem_ids):
+        parts = id.casefold().split("/")
+        for name in {"/".join(parts[begin:]) for begin in range(len(parts))}:
+            found[name] = None if name in found else id
+    return found

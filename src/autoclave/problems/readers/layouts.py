@@ -10,24 +10,7 @@ from autoclave.core import Problem
 from autoclave.core.errors import DataError, InputError
 from autoclave.core.problem import StoredTests
 from autoclave.problems.candidate import Origin, ProblemCandidate, SkippedRow
-from autoclave.problems.readers.answers import (
-    aime,
-    cruxeval,
-    cruxeval_input,
-    cruxeval_program,
-    livecodebench_execution_program,
-    mathematics,
-)
-from autoclave.problems.readers.apps import apps, eurus2, taco
-from autoclave.problems.readers.checks import humaneval, humanevalpack, kodcode, leetcode, mbpp
-from autoclave.problems.readers.contests import code_contests, codeforces, rllm, verifiable
-from autoclave.problems.readers.livecodebench import (
-    RELEASES,
-    livebench,
-    livecodebench,
-    livecodebench_execution,
-    livecodebench_test_output,
-)
+from autoclave.problems.readers import answers, apps, checks, contests, livecodebench
 from autoclave.problems.readers.row import RawRow, Reader, ReadProblem, UnusableRow, parsed
 
 _MAX_WRONG_ROWS = 100
@@ -68,7 +51,7 @@ def any_row(row: RawRow) -> ReadProblem:
         return tests_alone(row.struct("reward_model").value("ground_truth"), row.struct("extra_info").fields, row.place)
     fields = {name: value for name, value in row.fields.items() if value is not None}
     for telling, name, statement in _TELLING:
-        if telling <= fields.keys():
+        if fields.keys() >= set(telling.split()):
             return LAYOUTS[name].read(RawRow(row.place, {statement: "", **fields} if statement else fields))
     if fields.keys() & _TESTS:
         return tests_alone(fields, {}, row.place)
@@ -97,65 +80,62 @@ def tests_alone(given: Any, context: Mapping[str, Any], place: str) -> ReadProbl
         found = RawRow(place, context)
         metadata = {**context, **found.struct("metadata").fields}
         tests = {"problem": "", "tests": given, "starter_code": found.text_or("", "starter_code"), "metadata": metadata}
-        read = rllm(RawRow(place, tests))
+        read = contests.rllm(RawRow(place, tests))
     return replace(read, problem=replace(read.problem, id=read.problem.id or read.problem.digest[:16]))
 
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 _TESTS = frozenset({"inputs", "functional", "assert_case"})
-_TELLING: Sequence[tuple[frozenset[str], str, str]] = [
-    (frozenset(fields.split()), name, statement)
-    for fields, name, statement in (
-        ("format", "autoclave", ""),
-        ("verification_info", "synthetic1", "prompt"),
-        ("original_json", "livebench", ""),
-        ("public_test_cases", "livecodebench", "question_content"),
-        ("entry_point completion", "leetcode", "problem_description"),
-        ("entry_point declaration", "humanevalpack", ""),
-        ("test_list", "mbpp", "text"),
-        ("entry_point assertion", "mbpp_plus", ""),
-        ("entry_point canonical_solution", "humaneval", ""),
-        ("test test_info", "kodcode", "question"),
-        ("files", "apps", ""),
-        ("input_output", "taco", "question"),
-        ("public_tests", "code_contests", "description"),
-        ("content test", "code_contests", ""),
-        ("official_tests", "codeforces", ""),
-        ("tests", "rllm", "problem"),
-    )
-]
+_TELLING: Sequence[tuple[str, str, str]] = (
+    ("format", "autoclave", ""),
+    ("verification_info", "synthetic1", "prompt"),
+    ("original_json", "livebench", ""),
+    ("public_test_cases", "livecodebench", "question_content"),
+    ("entry_point completion", "leetcode", "problem_description"),
+    ("entry_point declaration", "humanevalpack", ""),
+    ("test_list", "mbpp", "text"),
+    ("entry_point assertion", "mbpp_plus", ""),
+    ("entry_point canonical_solution", "humaneval", ""),
+    ("test test_info", "kodcode", "question"),
+    ("files", "apps", ""),
+    ("input_output", "taco", "question"),
+    ("public_tests", "code_contests", "description"),
+    ("content test", "code_contests", ""),
+    ("official_tests", "codeforces", ""),
+    ("tests", "rllm", "problem"),
+)
 """Fields that only one layout has, its name, and its field of the statement, which rows for judging may lack."""
 
 LAYOUTS: Mapping[str, Layout] = {
     "any": Layout(any_row),
     "autoclave": Layout(autoclave),
-    "apps": Layout(apps, "MIT"),
-    "taco": Layout(taco, "Apache-2.0"),
-    "taco_verified": Layout(taco, "Apache-2.0"),
-    "synthetic1": Layout(verifiable, "Apache-2.0"),
-    "verifiable_coding_problems": Layout(verifiable),
-    "eurus2": Layout(eurus2, "MIT"),
-    "deepcoder": Layout(rllm, "MIT"),
-    "rllm": Layout(rllm, "MIT"),
-    "kodcode": Layout(kodcode, "CC-BY-NC-4.0"),
-    "livecodebench": Layout(livecodebench, "CC", RELEASES),
-    "livecodebench_execution": Layout(livecodebench_execution, "CC"),
-    "livecodebench_execution_program": Layout(livecodebench_execution_program, "CC"),
-    "livecodebench_test_output": Layout(livecodebench_test_output, "CC"),
-    "leetcode": Layout(leetcode, "Apache-2.0"),
-    "code_contests": Layout(code_contests, "CC-BY-4.0"),
-    "codeforces": Layout(codeforces, "CC-BY-4.0"),
-    "humaneval": Layout(humaneval, "MIT"),
-    "humaneval_plus": Layout(humaneval, "Apache-2.0"),
-    "humanevalpack": Layout(humanevalpack, "MIT"),
-    "mbpp": Layout(mbpp, "CC-BY-4.0"),
-    "mbpp_plus": Layout(mbpp, "Apache-2.0"),
-    "cruxeval": Layout(cruxeval, "MIT"),
-    "cruxeval_program": Layout(cruxeval_program, "MIT"),
-    "cruxeval_input": Layout(cruxeval_input, "MIT"),
-    "livebench": Layout(livebench),
-    "aime": Layout(aime),
-    "math": Layout(mathematics, "MIT"),
+    "apps": Layout(apps.apps, "MIT"),
+    "taco": Layout(apps.taco, "Apache-2.0"),
+    "taco_verified": Layout(apps.taco, "Apache-2.0"),
+    "synthetic1": Layout(contests.verifiable, "Apache-2.0"),
+    "verifiable_coding_problems": Layout(contests.verifiable),
+    "eurus2": Layout(apps.eurus2, "MIT"),
+    "deepcoder": Layout(contests.rllm, "MIT"),
+    "rllm": Layout(contests.rllm, "MIT"),
+    "kodcode": Layout(checks.kodcode, "CC-BY-NC-4.0"),
+    "livecodebench": Layout(livecodebench.livecodebench, "CC", livecodebench.RELEASES),
+    "livecodebench_execution": Layout(livecodebench.livecodebench_execution, "CC"),
+    "livecodebench_execution_program": Layout(answers.livecodebench_execution_program, "CC"),
+    "livecodebench_test_output": Layout(livecodebench.livecodebench_test_output, "CC"),
+    "leetcode": Layout(checks.leetcode, "Apache-2.0"),
+    "code_contests": Layout(contests.code_contests, "CC-BY-4.0"),
+    "codeforces": Layout(contests.codeforces, "CC-BY-4.0"),
+    "humaneval": Layout(checks.humaneval, "MIT"),
+    "humaneval_plus": Layout(checks.humaneval, "Apache-2.0"),
+    "humanevalpack": Layout(checks.humanevalpack, "MIT"),
+    "mbpp": Layout(checks.mbpp, "CC-BY-4.0"),
+    "mbpp_plus": Layout(checks.mbpp, "Apache-2.0"),
+    "cruxeval": Layout(answers.cruxeval, "MIT"),
+    "cruxeval_program": Layout(answers.cruxeval_program, "MIT"),
+    "cruxeval_input": Layout(answers.cruxeval_input, "MIT"),
+    "livebench": Layout(livecodebench.livebench),
+    "aime": Layout(answers.aime),
+    "math": Layout(answers.mathematics, "MIT"),
 }
 
 

@@ -37,16 +37,13 @@ def livebench(row: RawRow) -> ReadProblem:
     task = row.text_or("LCB_generation", "task")
     if task not in ("LCB_generation", "coding_completion"):
         raise UnusableRow("not_code", f"task = {task!r}: must be LCB_generation or coding_completion")
-    inner = RawRow(row.place, dict(row.fields) | dict(row.struct("original_json").fields))
-    begin = inner.text_or("", "starter_code")
-    tests = [*row.list("public_test_cases"), *_hidden(row.value("private_test_cases"))]
-    name = inner.struct("metadata").text_or("", "func_name") if inner.has("metadata") else ""
-    found = _read(inner, records_as_tests(tests, begin, (), name), inner.text("question_content"), begin)
+    tests = {name: row.value(name) for name in ("public_test_cases", "private_test_cases")}
+    found = livecodebench(RawRow(row.place, {**row.fields, **row.struct("original_json").fields, **tests}))
     number = row.text_or("", "question_id")
     problem = replace(
         found.problem,
         id=f"livebench/{number}" if number else found.problem.id,
-        starter_code=row.text_or("", "partial_solution") or begin,
+        starter_code=row.text_or("", "partial_solution") or found.problem.starter_code,
         tags=[task],
     )
     return replace(found, problem=problem)

@@ -13,22 +13,19 @@ from typing import Any
 
 from autoclave.problems.curation.python_source import tree_of
 
-_SET_EQUAL = frozenset(
-    (
-        *("similar_elements", "find_char_long", "common_in_nested_lists", "extract_singly"),
-        *("larg_nnum", "intersection_array", "find_dissimilar", "Diff"),
-    )
+_SET_EQUAL = (
+    *("similar_elements", "find_char_long", "common_in_nested_lists", "extract_singly"),
+    *("larg_nnum", "intersection_array", "find_dissimilar", "Diff"),
 )
-_NOT_NONE = frozenset({"check_str", "text_match_three", "text_starta_endb"})
-_ROOT = frozenset({"find_zero"})
-
-_CHECK, _GUARDS = (Path(__file__).with_name(name).read_text("utf-8") for name in ("plus_check.txt", "plus_guards.txt"))
+_NOT_NONE = ("check_str", "text_match_three", "text_starta_endb")
 _RULES = {
-    "equal": "_is_equal(found, expected, {margin})",
-    "sets": "set(found) == set(expected)",
-    "not_none": "_is_something(found) == _is_something(expected)",
-    "root": "abs(sum(factor * found**power for power, factor in enumerate(arguments[0]))) <= {margin}",
+    **dict.fromkeys(_SET_EQUAL, "set(found) == set(expected)"),
+    **dict.fromkeys(_NOT_NONE, "_is_something(found) == _is_something(expected)"),
+    "find_zero": "abs(sum(factor * found**power for power, factor in enumerate(arguments[0]))) <= {margin}",
 }
+"""Comparisons of functions, where it is not `_EQUAL`."""
+_EQUAL = "_is_equal(found, expected, {margin})"
+_CHECK, _GUARDS = (Path(__file__).with_name(name).read_text("utf-8") for name in ("plus_check.txt", "plus_guards.txt"))
 
 
 def comparison_source(solution: str, entry_point: str, arguments: Sequence[Any], margin: float) -> str:
@@ -36,9 +33,7 @@ def comparison_source(solution: str, entry_point: str, arguments: Sequence[Any],
 
     `solution` is the reference, `margin` the absolute tolerance of the task.
     """
-    kinds = ((_SET_EQUAL, "sets"), (_NOT_NONE, "not_none"), (_ROOT, "root"))
-    kind = next((name for names, name in kinds if entry_point in names), "equal")
-    rule = _RULES[kind].format(margin=margin)
+    rule = _RULES.get(entry_point, _EQUAL).format(margin=margin)
     inputs = ",\n    ".join(map(repr, arguments))
     values = f"inf, nan = float('inf'), float('nan')\n_ARGUMENTS = [\n    {inputs},\n]\n"
     return f"{solution}\n\n_reference = {entry_point}\n{values}{_CHECK.format(reference='_reference', rule=rule)}"

@@ -3,23 +3,13 @@
 import datetime
 import difflib
 import re
+from pathlib import Path
 from urllib.parse import urlsplit
 
 _FENCE = re.compile(r"```[ \t]*([\w+#-]*)[^\n]*\n(.*?)\n?[ \t]*```", re.DOTALL)
 _PYTHON = ("", "py", "python", "python3")
-_PROMPTS = (
-    re.compile(r"\A\s*Solve the following coding problem using the programming language \w+:\s*"),
-    re.compile(r"\A\s*Please solve the programming task below using a self-contained code snippet[^\n]*\n+"),
-    re.compile(
-        r"\A\s*You are an expert Python programmer\. You will be given a question.*?### Question:\s*", re.DOTALL
-    ),
-    re.compile(
-        r"\n+The input will be (?:given via )?stdin and you should print your solution to stdout\b.*\Z", re.DOTALL
-    ),
-    re.compile(r"\n+Now solve the problem and return the code\.?\s*\Z"),
-    re.compile(r"\n+Write Python code to solve the problem\. Present the code in\s*```python.*\Z", re.DOTALL),
-    re.compile(r"\n+### Format: You will (?:use|write).*\Z", re.DOTALL),
-)
+_PROMPTS = [re.compile(line) for line in Path(__file__).with_name("prompts.txt").read_text("utf-8").splitlines()]
+"""Prompts of known sets, one expression per line."""
 _STARTER = re.compile(
     r"\n+Please complete the following python code precisely:\s*```python\n(.*?)\n?```\s*\Z", re.DOTALL
 )

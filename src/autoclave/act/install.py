@@ -20,6 +20,7 @@ from typing import Any, Literal
 from autoclave.act import client
 from autoclave.act.client import exchange
 from autoclave.act.observer import observer_folder
+from autoclave.act.resident import options_for
 from autoclave.core import InputError
 from autoclave.core.files import alone_with, write_atomically
 from autoclave.runtime.opening import alone_on, default_state
@@ -50,13 +51,7 @@ def install(host: HostName, root: Path, state: Path | None = None, *, name: str 
     with alone_on(root, state, wait_s=_STOP_S) as place:
         folder = observer_folder(place)
         folder.mkdir(exist_ok=True, mode=0o700)
-    common = [
-        "--root",
-        str(root.resolve()),
-        *(["--state", str(state.resolve())] if state else []),
-        "--session",
-        name or host,
-    ]
+    common = options_for(root, state, name or host)
     commands = {event: hook_command(folder, what, common) for event, what in _EVENTS[host].items()}
     server = {"command": sys.executable, "args": ["-I", "-m", "autoclave", "act", "mcp", *common]}
     edits: dict[str, Callable[[str], str]] = {}
@@ -68,9 +63,8 @@ def install(host: HostName, root: Path, state: Path | None = None, *, name: str 
         edits[".codex/hooks.json"] = lambda text: _with_hooks(text, commands)
         if mcp:
             edits[".codex/config.toml"] = lambda text: _with_block(text, server)
-    written = {
-        path: _edited(_inside(root, path), edit) for path, edit in edits.items()
-    }  # all, before the first is written
+    # All, before the first is written.
+    written = {path: _edited(_inside(root, path), edit) for path, edit in edits.items()}
     kept = _kept(folder, host)
     told = []
     for path, (before, after) in written.items():

@@ -274,11 +274,9 @@ class Observer(Closing):
         found = self._journal.records_of_kinds(*_LEAVING, after=self._shadow.note("seen") or 0)
         return found[-1].number if found else self._shadow.note("seen") or 0
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[Path]:
+    def _alone(self) -> contextlib.AbstractContextManager[Path]:
         """Yield the state folder, and keep sessions from changing the tree. Raises InputError if one does not end."""
-        with alone_on(self._root, self._state, wait_s=_WAIT_S) as place:
-            yield place
+        return alone_on(self._root, self._state, wait_s=_WAIT_S)
 
     def _record(
         self,

@@ -41,19 +41,22 @@ def serve(root: Path, state: Path | None = None, *, name: str = "main", idle_s: 
     """Observe a folder until there was no event for `idle_s` seconds. Raises as `Observer`."""
     with Observer(root, state, name=name) as observer:
         folder = observer_folder((state or default_state(root)).resolve())
-        before = Path.cwd()
-        os.chdir(folder)  # its path may be longer than an address
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink("socket")  # of a process that died
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            listener.bind("socket")  # in a folder of this user alone
-            os.chdir(before)
-            listener.listen(64)
+        with listening(folder) as listener:
             listener.settimeout(idle_s)
             with contextlib.suppress(TimeoutError):
                 while _serve_one(listener, observer):
                     pass
             (folder / "socket").unlink(missing_ok=True)
+
+
+def listening(folder: Path) -> socket.socket:
+    """Return a socket that listens in a folder, which is of this user alone, in place of one of a dead process."""
+    with contextlib.chdir(folder):  # its path may be longer than an address
+        Path("socket").unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind("socket")
+    listener.listen(64)
+    return listener
 
 
 def _serve_one(listener: socket.socket, observer: Observer) -> bool:
@@ -139,6 +142,11 @@ def use_from(given: Mapping[str, Any]) -> ToolUse:
     return ToolUse(str(given.get("tool_use_id") or f"{session} {tool} {about}"), tool, about[:_MOST_ABOUT], session)
 
 
+def options_for(root: Path, state: Path | None, name: str) -> list[str]:
+    """Return the options of `autoclave act` for a folder and a session."""
+    return ["--root", str(root.resolve()), *(["--state", str(state.resolve())] if state else []), "--session", name]
+
+
 def hand_over(event: str, content: bytes, root: Path, state: Path | None, name: str) -> bytes:
     """Return the answer to an event of the observer of a folder, which is started if there is none.
 
@@ -147,19 +155,7 @@ def hand_over(event: str, content: bytes, root: Path, state: Path | None, name: 
     folder = observer_folder((state or default_state(root)).resolve())
     with contextlib.suppress(OSError):
         return exchange(str(folder), event, content)
-    command = [
-        sys.executable,
-        "-I",
-        "-m",
-        "autoclave",
-        "act",
-        "observe",
-        "--root",
-        str(root.resolve()),
-        "--session",
-        name,
-    ]
-    command += ["--state", str(state.resolve())] if state else []
+    command = [sys.executable, "-I", "-m", "autoclave", "act", "observe", *options_for(root, state, name)]
     with tempfile.TemporaryFile() as said:
         subprocess.run(
             ["/bin/sh", "-c", _IN_BACKGROUND, "sh", *command],

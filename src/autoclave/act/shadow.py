@@ -23,7 +23,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from autoclave.act.copying import copy_data
 from autoclave.core import HostError, InputError
 from autoclave.core.closing import Closing
 from autoclave.core.scan import Facts, facts_of, packed, unpacked
@@ -291,7 +290,7 @@ class Shadow(Closing):
         target = os.open(self.copies / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             if not self._cloned(source, target):
-                copy_data(source, target, facts.size)
+                _copy_data(source, target, facts.size)
         except BaseException:
             os.unlink(self.copies / name)
             raise
@@ -369,3 +368,22 @@ class Shadow(Closing):
                 yield
         except sqlite3.Error as error:
             raise HostError(f"{self.copies.parent}: the index cannot be written ({error}). Fix: free space") from None
+
+
+def _copy_data(source: int, target: int, size: int) -> None:
+    """Copy the content of a file, without its holes."""
+    place = 0
+    while place < size:
+        try:
+            place = os.lseek(source, place, os.SEEK_DATA)
+            end = os.lseek(source, place, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # nothing but a hole is left
+                raise
+            break
+        while place < end:
+            piece = os.pread(source, min(_PIECE, end - place), place)
+            if not piece:  # it was truncated meanwhile
+                return
+            place += os.pwrite(target, piece, place)
+    os.ftruncate(target, size)

@@ -3,9 +3,9 @@
 Reading works beside a session of another process. What changes something opens a session of its own, for one request.
 """
 
-import contextlib
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -56,10 +56,8 @@ class Place:
     state: Path | None
     open_session: Callable[[], Session]
 
-    @contextlib.contextmanager
-    def records(self) -> Generator[tuple[Actions, Permissions]]:
-        with open_records(self.root, self.state) as found:
-            yield found
+    def records(self) -> AbstractContextManager[tuple[Actions, Permissions]]:
+        return open_records(self.root, self.state)
 
     @property
     def state_folder(self) -> Path:

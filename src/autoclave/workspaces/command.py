@@ -163,11 +163,6 @@ def run_command(
         return outcome
 
 
-def python_executable() -> str:
-    """Return the interpreter that commands find, outside of any virtual environment."""
-    return base_interpreter()
-
-
 def overlay_problem(folder: Path) -> str:
     """Return why commands cannot have an overlay with its upper folder in `folder`; empty if they can. Runs one.
 
@@ -238,7 +233,7 @@ class _Cell:
             return None
         content, descriptors, _, _ = socket.recv_fds(self._link, 6, 1)
         if not descriptors:
-            raise self._fault(self._rest(content))
+            raise self._fault(self._receive(content))
         return socket.socket(fileno=descriptors[0])
 
     def go(self) -> None:
@@ -308,7 +303,6 @@ class _Cell:
     def _exceeded_limits(self, began: float) -> Iterator[Ended | None]:
         """Yield, each time, the limit that is exceeded now, or None."""
         limits, pause_s, next_scan = self._limits, 4 * _POLL_S, began
-        upper = self._command.layers / "upper"
         while True:
             now = time.monotonic()
             if now - began > limits.wall_s:
@@ -317,19 +311,17 @@ class _Cell:
                 yield Ended.CPU_TIME
             elif now >= next_scan:
                 next_scan = now + pause_s
-                yield (
-                    Ended.DISK if self._command.method == "overlay" and _size_of(upper) > limits.disk_mb << 20 else None
-                )
+                yield Ended.DISK if self._is_over_disk() else None
                 pause_s = max(pause_s, 10 * (time.monotonic() - now))  # scans take a tenth of the time
             else:
                 yield None
 
     def _outcome(self, report: dict[str, Any], ended: Ended | None, streams: CommandStreams, wall_s: float) -> Outcome:
-        if ended is None and self._is_out_of_memory():
+        memory = self._group.memory if self._group else None
+        if ended is None and memory and memory.num_kills() > 0 and memory.num_hits() > 0:
             ended = Ended.MEMORY
-        if ended is None and self._command.method == "overlay":
-            is_over = _size_of(self._command.layers / "upper") > self._limits.disk_mb << 20
-            ended = Ended.DISK if is_over else None
+        if ended is None and self._is_over_disk():
+            ended = Ended.DISK
         status = report.get("status")
         code = os.waitstatus_to_exitcode(status) if isinstance(status, int) else None
         if ended is None and code == -signal.SIGXCPU:
@@ -339,7 +331,7 @@ class _Cell:
             code, stderr = _NOT_FOUND, f"{refused}\n".encode()
         natural = Ended.EXITED if code is not None and code >= 0 else Ended.SIGNALLED
         cpu_s = self._group.cpu.seconds() if self._group else float(report.get("cpu_s", 0.0))
-        peak = self._group.memory.peak() if self._group else None
+        peak = memory.peak() if memory else None
         return Outcome(
             ended=ended or natural,
             exit_code=code if ended is None and natural is Ended.EXITED else None,
@@ -359,8 +351,9 @@ class _Cell:
         is_reached = bool(code) and os.strerror(errno.EMFILE).encode() in stderr
         return [f"limit of open files reached: open_files = {self._limits.open_files}"] if is_reached else []
 
-    def _is_out_of_memory(self) -> bool:
-        return self._group is not None and self._group.memory.num_kills() > 0 and self._group.memory.num_hits() > 0
+    def _is_over_disk(self) -> bool:
+        upper, most = self._command.layers / "upper", self._limits.disk_mb << 20
+        return self._command.method == "overlay" and _size_of(upper) > most
 
     def _report(self) -> dict[str, Any]:
         """Return the final report of the first process; empty if it was killed."""
@@ -384,11 +377,8 @@ class _Cell:
         except OSError:
             raise self._fault(self._report()) from None
 
-    def _receive(self) -> dict[str, Any]:
-        return self._rest(b"")
-
-    def _rest(self, content: bytes) -> dict[str, Any]:
-        """Receive the rest of a message that begins with `content`."""
+    def _receive(self, content: bytes = b"") -> dict[str, Any]:
+        """Receive a message, or the rest of one that begins with `content`."""
         try:
             content += self._read(4 - len(content)) if len(content) < 4 else b""
             length = int.from_bytes(content[:4], "big")

@@ -21,6 +21,7 @@ import tempfile
 from pathlib import Path
 
 from autoclave.act.client import __file__ as _client
+from autoclave.act.resident import listening
 from autoclave.act.shell import warm_up
 from autoclave.cli.main import main as run_command_line
 from autoclave.core.files import alone_with
@@ -51,12 +52,8 @@ def _serve(folder: Path, root: Path) -> None:
     with alone_with(folder / "resident", f"{folder}: has a process already"):
         _rehearse(folder)
         _hold_journal(folder, root)
-        os.chdir(folder)  # its path may be longer than an address
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink("socket")  # of a process that died
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            listener.bind("socket")
-            listener.listen(64)
+        os.chdir(folder)
+        with listening(folder) as listener:
             gc.freeze()
             while _serve_one(listener, folder, root):
                 pass

@@ -7,9 +7,10 @@ import time
 from typing import Any
 
 import pytest
+from fastapi import Request
 
 from autoclave.config import AdmissionConfig
-from autoclave.service import early_refusals, refusals
+from autoclave.service import refusals
 from autoclave.service.tokens import Scope
 from tests.service.conftest import LiveServer, problem, upload
 
@@ -38,18 +39,13 @@ def batch(server: LiveServer, digest: str, count: int, headers: dict[str, str] |
 def reached(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Paths of the requests that were parsed."""
     paths: list[str] = []
-    read = early_refusals._read
+    parse = Request.json
 
-    async def noted(scope: Any, receive: Any) -> Any:
-        body, replay = await read(scope, receive)
+    async def noted(request: Request) -> Any:
+        paths.append(request.url.path)
+        return await parse(request)
 
-        async def parsed() -> Any:
-            paths.append("parsed")
-            return await replay()
-
-        return body, parsed
-
-    monkeypatch.setattr(early_refusals, "_read", noted)
+    monkeypatch.setattr(Request, "json", noted)
     return paths
 
 
@@ -64,7 +60,7 @@ def test_a_request_that_cannot_fit_is_refused_unparsed(full, reached: list[str])
 def test_a_request_that_may_fit_is_accepted(full, reached: list[str]):
     server, digest = full
     assert batch(server, digest, 2).status_code == 202
-    assert reached
+    assert reached == ["/v1/batches"]
 
 
 def test_a_known_idempotency_key_finds_its_batch(full):

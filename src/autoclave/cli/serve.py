@@ -89,14 +89,13 @@ def create(
     Settings: store.
     Example: autoclave serve token create --scope judge --scope problems:write --expires 30d store=judge.sqlite
     """
-    from autoclave.compose.service import open_store
     from autoclave.service.tokens import Limits, Scope, create_token, seconds_of
 
     if not scopes:
         raise InputError(f"--scope: give at least one of {', '.join(_SCOPES)}")
     allowed = frozenset(map(Scope, scopes))
     text, record = create_token(label, allowed, time.time(), seconds_of(expires), Limits(**limits))
-    with contextlib.closing(open_store(_store(settings))) as store:
+    with _store(settings) as store:
         store.add_token(record)
     click.echo(json.dumps({"token": text, **_plain(record)}, indent=2) if as_json else text)
 
@@ -111,9 +110,7 @@ def list_tokens(as_json: bool, settings: tuple[str, ...]) -> None:
     Settings: store.
     Example: autoclave serve token list store=judge.sqlite
     """
-    from autoclave.compose.service import open_store
-
-    with contextlib.closing(open_store(_store(settings))) as store:
+    with _store(settings) as store:
         records = store.tokens()
     if as_json:
         click.echo(json.dumps([_plain(record) for record in records], indent=2))
@@ -136,9 +133,7 @@ def revoke(id: str, settings: tuple[str, ...]) -> None:
     Settings: store.
     Example: autoclave serve token revoke 1f0c9a3e store=judge.sqlite
     """
-    from autoclave.compose.service import open_store
-
-    with contextlib.closing(open_store(_store(settings))) as store:
+    with _store(settings) as store:
         if not store.revoke_token(id):
             raise InputError(f"{id}: no such token. Fix: use an id from `autoclave serve token list`")
     click.echo(f"{id} is revoked")
@@ -154,11 +149,10 @@ def show_queue(as_json: bool, settings: tuple[str, ...]) -> None:
     Settings: store.
     Example: autoclave serve queue store=judge.sqlite
     """
-    from autoclave.compose.service import open_store
     from autoclave.service.store.records import ClientLoad
 
     now = time.time()
-    with contextlib.closing(open_store(_store(settings))) as store:
+    with _store(settings) as store:
         labels = {token.id: token.label for token in store.tokens()}
         loads, used, servers = store.clients(), store.usage(now), store.servers()
     loads += [ClientLoad(id, 0, 0, now) for id in used if id not in {load.client for load in loads}]
@@ -198,12 +192,10 @@ def cancel(client: str | None, batch: str | None, job: str | None, settings: tup
     Settings: store.
     Example: autoclave serve cancel --client 1f0c9a3e store=judge.sqlite
     """
-    from autoclave.compose.service import open_store
-
     given = [(column, value) for column, value in (("client", client), ("batch", batch), ("id", job)) if value]
     if len(given) != 1:
         raise InputError("serve cancel: give one of --client, --batch and --job")
-    with contextlib.closing(open_store(_store(settings))) as store:
+    with _store(settings) as store:
         click.echo(f"{len(store.cancel(store.unfinished(*given[0])))} programs are cancelled")
 
 
@@ -217,10 +209,9 @@ def prune(older: str | None, settings: tuple[str, ...]) -> None:
     Settings: store.
     Example: autoclave serve prune --older 1h store=judge.sqlite
     """
-    from autoclave.compose.service import open_store
     from autoclave.service.tokens import seconds_of
 
-    with contextlib.closing(open_store(_store(settings))) as store:
+    with _store(settings) as store:
         requests, problems = store.purge(time.time() - (seconds_of(older) or 0.0 if older else 0.0))
     click.echo(f"deleted {requests} requests with their verdicts, and {problems} problems")
 
@@ -235,9 +226,7 @@ def drain(server: str, settings: tuple[str, ...]) -> None:
     Settings: store.
     Example: autoclave serve drain judge-7f9c:1 store=postgresql://judge@db/judge
     """
-    from autoclave.compose.service import open_store
-
-    with contextlib.closing(open_store(_store(settings))) as store:
+    with _store(settings) as store:
 
         def left() -> list[Any]:
             return [one for one in store.servers() if server in (one.id, one.name)]
@@ -280,8 +269,10 @@ def bench(problems: Path | None, seconds: float, as_json: bool, settings: tuple[
         click.echo(f"{one.kind}: {speed}, {memory}; {one.num_accepted} of {one.num_judged} accepted")
 
 
-def _store(settings: tuple[str, ...]) -> str:
-    return resolve(ServeConfig, settings).config.store
+def _store(settings: tuple[str, ...]) -> contextlib.closing[Any]:
+    from autoclave.compose.service import open_store
+
+    return contextlib.closing(open_store(resolve(ServeConfig, settings).config.store))
 
 
 def _plain(record: Any) -> dict[str, Any]:

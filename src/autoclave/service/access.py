@@ -65,10 +65,8 @@ _TOKEN_SCHEME = _TokenScheme()
 
 
 async def authenticate(scope: MutableMapping[str, Any]) -> None:
-    """Authenticate a request before its body is read.
-
-    Raises:
-        Refused: it has no valid token, or the store does not respond. (FastAPI takes other errors for a broken body.)
+    """Authenticate a request before its body is read. The only error is `Refused`: FastAPI takes others for a broken
+    body.
     """
     request = Request(scope)
     try:
@@ -80,11 +78,7 @@ async def authenticate(scope: MutableMapping[str, Any]) -> None:
 async def client_of(
     request: Request, needed: SecurityScopes, token: Annotated[str | None, Security(_TOKEN_SCHEME)]
 ) -> Client:
-    """Return the client of a request.
-
-    Raises:
-        Refused: it has no valid token, misses a scope, or sends too many requests.
-    """
+    """Return the client of a request, or raise `Refused`."""
     client = await _authenticated(request, token)
     missing = [scope for scope in needed.scopes if scope not in client.scopes]
     if missing:

@@ -21,11 +21,7 @@ class JsonLog:
     """
 
     def __init__(self, path: Path, setting: str) -> None:
-        """Open the file, or create it readable by this user alone.
-
-        Raises:
-            InputError: it cannot be written.
-        """
+        """Open the file, or create it readable by this user alone. Raises `InputError` if it cannot be written."""
         self._path = path
         self._lock = threading.Lock()
         try:

@@ -249,12 +249,7 @@ class _Digests:
 
 
 def token_of(config: RemoteJudgeConfig) -> str:
-    """Return the token for the servers; empty if none is configured.
-
-    Raises:
-        ConfigError: the variable is not set, or holds something else.
-        InputError: the file cannot be read.
-    """
+    """Return the token for the servers; empty if none is configured. Raises `ConfigError` or `InputError`."""
     if config.token_variable:
         token = os.environ.get(config.token_variable, "").strip()
         if not token:
@@ -273,12 +268,7 @@ def token_of(config: RemoteJudgeConfig) -> str:
 
 
 def context_of(config: RemoteJudgeConfig) -> ssl.SSLContext | bool:
-    """Return the TLS context that checks certificates of servers.
-
-    Raises:
-        ConfigError: the file does not hold a certificate.
-        InputError: it is missing.
-    """
+    """Return the TLS context that checks certificates of servers. Raises `ConfigError` or `InputError`."""
     if not config.certificate_file:
         return True
     path = existing_file(Path(config.certificate_file), "judge.remote.certificate_file")

@@ -103,9 +103,9 @@ class Dispatcher:
                 self._are_cancelled = True
             self._changed.notify_all()
         if event.kind is EventKind.ENDED:
-            self._notices.wake([event.batch])
+            self._notices.wake(event.batch)
         elif event.kind is EventKind.UNKNOWN:
-            self._notices.wake_all()
+            self._notices.wake()
 
     def recheck(self) -> None:
         """Check for queued jobs, cancelled jobs and lost claims without an event."""
@@ -129,10 +129,6 @@ class Dispatcher:
             refusal = self._busy(full)
             self._recent_refusals.note(batch.client, len(jobs), refusal, time.monotonic())
             raise refusal from None
-
-    def cancel(self, ids: Sequence[str]) -> int:
-        """Cancel jobs at all nodes; return how many of them had not ended."""
-        return len(self._store.cancel(ids))
 
     def load(self) -> Load:
         """Return this node's share of the queued programs, and clients and slots of all nodes. Queries the store."""
@@ -172,20 +168,12 @@ class Dispatcher:
             self._thread.join()
 
     def require_accepting(self) -> None:
-        """Check that the server accepts jobs.
-
-        Raises:
-            Refused: it is shutting down.
-        """
+        """Raise `Refused` if the server is shutting down."""
         if self._is_draining:
             raise draining(_RETRY_WHILE_DRAINING_S)
 
     def require_room(self, client: str, count: int) -> None:
-        """Check, without a query, whether `count` programs of a client may be accepted.
-
-        Raises:
-            Refused: as many of the client were refused recently, or the server is shutting down.
-        """
+        """As `require_accepting`; also raise `Refused` if as many programs of the client were refused recently."""
         self.require_accepting()
         if refusal := self._recent_refusals.get(client, count, time.monotonic()):
             raise refusal

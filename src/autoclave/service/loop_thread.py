@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -34,11 +34,7 @@ class LoopThread:
             raise RuntimeError(self._closed)
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start `work`; cancelling the future cancels it.
-
-        Raises:
-            RuntimeError: after `close`.
-        """
+        """Start `work`; cancelling the future cancels it. Raises RuntimeError after `close`."""
         with self._lock:
             if self._is_closed:
                 work.close()
@@ -49,11 +45,7 @@ class LoopThread:
         return self.start(work).result()
 
     def soon(self, call: Callable[[], object]) -> None:
-        """Call a function in the loop.
-
-        Raises:
-            RuntimeError: after `close`.
-        """
+        """Call a function in the loop. Raises RuntimeError after `close`."""
         with self._lock:
             self.require_open()
             self._loop.call_soon_threadsafe(call)
@@ -107,17 +99,11 @@ class Notices:
                 if not self._watches[name]:
                     del self._watches[name]
 
-    def wake(self, names: Iterable[str]) -> None:
+    def wake(self, name: str | None = None) -> None:
+        """Set the events for a name, or all."""
         with self._lock:
+            names = list(self._watches) if name is None else [name]
             entries = [entry for name in names for entry in self._watches.get(name, ())]
-        self._set(entries)
-
-    def wake_all(self) -> None:
-        with self._lock:
-            entries = [entry for watches in self._watches.values() for entry in watches]
-        self._set(entries)
-
-    def _set(self, entries: Iterable[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
         for loop, event in entries:
             with contextlib.suppress(RuntimeError):  # the loop is closed, with all its tasks
                 loop.call_soon_threadsafe(event.set)

@@ -113,6 +113,10 @@ def not_found(what: str) -> Refused:
     return Refused(404, "not_found", f"no such {what}")
 
 
+def unknown_problem(digest: str, where: str = "") -> Refused:
+    return Refused(404, "unknown_problem", f"{where}problem: {digest} is not stored here")
+
+
 def bad_input(message: str) -> Refused:
     return Refused(422, "input", message)
 

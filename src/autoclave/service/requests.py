@@ -5,19 +5,21 @@ import base64
 import binascii
 import contextlib
 import hashlib
+import json
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from fastapi import Request
 
-from autoclave.core import Status
+from autoclave.core import Program, Status
 from autoclave.core.json import canonical_json
 from autoclave.judge import RunOrder, RunResult
 from autoclave.service.answers import until_disconnect
 from autoclave.service.parts import Parts
-from autoclave.service.refusals import Refused, bad_input, busy, judge_errors_refused, not_found
+from autoclave.service.refusals import Refused, bad_input, busy, judge_errors_refused, not_found, unknown_problem
 from autoclave.service.request_ids import request_id
 from autoclave.service.store.records import Batch, JobSpec, KeyReused, StoreUnavailable
 from autoclave.service.tokens import Client
@@ -25,11 +27,7 @@ from autoclave.service.wire import Job, Options
 
 
 async def accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Options, key: str | None) -> Batch:
-    """Store and queue the jobs of one request.
-
-    Raises:
-        Refused: a job cannot be judged here, the queue is full, or the key belongs to another request.
-    """
+    """Store and queue the jobs of one request, or raise `Refused`."""
     limit = parts.config.admission.largest_batch
     if len(jobs) > limit:
         raise bad_input(f"jobs: {len(jobs)} jobs are too many for one request. Fix: send at most {limit}")
@@ -74,17 +72,8 @@ def _accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Options,
 
 
 def spec_of(job: Job) -> JobSpec:
-    return JobSpec(
-        digest=job.problem,
-        source=job.source.encode("utf-8", "surrogatepass"),
-        language=job.language,
-        label=job.id,
-        tests=job.tests,
-        stop_at_failure=job.stop_at_failure,
-        profile=job.profile,
-        time_limit_s=job.time_limit_s,
-        memory_limit_mb=job.memory_limit_mb,
-    )
+    options = job.model_dump(exclude={"problem", "source", "id"})
+    return JobSpec(job.problem, job.source.encode("utf-8", "surrogatepass"), label=job.id, **options)
 
 
 def _require_fit(parts: Parts, specs: Sequence[JobSpec]) -> None:
@@ -93,42 +82,32 @@ def _require_fit(parts: Parts, specs: Sequence[JobSpec]) -> None:
     seen: set[tuple[object, ...]] = set()
     for place, spec in enumerate(specs):
         if spec.digest not in known:
-            raise Refused(404, "unknown_problem", f"jobs[{place}].problem: {spec.digest} is not stored here")
-        _require_limits(parts, spec, place)
+            raise unknown_problem(spec.digest, f"jobs[{place}].")
+        require_limits(parts, spec.time_limit_s, spec.memory_limit_mb, f"jobs[{place}].")
         record = known[spec.digest]
         key = (spec.digest, spec.language, spec.profile, spec.time_limit_s, spec.memory_limit_mb)
         if key[1:] != (record.language, None, None, None) and key not in seen:
-            require_judgeable(parts, spec, f"jobs[{place}]")
+            problem = parts.problems.get(spec)
+            if problem is None:
+                raise unknown_problem(spec.digest, f"jobs[{place}].")
+            with judge_errors_refused(f"jobs[{place}]: "):
+                parts.judge.check(problem)
             seen.add(key)
 
 
-def _require_limits(parts: Parts, spec: JobSpec, place: int) -> None:
-    greatest_s, greatest_mb = parts.config.judge.time_limit_range[1], parts.config.sandbox.memory_limit_mb
-    if spec.time_limit_s is not None and spec.time_limit_s > greatest_s:
-        raise bad_input(f"jobs[{place}].time_limit_s = {spec.time_limit_s:g}: this server allows {greatest_s:g}")
-    if spec.memory_limit_mb is not None and spec.memory_limit_mb > greatest_mb:
-        raise bad_input(f"jobs[{place}].memory_limit_mb = {spec.memory_limit_mb}: this server allows {greatest_mb}")
-
-
-def require_judgeable(parts: Parts, spec: JobSpec, where: str) -> None:
-    """Check a stored problem with the judge.
-
-    Raises:
-        Refused: it is not stored, or cannot be judged.
-    """
-    problem = parts.problems.get(spec)
-    if problem is None:
-        raise Refused(404, "unknown_problem", f"{where}.problem: {spec.digest} is not stored here")
-    with judge_errors_refused(f"{where}: "):
-        parts.judge.check(problem)
+def require_limits(parts: Parts, time_limit_s: float | None, memory_limit_mb: int | None, where: str = "") -> None:
+    """Raise `Refused` if a limit is above the server's."""
+    judge, sandbox = parts.config.judge, parts.config.sandbox
+    for name, wanted, greatest, setting in (
+        ("time_limit_s", time_limit_s, judge.time_limit_range[1], "judge.time_limit_range"),
+        ("memory_limit_mb", memory_limit_mb, sandbox.memory_limit_mb, "sandbox.memory_limit_mb"),
+    ):
+        if wanted is not None and wanted > greatest:
+            raise bad_input(f"{where}{name} = {wanted:.10g}: this server allows {greatest:.10g} ({setting})")
 
 
 def own_batch(parts: Parts, client: Client, id: str) -> Batch:
-    """Return a batch of the client.
-
-    Raises:
-        Refused: it does not exist or belongs to another client; the response is the same.
-    """
+    """Return a batch of the client, or raise `Refused`: the same for none and for another client's."""
     batch = parts.store.batch(id)
     if batch is None or batch.client != client.id:
         raise not_found("batch")
@@ -139,12 +118,13 @@ async def run_queued(
     parts: Parts,
     client: Client,
     request: Request,
-    run: Callable[[RunOrder], RunResult],
+    program: Program | Sequence[str],
     order: RunOrder,
     *,
     patience_s: float | None = None,
 ) -> RunResult:
-    """Call `run` in a thread once the queue admits it: with small time limits first, then with the whole one.
+    """Run a program, or the cells of a notebook, once the queue admits it: with small time limits first, then with the
+    whole one.
 
     With `patience_s`, the client gets a response after that time: a run that has not started is refused the first time.
     Its retry waits as long as it must, and meanwhile the route keeps the connection alive.
@@ -156,6 +136,10 @@ async def run_queued(
     queue, loop = parts.run_queue, asyncio.get_running_loop()
     body = hashlib.sha256(await request.body()).digest()
     since, is_retry = queue.first_seen(client.id, body)
+    if isinstance(program, Program):
+        run, source, language = partial(parts.runner.run, program), program.source, program.language
+    else:
+        run, source, language = partial(parts.runner.run_notebook, program), json.dumps(program), "python"
     silent_until = None if patience_s is None else loop.time() + patience_s
     start_by = None if is_retry else silent_until
     if patience_s is None:
@@ -178,10 +162,12 @@ async def run_queued(
                 with contextlib.suppress(StoreUnavailable):  # runs go on without the store
                     await asyncio.to_thread(parts.store.charge, {client.id: result.outcome.cpu_s})
             reached = result.outcome.ended.limit
-            if reached is None or reached.status is not Status.TIME_LIMIT:
+            is_late = reached is not None and reached.status is Status.TIME_LIMIT
+            if not is_late:
                 queue.note(client.id, result.outcome.cpu_s)
-                return result
-            if limit_s >= order.time_limit_s:
+            if not is_late or limit_s >= order.time_limit_s:
+                text, ended = source.encode("utf-8", "surrogatepass"), result.outcome.ended.value
+                parts.audit.note(client.id, "run", source=text, language=language, ended=ended)
                 return result
             limit_s = queue.next_limit_s(limit_s, order.time_limit_s)
 
@@ -199,35 +185,8 @@ def is_kept_alive(request: Request) -> bool:
     return getattr(request.state, "is_kept_alive", False)
 
 
-def time_limit_of(parts: Parts, wanted_s: float | None) -> float:
-    """Return the time limit of a run in CPU seconds.
-
-    Raises:
-        Refused: the requested limit is above the server's.
-    """
-    greatest_s = parts.config.judge.time_limit_range[1]
-    if wanted_s is not None and wanted_s > greatest_s:
-        raise bad_input(f"time_limit_s = {wanted_s:g}: this server allows {greatest_s:g} (judge.time_limit_range)")
-    return wanted_s or min(parts.config.judge.default_time_limit_s, greatest_s)
-
-
-def require_memory(parts: Parts, wanted_mb: float | None) -> None:
-    """Check a requested memory limit.
-
-    Raises:
-        Refused: it is above the server's.
-    """
-    greatest_mb = parts.config.sandbox.memory_limit_mb
-    if wanted_mb is not None and wanted_mb > greatest_mb:
-        raise bad_input(f"memory_limit_mb = {wanted_mb:g}: this server allows {greatest_mb} (sandbox.memory_limit_mb)")
-
-
 def decoded(files: Mapping[str, str | None]) -> dict[str, bytes]:
-    """Decode the base64 contents of files.
-
-    Raises:
-        Refused: a content is not base64.
-    """
+    """Decode the base64 contents of files, or raise `Refused`."""
     contents: dict[str, bytes] = {}
     for number, (path, content) in enumerate(files.items()):
         try:

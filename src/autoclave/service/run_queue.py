@@ -75,11 +75,7 @@ class RunQueue:
             self._refused.popitem(last=False)
 
     def require_room(self, client: str, run: bytes) -> None:
-        """Check that one more may wait; retries of refused runs may be as many again.
-
-        Raises:
-            Refused: too many wait.
-        """
+        """Raise `Refused` if too many wait; retries of refused runs may be as many again."""
         is_retry = self.first_seen(client, run)[1]
         if self.num_admitted >= self._places + (2 if is_retry else 1) * self._most_waiting:
             self.remember(client, run)

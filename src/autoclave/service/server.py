@@ -17,7 +17,6 @@ from autoclave import __version__
 from autoclave.service.access import authenticate
 from autoclave.service.bodies import BoundedBodies
 from autoclave.service.compatible import routers_of
-from autoclave.service.early_refusals import EarlyRefusals
 from autoclave.service.leases import Leases
 from autoclave.service.observing import Observed
 from autoclave.service.parts import Parts
@@ -82,7 +81,6 @@ def create_app(parts: Parts) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(StoreUnavailable, _store_error)
     app.add_exception_handler(Exception, _internal_error)
-    app.add_middleware(EarlyRefusals, parts=parts)
     app.add_middleware(Observed, parts=parts)
     admission = parts.config.admission
     own_values = _VALUES_OF_A_JOB * max(admission.batch_limit, 4096)

@@ -132,24 +132,19 @@ class ServerLink:
         if self.faults_in_a_row >= FAULTS_OF_A_BROKEN_SERVER:
             self.available_at = now + pause_s(self.faults_in_a_row - FAULTS_OF_A_BROKEN_SERVER)
 
-    def note_failure(self, now: float, wait_s: float | None = None) -> bool:
-        """Record a failure, and pause with exponential backoff and jitter.
+    def note_failure(self, now: float, wait_s: float | None = None) -> None:
+        """Record a failure, and pause with exponential backoff and jitter. Failures during a pause are the same one."""
+        if not self.failures or now >= self.available_at:
+            self.failures += 1
+            wait_s = pause_s(self.failures - 1) if wait_s is None else wait_s * random.uniform(1.0, 1.25)
+            self.available_at = now + wait_s
 
-        Returns:
-            False during a pause: requests that fail together are one failure.
-        """
-        if self.failures and now < self.available_at:
-            return False
-        self.failures += 1
-        self.available_at = now + (pause_s(self.failures - 1) if wait_s is None else wait_s * random.uniform(1.0, 1.25))
-        return True
-
-    def note_unavailable(self, now: float, error: Unavailable) -> bool:
-        """Record a failure, as `note_failure`, or pause for the time that a full server requested."""
-        if not error.is_busy:
-            return self.note_failure(now, error.wait_s)
-        self.available_at = now + (error.wait_s or 1.0) * random.uniform(1.0, 1.25)
-        return False
+    def note_unavailable(self, now: float, error: Unavailable) -> None:
+        """Record a failure, or pause for the time that a full server requested."""
+        if error.is_busy:
+            self.available_at = now + (error.wait_s or 1.0) * random.uniform(1.0, 1.25)
+        else:
+            self.note_failure(now, error.wait_s)
 
     async def refresh(self) -> ServerAnswer:
         """Fetch properties and load of the server.

@@ -77,16 +77,12 @@ class DrainingServer(uvicorn.Server):
         while self._parts.run_queue.num_admitted and time.monotonic() < until:  # runs and traces
             time.sleep(0.05)
         self._parts.is_stopping.set()
-        self._parts.notices.wake_all()
+        self._parts.notices.wake()
         self.should_exit = True
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket, before slower parts start.
-
-    Raises:
-        HostError: the address does not belong to this machine, or the port is taken.
-    """
+    """Return a listening socket, before slower parts start. Raises `HostError` if the address cannot be used."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=family == socket.AF_INET6)

@@ -115,11 +115,7 @@ def is_authentic(text: str, record: TokenRecord | None, now: float) -> bool:
 
 
 def seconds_of(text: str) -> float | None:
-    """Return the seconds of a duration such as 30d, 12h, 90m or 45s; None for `never`.
-
-    Raises:
-        InputError: it is not a duration.
-    """
+    """Return the seconds of a duration such as 30d, 12h, 90m or 45s; None for `never`. Raises `InputError`."""
     if text == "never":
         return None
     match = _DURATION.fullmatch(text)

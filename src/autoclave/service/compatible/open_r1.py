@@ -14,11 +14,7 @@ def is_graded(files: Mapping[str, bytes]) -> bool:
 
 
 def problem_and_program(source: str, language: str, files: Mapping[str, bytes], profile: str) -> tuple[Problem, str]:
-    """Return the problem in a request, and the program, which reads standard input.
-
-    Raises:
-        Refused: a file is malformed, or not one of open-r1's grader.
-    """
+    """Return the problem in a request, and the program, which reads standard input, or raise `Refused`."""
     if unknown := sorted(set(files) - _FILES - {"checker.py"}):
         raise bad_input(f"files: {unknown[0][:100]}: not a file of open-r1's grader. Fix: leave it out")
     try:

@@ -177,11 +177,7 @@ async def execute(
         job = Job(problem=problem.digest, source=program, language=language)
         return _graded_answer(runtime, await verdict_of(parts, leases, request, client, job))
     order, program = _order(parts, body, files, clipped := Clipped()), Program(source, language)
-    result = await run_queued(
-        parts, client, request, lambda part: parts.runner.run(program, part), order, patience_s=SILENT_S
-    )
-    ended = result.outcome.ended.value
-    parts.audit.note(client.id, "run", source=contents[0], language=language, ended=ended)
+    result = await run_queued(parts, client, request, program, order, patience_s=SILENT_S)
     stage = _stage(result.outcome)
     stage.message = "; ".join(filter(None, (stage.message, *clipped.notes))) or None
     if language == "python":

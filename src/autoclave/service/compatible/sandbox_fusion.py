@@ -5,7 +5,6 @@ but 200, verl only after 504, which is therefore the status of a full server, a 
 """
 
 import asyncio
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -112,11 +111,7 @@ async def run_code(body: RunCodeRequest, request: Request, parts: PartsDep, clie
     )
     program = Program(body.code, body.language)
     patience_s = min((body.compile_timeout + body.run_timeout + _MARGIN_S) * 2 / 3, _MOST_PATIENCE_S)
-    result = await run_queued(
-        parts, client, request, lambda part: parts.runner.run(program, part), order, patience_s=patience_s
-    )
-    source = body.code.encode("utf-8", "surrogatepass")
-    parts.audit.note(client.id, "run", source=source, language=body.language, ended=result.outcome.ended.value)
+    result = await run_queued(parts, client, request, program, order, patience_s=patience_s)
     return _run_response(result, body.language).model_copy(update={"message": clipped.message})
 
 
@@ -134,11 +129,7 @@ async def run_jupyter(
         wall_limit_s=body.total_timeout,
         memory_limit_mb=_memory(parts, clipped, body.memory_limit_MB),
     )
-    result = await run_queued(
-        parts, client, request, lambda part: parts.runner.run_notebook(body.cells, part), order, patience_s=SILENT_S
-    )
-    source = json.dumps(body.cells).encode()
-    parts.audit.note(client.id, "run", source=source, language="python", ended=result.outcome.ended.value)
+    result = await run_queued(parts, client, request, body.cells, order, patience_s=SILENT_S)
     driver = _command(result.outcome)
     if driver.return_code != 0 or len(result.cells) != len(body.cells):
         return RunJupyterResponse(status="Failed", message=clipped.message, driver=driver)

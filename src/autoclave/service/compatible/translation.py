@@ -118,11 +118,7 @@ def json_response(content: object, status: int, headers: Any = None) -> Response
 
 
 async def keep_problem(parts: Parts, client: Client, problem: Problem) -> None:
-    """Store a problem that is part of a request.
-
-    Raises:
-        Refused: the client may not upload, or the problem cannot be judged here.
-    """
+    """Store a problem that is part of a request, or raise `Refused`."""
     if Scope.PROBLEMS_WRITE not in client.scopes:  # only some requests of a route need it
         raise Refused(403, "forbidden", f"the token does not have the scope {Scope.PROBLEMS_WRITE.value}")
 
@@ -136,11 +132,7 @@ async def keep_problem(parts: Parts, client: Client, problem: Problem) -> None:
 
 
 async def verdict_of(parts: Parts, leases: Leases, request: Request, client: Client, job: Job) -> Verdict:
-    """Queue one job and return its verdict.
-
-    Raises:
-        Refused: it cannot be judged, the queue is full, or there is no verdict.
-    """
+    """Queue one job and return its verdict, or raise `Refused`."""
     request.state.silent_until = asyncio.get_running_loop().time() + SILENT_S
     batch = await accept(parts, client, [job], Options(keep_s=0.0), None)
     id = (await asyncio.to_thread(parts.store.jobs_of, batch.id))[0].id

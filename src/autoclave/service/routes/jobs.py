@@ -8,23 +8,15 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from autoclave.service.access import Judging, LeasesDep, PartsDep
 from autoclave.service.answers import NDJSON, FollowedBatch, batch_answer, plain_job, wait_for
+from autoclave.service.early_refusals import JudgingRoute
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import not_found
 from autoclave.service.requests import accept, own_batch
 from autoclave.service.store.records import Batch, JobState
 from autoclave.service.tokens import Client
-from autoclave.service.wire import (
-    BatchAnswer,
-    BatchRequest,
-    Cancelled,
-    Job,
-    JobAnswer,
-    JobRequest,
-    Options,
-    Wait,
-)
+from autoclave.service.wire import BatchAnswer, BatchRequest, Cancelled, Job, JobAnswer, JobRequest, Options, Wait
 
-router = APIRouter(prefix="/v1", tags=["judging"])
+router = APIRouter(prefix="/v1", tags=["judging"], route_class=JudgingRoute)
 Identity = Annotated[str, Path(pattern="^[A-Za-z0-9_-]{1,64}$", examples=["hq9J2mS0yYx3bQnUqk1b"])]
 Key = Annotated[
     str | None,
@@ -80,15 +72,10 @@ async def look_at_job(
 async def cancel_job(job: Identity, parts: PartsDep, client: Judging) -> Cancelled:
     """Cancel a job. A job that has ended does not change."""
     await asyncio.to_thread(_own_job, parts, client, job)
-    return Cancelled(cancelled=await asyncio.to_thread(parts.dispatcher.cancel, [job]))
+    return Cancelled(cancelled=len(await asyncio.to_thread(parts.store.cancel, [job])))
 
 
-@router.post(
-    "/batches",
-    response_model=BatchAnswer,
-    status_code=202,
-    responses=_STREAM,
-)
+@router.post("/batches", response_model=BatchAnswer, status_code=202, responses=_STREAM)
 async def judge_many(
     body: BatchRequest,
     request: Request,
@@ -128,7 +115,7 @@ async def cancel_batch(batch: Identity, parts: PartsDep, client: Judging) -> Can
     def cancel() -> int:
         found = own_batch(parts, client, batch)
         left = [state.id for state in parts.store.jobs_of(found.id) if state.sequence is None]
-        return parts.dispatcher.cancel(left)
+        return len(parts.store.cancel(left))
 
     return Cancelled(cancelled=await asyncio.to_thread(cancel))
 

@@ -70,9 +70,7 @@ async def upload(request: Request, parts: PartsDep, client: Uploading) -> Upload
 
 
 def _checked(parts: Parts, line: bytes, number: int) -> Problem | None:
-    """Return the problem of a line, None for a blank one. Raises `Refused`, which names the line, if it cannot be
-    judged here.
-    """
+    """Return the problem of a line, None for a blank one, or raise `Refused`, which names the line."""
     if line.isspace():
         return None
     where = f"line {number}"

@@ -12,8 +12,8 @@ from autoclave.judge import JudgeJob, RunOrder, RunResult
 from autoclave.service.access import Judging, PartsDep, needs
 from autoclave.service.answers import until_disconnect
 from autoclave.service.parts import Parts
-from autoclave.service.refusals import Refused, judge_errors_refused
-from autoclave.service.requests import decoded, encoded, require_memory, run_queued, time_limit_of
+from autoclave.service.refusals import judge_errors_refused, unknown_problem
+from autoclave.service.requests import decoded, encoded, require_limits, run_queued
 from autoclave.service.store.records import JobSpec
 from autoclave.service.tokens import Client, Scope
 from autoclave.service.wire import RunAnswer, RunRequest, TraceAnswer, TraceRequest
@@ -24,20 +24,18 @@ router = APIRouter(prefix="/v1", tags=["runs"])
 @router.post("/runs")
 async def run(body: RunRequest, request: Request, parts: PartsDep, client: Judging) -> RunAnswer:
     """Run one program in a sealed cell, without tests."""
-    require_memory(parts, body.memory_limit_mb)
+    require_limits(parts, body.time_limit_s, body.memory_limit_mb)
+    judge = parts.config.judge
     order = RunOrder(
         body.stdin.encode("utf-8", "surrogatepass"),
         decoded(body.files),
         body.fetch_files,
         body.wants_value,
         body.profile,
-        time_limit_of(parts, body.time_limit_s),
+        body.time_limit_s or min(judge.default_time_limit_s, judge.time_limit_range[1]),
         memory_limit_mb=body.memory_limit_mb,
     )
-    program = Program(body.source, body.language)
-    result = await run_queued(parts, client, request, lambda part: parts.runner.run(program, part), order)
-    source = body.source.encode("utf-8", "surrogatepass")
-    parts.audit.note(client.id, "run", source=source, language=body.language, ended=result.outcome.ended.value)
+    result = await run_queued(parts, client, request, Program(body.source, body.language), order)
     return _run_answer(result, parts.judge.level)
 
 
@@ -80,6 +78,6 @@ def _begun(parts: Parts, body: TraceRequest) -> Future[Trace]:
     spec = JobSpec(body.problem, body.source.encode("utf-8", "surrogatepass"), body.language, body.id)
     problem = parts.problems.get(spec) if parts.store.problem_records([body.problem]) else None
     if problem is None:
-        raise Refused(404, "unknown_problem", f"problem: {body.problem} is not stored here")
+        raise unknown_problem(body.problem)
     with judge_errors_refused():
         return parts.judge.trace(JudgeJob(problem, Program(body.source, body.language), body.id), body.test)

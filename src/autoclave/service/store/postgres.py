@@ -175,11 +175,7 @@ class Connections:
     """Pool of at most `limit` connections; callers wait for a free one."""
 
     def __init__(self, url: str, limit: int) -> None:
-        """Prepare the pool; no connection is made.
-
-        Raises:
-            InputError: the address is not valid.
-        """
+        """Prepare the pool; no connection is made. Raises `InputError` if the address is not valid."""
         try:
             self._address = make_conninfo("", **{**_DEFAULTS, **conninfo_to_dict(url)})
         except psycopg.ProgrammingError:  # its message has the address
@@ -192,30 +188,20 @@ class Connections:
         self.is_away = False
 
     def connect(self) -> psycopg.Connection[Any]:
-        """Return a new connection, which the caller closes.
-
-        Raises:
-            StoreUnavailable: the database does not respond, or refuses the connection.
-        """
-        try:
-            connection = psycopg.connect(self._address, autocommit=True)
-        except psycopg.Error as error:
-            raise StoreUnavailable(reason_of(error)) from None
-        try:
-            for setting in _SETTINGS:
-                connection.execute(setting)
-        except psycopg.Error as error:
-            connection.close()
-            raise StoreUnavailable(reason_of(error)) from None
+        """Return a new connection, which the caller closes, or raise `StoreUnavailable`."""
+        with contextlib.ExitStack() as undone:
+            try:
+                connection = undone.enter_context(contextlib.closing(psycopg.connect(self._address, autocommit=True)))
+                for setting in _SETTINGS:
+                    connection.execute(setting)
+            except psycopg.Error as error:
+                raise StoreUnavailable(reason_of(error)) from None
+            undone.pop_all()
         return connection
 
     @contextlib.contextmanager
     def lent(self) -> Generator[psycopg.Connection[Any]]:
-        """Lend a connection; a broken one leaves the pool.
-
-        Raises:
-            StoreUnavailable: no connection can be made, or the database is away.
-        """
+        """Lend a connection, or raise `StoreUnavailable`; a broken one leaves the pool."""
         with self._places:
             connection = self._taken() or self.connect()
             with self._lock:

@@ -170,7 +170,7 @@ class Store(Accounts):
             self._run_many(
                 "INSERT INTO jobs (id, place, turn, digest, label, source, options, batch, client, priority, deadline) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
+                [
                     (
                         id,
                         place,
@@ -182,7 +182,7 @@ class Store(Accounts):
                         *shared,
                     )
                     for place, (id, spec) in enumerate(jobs)
-                ),
+                ],
             )
             if batch.keep_s is not None:
                 self._watch(batch.id)

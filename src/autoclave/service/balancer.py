@@ -338,7 +338,7 @@ class Balancer:
                 link.note_fault(now)
                 self._failed_once(sent, fault.detail, [pending], fault.kind)
             else:
-                link.note_verdict()
+                link.faults_in_a_row = 0
                 # A request has the deadline of its oldest program; one with time left is queued again.
                 if fault is None or fault.kind != "deadline" or pending.deadline - now <= _EARLY_S:
                     self._resolve(pending, _named(verdict, link))
@@ -367,19 +367,17 @@ class Balancer:
 
     def _refused(self, sent: _Submission, error: Exception) -> None:
         """One job of the batch is refused, and the server does not report which: send each job alone."""
-        if len(sent.left) == 1:
+        if len(sent.left) > 1:
             for pending in sent.left.values():
-                if isinstance(error, Rejected) and error.kind != "input":
-                    pending.reason = f"{sent.link.url}: {error}"
-                    self._fail([pending], "server", "")
-                else:
-                    given = error if isinstance(error, InputError | HostError) else InputError(str(error))
-                    if not pending.future.done() and pending.future.set_running_or_notify_cancel():
-                        pending.future.set_exception(given)
+                self._spawn_submission(sent.link, [pending])
+            sent.left = {}
             return
         for pending in sent.left.values():
-            self._spawn_submission(sent.link, [pending])
-        sent.left = {}
+            if isinstance(error, Rejected) and error.kind != "input":
+                pending.reason = f"{sent.link.url}: {error}"
+                self._fail([pending], "server", "")
+            elif not pending.future.done() and pending.future.set_running_or_notify_cancel():
+                pending.future.set_exception(InputError(str(error)) if isinstance(error, Rejected) else error)
 
     def _fail(self, which: Iterable[Pending], kind: str, reason: str) -> None:
         for pending in which:

@@ -39,9 +39,8 @@ class Leases:
 
     def expect(self, batch: Batch) -> None:
         """Cancel the batch after its `keep_s`, unless a client waits for it by then."""
-        if batch.keep_s is None or self._is_closed or batch.id in self._present or batch.id in self._timers:
-            return
-        self._cancel_after(batch.id, batch.keep_s)
+        if batch.keep_s is not None:
+            self._cancel_after(batch.id, batch.keep_s)
 
     def close(self) -> None:
         """Stop all timers: when the server goes away, batches stay."""
@@ -51,7 +50,8 @@ class Leases:
         self._timers.clear()
 
     def _cancel_after(self, batch: str, seconds: float) -> None:
-        self._timers[batch] = asyncio.get_running_loop().call_later(seconds, self._timed_out, batch)
+        if not self._is_closed and batch not in self._present and batch not in self._timers:
+            self._timers[batch] = asyncio.get_running_loop().call_later(seconds, self._timed_out, batch)
 
     def _timed_out(self, batch: str) -> None:
         self._timers.pop(batch, None)
@@ -63,5 +63,4 @@ class Leases:
         try:
             await asyncio.to_thread(self._store.abandon, batch)
         except StoreUnavailable:
-            if not self._is_closed and batch not in self._present and batch not in self._timers:
-                self._cancel_after(batch, _RETRY_S)
+            self._cancel_after(batch, _RETRY_S)

@@ -122,10 +122,6 @@ class ServerLink:
         if self.failures:
             self.failures, self.available_at = 0, 0.0
 
-    def note_verdict(self) -> None:
-        """Record a verdict without a fault."""
-        self.faults_in_a_row = 0
-
     def note_fault(self, now: float) -> None:
         """Record a fault. A server with a broken sandbox responds fast, and would otherwise get all programs."""
         self.faults_in_a_row += 1

@@ -166,21 +166,12 @@ class Store(Accounts):
                 *(batch.id, batch.client, batch.key, batch.fingerprint, batch.priority, batch.created),
                 *(batch.deadline, batch.keep_s, batch.request),
             )
-            shared = (batch.id, batch.client, batch.priority, batch.deadline)
+            same = (batch.id, batch.client, batch.priority, batch.deadline)
             self._run_many(
                 "INSERT INTO jobs (id, place, turn, digest, label, source, options, batch, client, priority, deadline) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (
-                        id,
-                        place,
-                        turn + place,
-                        spec.digest,
-                        free_text(spec.label),
-                        spec.source,
-                        options_of(spec),
-                        *shared,
-                    )
+                    (id, place, turn + place, spec.digest, free_text(spec.label), spec.source, options_of(spec), *same)
                     for place, (id, spec) in enumerate(jobs)
                 ],
             )

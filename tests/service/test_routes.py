@@ -252,7 +252,7 @@ def test_a_client_that_disconnects_before_its_stream_begins_counts_as_disconnect
         await asyncio.sleep(0)
 
     async def follow() -> None:
-        response = FollowedBatch(None, leases, None, SimpleNamespace(id="b"), 0)  # pyright: ignore
+        response = FollowedBatch(SimpleNamespace(leases=leases), None, SimpleNamespace(id="b"), 0)  # pyright: ignore
         await response({"type": "http", "asgi": {"spec_version": "2.3"}}, gone, send)
 
     asyncio.run(follow())

@@ -72,6 +72,7 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
     """
     from autoclave.service.audit import AuditLog, JsonLog
     from autoclave.service.dispatcher import Dispatcher
+    from autoclave.service.leases import Leases
     from autoclave.service.loop_thread import Notices
     from autoclave.service.metrics import Metrics
     from autoclave.service.nodes import Node
@@ -122,6 +123,7 @@ def open_parts(config: ServeConfig) -> Generator[Parts]:
             run_queue=RunQueue(
                 admission.concurrent_runs or slots, admission.waiting_runs, lambda: dispatcher.is_draining
             ),
+            leases=Leases(store),
         )
 
 

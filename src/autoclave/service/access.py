@@ -15,7 +15,6 @@ from fastapi.openapi.models import HTTPBearer as BearerModel
 from fastapi.security import SecurityScopes
 from fastapi.security.base import SecurityBase
 
-from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, busy, store_unavailable
 from autoclave.service.store.records import StoreUnavailable, Usage
@@ -33,12 +32,7 @@ async def _parts(request: Request) -> Parts:  # FastAPI would run a plain functi
     return parts_of(request)
 
 
-async def _leases(request: Request) -> Leases:
-    return request.app.state.leases
-
-
 PartsDep = Annotated[Parts, Depends(_parts)]
-LeasesDep = Annotated[Leases, Depends(_leases)]
 
 
 class _TokenScheme(SecurityBase):

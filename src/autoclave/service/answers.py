@@ -11,7 +11,6 @@ from fastapi import Request
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import not_found
 from autoclave.service.store.records import Batch, JobState, StoreUnavailable
@@ -45,9 +44,9 @@ def batch_answer(parts: Parts, batch: Batch) -> BatchAnswer:
 class FollowedBatch(StreamingResponse):
     """Stream of a batch. A client that disconnects before it begins counts as disconnected too."""
 
-    def __init__(self, parts: Parts, leases: Leases, request: Request, batch: Batch, after: int) -> None:
-        super().__init__(stream(parts, leases, request, batch, after), media_type=NDJSON)
-        self._leases, self._batch = leases, batch
+    def __init__(self, parts: Parts, request: Request, batch: Batch, after: int) -> None:
+        super().__init__(stream(parts, request, batch, after), media_type=NDJSON)
+        self._leases, self._batch = parts.leases, batch
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -56,12 +55,12 @@ class FollowedBatch(StreamingResponse):
             self._leases.expect(self._batch)
 
 
-async def stream(parts: Parts, leases: Leases, request: Request, batch: Batch, after: int) -> AsyncGenerator[bytes]:
+async def stream(parts: Parts, request: Request, batch: Batch, after: int) -> AsyncGenerator[bytes]:
     """Yield the events of a batch: its state, each job as it ends, and `end` after the last one.
 
     Without an `end`, the connection broke or the server is shutting down; the client continues with `after`.
     """
-    async with leases.held(batch), until_disconnect(request) as disconnected:
+    async with parts.leases.held(batch), until_disconnect(request) as disconnected:
         with parts.notices.watch(batch.id) as changed:
             answer = await asyncio.to_thread(batch_answer, parts, batch)
             yield _event("batch", answer.model_dump(mode="json"))
@@ -93,11 +92,11 @@ def _event(kind: str, data: dict[str, Any]) -> bytes:
     return json.dumps({"event": kind, **data}, separators=(",", ":")).encode() + b"\n"
 
 
-async def wait_for(parts: Parts, leases: Leases, request: Request, batch: Batch, id: str, wait_s: float) -> JobState:
+async def wait_for(parts: Parts, request: Request, batch: Batch, id: str, wait_s: float) -> JobState:
     """Return the state of a job once it has ended, `wait_s` is over, or the client has disconnected."""
     loop = asyncio.get_running_loop()
     until = loop.time() + wait_s
-    async with leases.held(batch), until_disconnect(request) as disconnected:
+    async with parts.leases.held(batch), until_disconnect(request) as disconnected:
         with parts.notices.watch(batch.id) as changed:
             while True:
                 changed.clear()

@@ -7,6 +7,7 @@ from autoclave.config import ServeConfig
 from autoclave.judge import Judge, PlainRunner
 from autoclave.service.audit import AuditLog, JsonLog
 from autoclave.service.dispatcher import Dispatcher
+from autoclave.service.leases import Leases
 from autoclave.service.loop_thread import Notices
 from autoclave.service.metrics import Metrics
 from autoclave.service.nodes import Node
@@ -33,5 +34,6 @@ class Parts:
     metrics: Metrics
     buckets: TokenBuckets
     run_queue: RunQueue
+    leases: Leases
     is_stopping: threading.Event = field(default_factory=threading.Event)
     """Set when streams and waits must end."""

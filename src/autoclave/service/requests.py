@@ -128,9 +128,7 @@ async def run_queued(
 
     With `patience_s`, the client gets a response after that time: a run that has not started is refused the first time.
     Its retry waits as long as it must, and meanwhile the route keeps the connection alive.
-
-    Raises:
-        Refused: the queue is full, the server is shutting down, or the program cannot be run.
+    Raises `Refused` if the queue is full, the server is shutting down, or the program cannot be run.
     """
     parts.dispatcher.require_accepting()
     queue, loop = parts.run_queue, asyncio.get_running_loop()

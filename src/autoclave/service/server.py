@@ -17,7 +17,6 @@ from autoclave import __version__
 from autoclave.service.access import authenticate
 from autoclave.service.bodies import BoundedBodies
 from autoclave.service.compatible import routers_of
-from autoclave.service.leases import Leases
 from autoclave.service.observing import Observed
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, described_errors, store_unavailable, validation_message
@@ -39,7 +38,6 @@ def create_app(parts: Parts) -> FastAPI:
 
     @contextlib.asynccontextmanager
     async def running(app: FastAPI) -> AsyncGenerator[None]:
-        leases: Leases = app.state.leases
         # The default has as many threads as cores, and a few runs would block all other requests.
         threads = _THREADS + (parts.config.admission.concurrent_runs or parts.dispatcher.slots)
         loop = asyncio.get_running_loop()
@@ -47,7 +45,7 @@ def create_app(parts: Parts) -> FastAPI:
 
         def expect(batches: Sequence[Batch]) -> None:  # their clients were connected to a dead node
             for batch in batches:
-                loop.call_soon_threadsafe(leases.expect, batch)
+                loop.call_soon_threadsafe(parts.leases.expect, batch)
 
         while not parts.is_stopping.is_set():
             try:
@@ -57,7 +55,7 @@ def create_app(parts: Parts) -> FastAPI:
                 _log.warning("the store does not respond (%s); retrying", error)
                 await asyncio.sleep(_STORE_PAUSE_S)
         yield
-        leases.close()
+        parts.leases.close()
         await asyncio.to_thread(parts.node.stop)
 
     app = FastAPI(
@@ -72,7 +70,6 @@ def create_app(parts: Parts) -> FastAPI:
         separate_input_output_schemas=False,
     )
     app.state.parts = parts
-    app.state.leases = Leases(parts.store)
     for module in (problems, jobs, runs, monitoring):
         app.include_router(module.router)
     for router in routers_of(parts.config.compatible.protocols):

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from autoclave.core import Ended, Outcome, Program, Status, Verdict
 from autoclave.judge import RunOrder
-from autoclave.service.access import Judging, LeasesDep, PartsDep
+from autoclave.service.access import Judging, PartsDep
 from autoclave.service.compatible import open_r1
 from autoclave.service.compatible.translation import (
     SILENT_S,
@@ -159,9 +159,7 @@ async def runtimes(parts: PartsDep, client: Judging) -> list[Runtime]:
 
 
 @router.post("/execute", response_model_exclude_unset=True)
-async def execute(
-    body: ExecuteRequest, request: Request, parts: PartsDep, leases: LeasesDep, client: Judging
-) -> ExecuteAnswer:
+async def execute(body: ExecuteRequest, request: Request, parts: PartsDep, client: Judging) -> ExecuteAnswer:
     """Run one program."""
     language, runtime = await asyncio.to_thread(_chosen, parts, body)
     contents = [_content(file) for file in body.files]
@@ -175,7 +173,7 @@ async def execute(
         problem, program = open_r1.problem_and_program(source, language, files, parts.config.compatible.profile)
         await keep_problem(parts, client, problem)
         job = Job(problem=problem.digest, source=program, language=language)
-        return _graded_answer(runtime, await verdict_of(parts, leases, request, client, job))
+        return _graded_answer(runtime, await verdict_of(parts, request, client, job))
     order, program = _order(parts, body, files, clipped := Clipped()), Program(source, language)
     result = await run_queued(parts, client, request, program, order, patience_s=SILENT_S)
     stage = _stage(result.outcome)

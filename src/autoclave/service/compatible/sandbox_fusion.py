@@ -18,7 +18,7 @@ from autoclave.core import DataError, Ended, Outcome, Problem, Program, Status, 
 from autoclave.core.json import rule_of
 from autoclave.core.verdict import TestResult
 from autoclave.judge import EXTRACTION_RULES, RunOrder, RunResult
-from autoclave.service.access import Judging, LeasesDep, PartsDep
+from autoclave.service.access import Judging, PartsDep
 from autoclave.service.compatible.sandbox_fusion_wire import (
     CellRunResult,
     CommandRunResult,
@@ -238,9 +238,7 @@ async def get_prompt_by_id(body: PromptRequest, parts: PartsDep, client: Judging
 
 
 @router.post("/submit")
-async def submit(
-    body: SubmitRequest, request: Request, parts: PartsDep, leases: LeasesDep, client: Judging
-) -> EvalResult:
+async def submit(body: SubmitRequest, request: Request, parts: PartsDep, client: Judging) -> EvalResult:
     """Judge the program in a response of a model."""
     config = body.config
     if config.provided_data is not None:
@@ -268,7 +266,7 @@ async def submit(
         time_limit_s=limit_s,
         stop_at_failure=not config.extra.run_all_cases,
     )
-    verdict = await verdict_of(parts, leases, request, client, job)
+    verdict = await verdict_of(parts, request, client, job)
     return EvalResult(
         id=body.id,
         accepted=verdict.is_accepted,

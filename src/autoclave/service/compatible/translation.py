@@ -14,7 +14,6 @@ from starlette.exceptions import HTTPException
 from autoclave.core import Ended, Outcome, Problem, Verdict
 from autoclave.core.json import from_plain
 from autoclave.service.answers import wait_for
-from autoclave.service.leases import Leases
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, draining, fault, judge_errors_refused, store_unavailable
 from autoclave.service.requests import accept
@@ -131,12 +130,12 @@ async def keep_problem(parts: Parts, client: Client, problem: Problem) -> None:
     await asyncio.to_thread(keep)
 
 
-async def verdict_of(parts: Parts, leases: Leases, request: Request, client: Client, job: Job) -> Verdict:
+async def verdict_of(parts: Parts, request: Request, client: Client, job: Job) -> Verdict:
     """Queue one job and return its verdict, or raise `Refused`."""
     request.state.silent_until = asyncio.get_running_loop().time() + SILENT_S
     batch = await accept(parts, client, [job], Options(keep_s=0.0), None)
     id = (await asyncio.to_thread(parts.store.jobs_of, batch.id))[0].id
-    state = await wait_for(parts, leases, request, batch, id, _LONGEST_WAIT_S)
+    state = await wait_for(parts, request, batch, id, _LONGEST_WAIT_S)
     if state.verdict is None:  # the server is shutting down, or the client has disconnected
         raise draining(1.0)
     verdict = from_plain(Verdict, json.loads(state.verdict), "verdict")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from autoclave.service.access import Judging, LeasesDep, PartsDep
+from autoclave.service.access import Judging, PartsDep
 from autoclave.service.answers import NDJSON, FollowedBatch, batch_answer, plain_job, wait_for
 from autoclave.service.early_refusals import JudgingRoute
 from autoclave.service.parts import Parts
@@ -38,18 +38,16 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 
 
 @router.post("/jobs", response_model=JobAnswer, responses={202: {"model": JobAnswer, "description": "Accepted."}})
-async def judge_one(
-    body: JobRequest, request: Request, parts: PartsDep, leases: LeasesDep, client: Judging, key: Key = None
-) -> Response:
+async def judge_one(body: JobRequest, request: Request, parts: PartsDep, client: Judging, key: Key = None) -> Response:
     """Judge one program: returns the verdict if it arrives within `wait_s` seconds (200), else the state (202)."""
     job = Job.model_validate(body.model_dump(include=set(Job.model_fields)))
     options = _options(body, is_waiting=body.wait_s > 0)
     batch = await accept(parts, client, [job], options, key)
     try:
         state = (await asyncio.to_thread(parts.store.jobs_of, batch.id))[0]
-        return _job_response(await wait_for(parts, leases, request, batch, state.id, body.wait_s))
+        return _job_response(await wait_for(parts, request, batch, state.id, body.wait_s))
     finally:
-        leases.expect(batch)
+        parts.leases.expect(batch)
 
 
 @router.get("/jobs/{job}", response_model=JobAnswer, responses={202: {"model": JobAnswer, "description": "Not yet."}})
@@ -57,14 +55,13 @@ async def look_at_job(
     job: Identity,
     request: Request,
     parts: PartsDep,
-    leases: LeasesDep,
     client: Judging,
     wait_s: Annotated[Wait, Query(description="Seconds to wait for the verdict.")] = 0.0,
 ) -> Response:
     """Get the state of a job, with the verdict once it is done."""
     batch, state = await asyncio.to_thread(_own_job, parts, client, job)
     if wait_s and state.sequence is None:
-        state = await wait_for(parts, leases, request, batch, job, wait_s)
+        state = await wait_for(parts, request, batch, job, wait_s)
     return _job_response(state)
 
 
@@ -80,7 +77,6 @@ async def judge_many(
     body: BatchRequest,
     request: Request,
     parts: PartsDep,
-    leases: LeasesDep,
     client: Judging,
     key: Key = None,
     accept_header: Annotated[str, Header(alias="Accept", include_in_schema=False)] = "",
@@ -89,7 +85,7 @@ async def judge_many(
     is_stream = NDJSON in accept_header
     batch = await accept(parts, client, body.jobs, _options(body, is_waiting=is_stream), key)
     if is_stream:
-        return FollowedBatch(parts, leases, request, batch, 0)
+        return FollowedBatch(parts, request, batch, 0)
     answer = await asyncio.to_thread(batch_answer, parts, batch)
     return JSONResponse(answer.model_dump(mode="json"), 202)
 
@@ -102,10 +98,10 @@ async def look_at_batch(batch: Identity, parts: PartsDep, client: Judging) -> Ba
 
 @router.get("/batches/{batch}/stream", response_class=StreamingResponse, responses=_STREAM)
 async def stream_batch(
-    batch: Identity, request: Request, parts: PartsDep, leases: LeasesDep, client: Judging, after: After = 0
+    batch: Identity, request: Request, parts: PartsDep, client: Judging, after: After = 0
 ) -> Response:
     """Stream the verdicts of a batch, those that exist first."""
-    return FollowedBatch(parts, leases, request, await asyncio.to_thread(own_batch, parts, client, batch), after)
+    return FollowedBatch(parts, request, await asyncio.to_thread(own_batch, parts, client, batch), after)
 
 
 @router.delete("/batches/{batch}")

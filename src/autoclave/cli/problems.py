@@ -1,7 +1,5 @@
 """`autoclave problems`: inspect files of problems."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path
@@ -174,7 +172,7 @@ def check(
         raise IncompleteError(f"{errors} of {found.problems} problems of {file} have an error")
 
 
-def _checked_rows(file: Path, found: RowCheck) -> str:
+def _checked_rows(file: Path, found: "RowCheck") -> str:
     shown = [f"{each.place}: {each.rule}: {each.value}. Fix: {each.fix}" for each in found.findings[:_SHOWN_ROWS]]
     if hidden := len(found.findings) - len(shown):
         shown.append(f"... and {hidden} more (--json lists all)")
@@ -186,7 +184,7 @@ def _checked_rows(file: Path, found: RowCheck) -> str:
     return "\n".join([*shown, f"{file}: {found.rows} rows", *judged, *unjudged])
 
 
-def _checked(file: Path, found: ProblemCheck) -> str:
+def _checked(file: Path, found: "ProblemCheck") -> str:
     rows = [
         f"{each.place}: {each.id or '-'}: {'warning' if each.is_warning else 'error'}: {each.rule}: {each.value}. "
         f"Fix: {each.fix}"

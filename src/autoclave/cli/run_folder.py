@@ -1,7 +1,5 @@
 """Commands that read the folder of a run: `autoclave report`, `view`, `timeline` and `export`."""
 
-from __future__ import annotations
-
 import json
 import webbrowser
 from collections.abc import Iterator
@@ -154,7 +152,7 @@ def _chosen(present: list[int], chosen: str | None, run_folder: Path) -> list[in
     return sorted(wanted)
 
 
-def _figures(times: RoleTimes) -> dict[str, Any]:
+def _figures(times: "RoleTimes") -> dict[str, Any]:
     from autoclave.runs.timeline import share_metrics
 
     shares = dict.fromkeys(_COLUMNS) | share_metrics(times)

@@ -3,8 +3,6 @@
 `docs/reference/algorithms/` defines what every key means, and names the sources.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """Blocks of settings that choose an algorithm, an engine or a task: built-in ones, and those of installed packages."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from autoclave.config.algorithm import (

@@ -1,7 +1,5 @@
 """Settings of the judge as a service."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Settings: how the models that learn are held and computed. They change speed and memory, and no mathematics."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal
 
@@ -94,7 +92,7 @@ class TrainerConfig(Config):
                 "remove it, or use sharding=zero3"
             )
 
-    def of(self, group: Literal["critic", "reference"]) -> TrainerConfig:
+    def of(self, group: Literal["critic", "reference"]) -> "TrainerConfig":
         """The settings for this group, where they differ from the actor's."""
         own = self.critic_sharding if group == "critic" else self.reference_sharding
         return self.model_copy(update={"sharding": own or self.sharding})

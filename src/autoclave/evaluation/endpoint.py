@@ -1,7 +1,5 @@
 """A model behind a server that speaks OpenAI's chat or completions."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Candidates for a training set, and their origins in public sets."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,7 +39,7 @@ class ProblemCandidate:
         return {"origin": to_plain(self.origin), "facts": dict(self.facts), "problem": self.problem.to_json()}
 
     @staticmethod
-    def from_json(value: dict[str, Any], where: str) -> ProblemCandidate:
+    def from_json(value: dict[str, Any], where: str) -> "ProblemCandidate":
         """Return the candidate of one parsed line.
 
         Raises:

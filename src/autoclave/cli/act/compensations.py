@@ -1,7 +1,5 @@
 """`autoclave act compensations`: what undoes operations of services, and what a user says of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,7 +74,7 @@ def judge(key: str, is_good: bool, reason: str, root: Path, state: Path | None, 
         _record(session, key, "proven" if is_good else "quarantined", reason or "said by a user")
 
 
-def _services(session: Session) -> RestManager:
+def _services(session: "Session") -> "RestManager":
     from autoclave.runtime.rest.manager import RestManager
 
     manager = session.actions.managers.get("request")
@@ -85,7 +83,7 @@ def _services(session: Session) -> RestManager:
     return manager
 
 
-def _record(session: Session, key: str, status: str, reason: str) -> None:
+def _record(session: "Session", key: str, status: str, reason: str) -> None:
     from autoclave.runtime.rest.compensations import ProofStatus
 
     manager = _services(session)

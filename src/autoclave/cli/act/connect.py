@@ -1,7 +1,5 @@
 """`autoclave act connect`: databases and services beside the folder, and the vault with their keys."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -196,7 +194,7 @@ def _put(kind: str, key: str, settings: tuple[str, ...], root: Path, state: Path
         _require_secret(told, given.get("secret" if kind == "services" else "password_secret"))
 
 
-def _given(settings: Iterable[str], form: type[Config]) -> dict[str, Any]:
+def _given(settings: Iterable[str], form: "type[Config]") -> dict[str, Any]:
     """Settings of a form by their names. Files are named whole, since the folder is another the next time."""
     from autoclave.config import parse_override
     from autoclave.config.renamed import RENAMED_IN_CONNECTIONS
@@ -237,7 +235,7 @@ def _require_secret(told: dict[str, Any], name: object) -> None:
 
 
 def _changing(
-    root: Path, state: Path | None, vault: Vault | None = None, *, is_removal: bool = False
+    root: Path, state: Path | None, vault: "Vault | None" = None, *, is_removal: bool = False
 ) -> AbstractContextManager[dict[str, Any]]:
     from autoclave.act.connecting import changing_connections
 

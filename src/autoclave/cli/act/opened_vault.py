@@ -1,7 +1,5 @@
 """The options that name a vault and limit a key, and the vault that they name."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -57,7 +55,7 @@ def limits_in(given: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, **({"allows_private": True} if given["allow_private"] else {})}
 
 
-def opened_vault(path: Path | None, key: str, record: Any = None) -> Vault:
+def opened_vault(path: Path | None, key: str, record: Any = None) -> "Vault":
     """The vault; from here on no core of this process is dumped."""
     from autoclave.runtime.vault import Vault
     from autoclave.runtime.vault.vault import forbid_core_dumps
@@ -73,7 +71,7 @@ def default_vault() -> Path:
     return Path(data) / "autoclave" / "vault"
 
 
-def source_of(path: Path, key: str) -> KeySource:
+def source_of(path: Path, key: str) -> "KeySource":
     """Return the source of a vault's key."""
     from autoclave.runtime.vault import KeyFile, Passphrase
 

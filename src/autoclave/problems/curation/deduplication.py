@@ -7,8 +7,6 @@ its row; the result does not depend on the order of the stream. Nothing runs her
 Memory: some 400 bytes per problem, and a few kilobytes each in a folder for temporary files, which should be on disk.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -56,7 +54,7 @@ class CandidateKey:
     id: str
 
     @staticmethod
-    def of(candidate: ProblemCandidate) -> CandidateKey:
+    def of(candidate: ProblemCandidate) -> "CandidateKey":
         return CandidateKey(candidate.origin.set, candidate.origin.row, candidate.problem.id)
 
 

@@ -1,7 +1,5 @@
 """Judge many programs of many candidates in order, with a cache of earlier verdicts."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,7 +32,7 @@ class JudgedCandidate:
 class CandidatePrograms:
     """Judges programs of candidates, and reads ahead at most `pending_limit` jobs."""
 
-    def __init__(self, judge: Judge, cache: VerdictCache, pending_limit: int) -> None:
+    def __init__(self, judge: Judge, cache: "VerdictCache", pending_limit: int) -> None:
         self._judge = judge
         self._cache = cache
         self._pending_limit = pending_limit
@@ -102,7 +100,7 @@ class CandidatePrograms:
         candidates: Iterable[ProblemCandidate],
         programs_of: Callable[[ProblemCandidate], Sequence[Program]],
         problem_of: Callable[[ProblemCandidate], Problem],
-    ) -> Iterator[tuple[_Part | Dropped, Future[Any]]]:
+    ) -> "Iterator[tuple[_Part | Dropped, Future[Any]]]":
         for candidate in candidates:
             programs = programs_of(candidate)
             problem = replace(problem_of(candidate), solutions=[])

@@ -1,7 +1,5 @@
 """Interface of a stage of curation: candidates in, the same candidates out, each kept or dropped with a reason."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -30,7 +28,7 @@ class Dropped:
     statement: str = ""
 
     @staticmethod
-    def of(candidate: ProblemCandidate, reason: str, detail: str) -> Dropped:
+    def of(candidate: ProblemCandidate, reason: str, detail: str) -> "Dropped":
         return Dropped(candidate.origin, candidate.problem.id, reason, detail, candidate.problem.statement[:_SHOWN])
 
 

@@ -1,7 +1,5 @@
 """One row of a set: typed access to its fields by name, and the reason why a row is unusable."""
 
-from __future__ import annotations
-
 import ast
 import json
 import sys
@@ -72,18 +70,18 @@ class RawRow:
                 return unix_lines(value)
         return default
 
-    def list(self, *names: str) -> list[Any]:
+    def list(self, *names: str) -> "list[Any]":
         """Return `value`, parsed if it is a string, which must be a list."""
         value = parsed(self.value(*names), names[0])
         if not isinstance(value, list):
             raise wrong_type(names[0], value, "a list")
         return cast("list[Any]", value)
 
-    def list_or_empty(self, *names: str) -> list[Any]:
+    def list_or_empty(self, *names: str) -> "list[Any]":
         """Return the first list of these, or an empty one: for labels, which no test depends on."""
         return cast("list[Any]", self._first(list, "[", names) or [])
 
-    def struct(self, *names: str) -> RawRow:
+    def struct(self, *names: str) -> "RawRow":
         """Return the first object of these, or an empty one: metadata are missing in many exports."""
         return RawRow(self.place, cast("Mapping[str, Any]", self._first(Mapping, "{", names) or {}))
 

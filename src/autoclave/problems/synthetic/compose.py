@@ -3,8 +3,6 @@
 Not here: values of a task (`behaviour.py`), and the split of tasks (`split.py`).
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -32,7 +30,7 @@ class Piece:
     phrasing: int
 
     @staticmethod
-    def draw(operation: Operation, rng: random.Random) -> Piece:
+    def draw(operation: Operation, rng: random.Random) -> "Piece":
         return Piece(operation, operation.draw_parameters(rng), rng.randrange(len(operation.phrasings)))
 
     @property
@@ -64,7 +62,7 @@ class SyntheticTask:
     final: Piece
 
     @staticmethod
-    def draw(rng: random.Random, depth: int, domains: Collection[str]) -> SyntheticTask:
+    def draw(rng: random.Random, depth: int, domains: Collection[str]) -> "SyntheticTask":
         """Return a random task of one of these domains with `depth` different operations."""
         weights = [weight if domain.name in domains else 0 for domain, weight in zip(DOMAINS, _WEIGHTS, strict=True)]
         domain = rng.choices(DOMAINS, weights)[0]

@@ -11,8 +11,6 @@ combine operations in new ways, and each single operation occurs in training.
 Not here: equality of behaviour, which also keeps tasks apart (`build.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -46,7 +44,7 @@ class Split:
     heldout: frozenset[OperationPair]
 
     @staticmethod
-    def of(seed: int, heldout_share: float) -> Split:
+    def of(seed: int, heldout_share: float) -> "Split":
         """Keep of each domain's pairs the share with the lowest hashes; a quarter of those are for validation."""
         validation: list[OperationPair] = []
         heldout: list[OperationPair] = []

@@ -13,13 +13,7 @@ from autoclave.config import JudgeRunConfig, TrainConfig, load, parse_override
 from autoclave.core import IncompleteError, InputError
 from autoclave.core.json import finite, to_plain
 from autoclave.integrations.recorded import ScoredRollout, read_scored
-from autoclave.integrations.rejudging import (
-    Rejudged,
-    problem_finder,
-    rejudge_rows,
-    run_settings,
-    sampled_groups,
-)
+from autoclave.integrations.rejudging import Rejudged, problem_finder, rejudge_rows, run_settings, sampled_groups
 from autoclave.integrations.scoring import RewardRule, Scorer
 from autoclave.judge.files import ProblemIndex
 from autoclave.problems.readers.raw_files import raw_files

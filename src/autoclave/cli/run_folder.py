@@ -108,14 +108,7 @@ def timeline(run_folder: Path, out: Path | None, chosen: str | None, as_json: bo
 
     Example: autoclave timeline runs/demo --steps 3-5 --out trace.json
     """
-    from autoclave.runs.timeline import (
-        read_steps,
-        role_times,
-        spans_during,
-        timeline_steps,
-        together,
-        write_trace,
-    )
+    from autoclave.runs.timeline import read_steps, role_times, spans_during, timeline_steps, together, write_trace
 
     steps = _chosen(timeline_steps(run_folder), chosen, run_folder)
     times = {

@@ -34,13 +34,7 @@ from autoclave.evaluation.responses import (
     ResponseSource,
     read_responses,
 )
-from autoclave.evaluation.standings import (
-    contest_of,
-    rating_of,
-    read_contests,
-    read_histogram,
-    read_problem_ids,
-)
+from autoclave.evaluation.standings import contest_of, rating_of, read_contests, read_histogram, read_problem_ids
 from autoclave.judge import Judge
 from autoclave.problems.candidate import ProblemCandidate, SkippedRow
 from autoclave.problems.curation.lazy_programs import accepting_lazy_programs

@@ -116,8 +116,4 @@ def _needed_by(command: Sequence[str], root: Path) -> Iterator[Path]:
             found = [above[-1] if above else place]
             if (found[0] / "pyvenv.cfg").exists():
                 found.append((found[0] / "bin/python").resolve().parents[1])
-            yield from (each for each in found if each != ours and not _is_of_system(each))
-
-
-def _is_of_system(path: Path) -> bool:
-    return f"{path}/".startswith(_SYSTEM)
+            yield from (each for each in found if each != ours and not f"{each}/".startswith(_SYSTEM))

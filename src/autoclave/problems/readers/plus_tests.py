@@ -53,13 +53,9 @@ def with_guards(source: str) -> str:
     if tree is None or not helpers & {"assertion", "_poly"}:
         return source
     called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    places = [(node, _WRAPPERS[name]) for node in called if (name := _last_name(node)) in _WRAPPERS]
+    places = [(node, _WRAPPERS[name]) for node in called if (name := ast.unparse(node).rpartition(".")[2]) in _WRAPPERS]
     lines = [line.encode() for line in source.split("\n")]
     for node, wrapper in sorted(places, key=lambda place: (place[0].lineno, place[0].col_offset), reverse=True):
         line, begin, end = lines[node.lineno - 1], node.col_offset, node.end_col_offset or 0
         lines[node.lineno - 1] = line[:begin] + f"{wrapper}({line[begin:end].decode()})".encode() + line[end:]
     return f"{_GUARDS}\n" + b"\n".join(lines).decode()
-
-
-def _last_name(node: ast.expr) -> str:
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""

@@ -174,15 +174,11 @@ def _line_rows(path: Path, name: str) -> Iterator[RawRow | SkippedRow]:
             if number == 1:
                 line = line.removeprefix(_MARK)
             if len(line) > ROW_LIMIT:
-                _skip_line(file)
+                while (rest := file.readline(1 << 20)) and not rest.endswith(b"\n"):
+                    pass
                 yield SkippedRow(place, "too_long", f"a row of more than {ROW_LIMIT >> 20} MiB")
             elif line.strip():
                 yield _line_row(line, place)
-
-
-def _skip_line(file: BinaryIO) -> None:
-    while (rest := file.readline(1 << 20)) and not rest.endswith(b"\n"):
-        pass
 
 
 def _line_row(line: bytes, place: str) -> RawRow | SkippedRow:

@@ -146,7 +146,8 @@ def value_of_text(text: str) -> Any:
         ValueError: `text` is neither, is nested too deeply, or is too long for a Python literal.
     """
     try:
-        return json.loads(text, parse_int=_integer)
+        most = sys.get_int_max_str_digits()
+        return json.loads(text, parse_int=lambda each: int(each) if len(each) <= most else HugeInteger(each))
     except (ValueError, RecursionError):
         pass  # Python writes True, None and single quotes
     if len(text) > PYTHON_LITERAL_LIMIT:
@@ -155,7 +156,3 @@ def value_of_text(text: str) -> Any:
         return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         raise ValueError("must be JSON or a Python literal") from None
-
-
-def _integer(digits: str) -> int | HugeInteger:
-    return int(digits) if len(digits) <= sys.get_int_max_str_digits() else HugeInteger(digits)

@@ -43,7 +43,8 @@ def figures_of(name: str, *words: str, folder: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sys, "argv", [f"{name}.py", "--tiny", *words, "--json", str(file)])
     cores = os.sched_getaffinity(0)
     try:
-        importlib.import_module(name).main()
+        # the package of OpenAI's Agents SDK is named `agents`, too
+        importlib.import_module(f"benchmarks.{name}" if name == "agents" else name).main()
     finally:
         os.sched_setaffinity(0, cores)
     written = json.loads(file.read_text(encoding="utf-8"))

@@ -113,7 +113,8 @@ class Service:
         while self.num_judged() < after:
             time.sleep(0.02)
         for server in self._servers:
-            server.kill()
+            with server:
+                server.kill()
         self._control("-m", "immediate", "stop")
         self.was_away = True
         time.sleep(away_s)
@@ -126,9 +127,10 @@ class Service:
 
     def close(self) -> None:
         for server in self._servers:
-            server.terminate()
-            server.wait()
+            with server:
+                server.terminate()
         self._control("-m", "fast", "stop")
+        self._log.close()
 
     def _start_servers(self) -> None:
         words = [sys.executable, "-m", "autoclave", "serve", f"store={self._database.get_uri()}", *SERVER]

@@ -220,7 +220,7 @@ def prune(older: str | None, settings: tuple[str, ...]) -> None:
 @click.argument("server")
 @takes_settings
 def drain(server: str, settings: tuple[str, ...]) -> None:
-    """Have a server end as after SIGTERM, and wait until it has. SERVER is its name in `autoclave serve queue`.
+    """Shut a server down as SIGTERM does, and wait until it has ended. SERVER is its name in `autoclave serve queue`.
 
     \b
     Settings: store.

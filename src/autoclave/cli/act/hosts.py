@@ -98,7 +98,7 @@ def observe(idle_s: float, root: Path, state: Path | None, name: str) -> None:
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--network", is_flag=True, help="Give it the network of this machine; what it does there is not undone.")
 @click.option("--timeout", "timeout_s", type=float, default=3600.0, show_default=True, help="Seconds it may take.")
-@click.option("--resident", "stays", is_flag=True, help="Keep a process that is quick; without COMMAND, print its use.")
+@click.option("--resident", "stays", is_flag=True, help="Keep a process warm; without COMMAND, print its prefix.")
 @on_folder
 @click.argument("command", nargs=-1)
 def shell(network: bool, timeout_s: float, stays: bool, root: Path, state: Path | None, name: str, command: Any):

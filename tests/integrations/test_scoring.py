@@ -195,7 +195,10 @@ def test_a_row_that_cannot_be_judged_has_no_verdict_and_is_reported_once(
             verdicts = scorer.verdicts([RIGHT] * 4, [LINE, odd, odd, language], ["1", "row 7", "row 7", "9"])
             assert [verdict.status for verdict in verdicts] == [Status.ACCEPTED, None, None, None]
             assert verdicts[1].fault == Fault("problem", "problem: no_tests: the script of assertions is empty")
-        assert [one.getMessage().split(" cannot")[0] for one in caplog.records] == ["row row 7", "row 9"]
+        assert [one.getMessage().split(" cannot")[0] for one in caplog.records if "integrations" in one.name] == [
+            "row row 7",
+            "row 9",
+        ]
         with pytest.raises(JudgeFault, match="no verdict: problem: "):
             scorer.score([RIGHT], [odd])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Iterator
@@ -99,6 +100,13 @@ def test_a_fault_can_end_the_step(tmp_path: Path):
     break_judge(reward)
     with pytest.raises(JudgeFault, match="no verdict"):
         trainer_of(reward, tmp_path).train()
+
+
+def test_trainers_that_take_none_for_zero_get_a_fault():
+    reward = Dictated(["judge.workers=1"])
+    break_judge(reward)
+    with contextlib.closing(reward), pytest.raises(JudgeFault, match="no verdict"):
+        reward(prompts=["Add."] * 4, completions=[""] * 4, problem=[PROBLEM] * 4)
 
 
 def test_a_step_without_verdicts_trains_nothing(tmp_path: Path):

@@ -16,6 +16,7 @@ import zstandard
 from autoclave.compose.service import open_parts
 from autoclave.config import AdmissionConfig
 from autoclave.core import InputError
+from autoclave.service import serving
 from autoclave.service.answers import FollowedBatch
 
 from .conftest import DEADLINE_S, RIGHT, LiveServer, problem, unfinished, until, upload
@@ -323,6 +324,14 @@ def test_a_program_without_tests_is_run(server: LiveServer):
     assert limited["ended"] == "cpu_time"
     for wrong in ({"language": "cobol"}, {"profile": "magic"}, {"time_limit_s": 13}):
         assert server.client.post("/v1/runs", json={"source": RIGHT} | wrong).status_code == 422
+
+
+def test_a_long_request_on_a_used_connection_is_answered(start_server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(serving, "IDLE_S", 1)
+    client = start_server().client
+    for seconds in (0, 2):
+        reply = client.post("/v1/runs", json={"source": f"import time\ntime.sleep({seconds})"})
+        assert reply.status_code == 200
 
 
 def test_a_run_takes_files_and_returns_files_and_its_value(server: LiveServer):

@@ -80,7 +80,10 @@ struct thread {
     pthread_t id;
     struct walk *walk;
     struct bytes found;
+    int depth; /* of `walk_folder` on its stack */
 };
+
+enum { MOST_DEEP = 1000 }; /* a deeper tree is for a scan without recursion */
 
 static int get_mount(int folder, unsigned mount[3])
 {
@@ -183,6 +186,21 @@ static int hand_over(struct walk *walk, int folder, const struct bytes *path)
     return is_taken;
 }
 
+static int walk_folder(struct thread *thread, int folder, struct bytes *path);
+
+static int walk_below(struct thread *thread, int folder, struct bytes *path)
+{
+    if (thread->depth >= MOST_DEEP) {
+        close(folder);
+        errno = EMFILE;
+        return -1;
+    }
+    thread->depth++;
+    int failed = walk_folder(thread, folder, path);
+    thread->depth--;
+    return failed;
+}
+
 /* Adds a folder and those below it. Takes over the descriptor; `path` is restored. -1: `errno` is set. */
 static int walk_folder(struct thread *thread, int folder, struct bytes *path)
 {
@@ -214,7 +232,7 @@ static int walk_folder(struct thread *thread, int folder, struct bytes *path)
         failed = (before && append(path, "/", 1)) || append(path, each, strlen(each));
         int inner = failed ? -1 : openat(folder, each, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (inner >= 0)
-            failed = !hand_over(thread->walk, inner, path) && walk_folder(thread, inner, path);
+            failed = !hand_over(thread->walk, inner, path) && walk_below(thread, inner, path);
         else if (!failed && errno == EACCES)
             failed = add(thread, path, &nothing, UNLISTED);
         else

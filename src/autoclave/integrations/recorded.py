@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from autoclave.core import DataError, InputError, Status
 from autoclave.problems.candidate import SkippedRow
+from autoclave.problems.readers.layouts import CONTEXT
 from autoclave.problems.readers.raw_files import RawFiles
 from autoclave.problems.readers.row import RawRow
 from autoclave.runs.rollouts import NO_TASK, RecordedRollout
@@ -28,6 +29,7 @@ class ScoredRollout:
         group: rollouts of one group share a baseline.
         status: of the recorded verdict; empty where there is none.
         problem: as `problem_of` takes it, in JSON if it is an object; empty if the row does not have it.
+        context: of `problem_of`, in JSON.
     """
 
     where: str
@@ -39,6 +41,7 @@ class ScoredRollout:
     status: str
     problem_id: str
     problem: str
+    context: str = "{}"
 
 
 LeftOut = tuple[str, str]
@@ -96,7 +99,8 @@ def _of_row(row: RawRow, column: str) -> ScoredRollout | LeftOut:
     id, group = row.text_or("", "id", "request_id"), f"{row.text_or('', 'step')}:{digest}"
     status, problem_id = row.text_or("", "status"), row.text_or("", "problem_id")
     status = status if status in set(Status) else ""
-    return ScoredRollout(row.place, id, group, prompt, _text(response), float(score), status, problem_id, given)
+    beside = json.dumps({name: row.fields[name] for name in CONTEXT if row.has(name)})
+    return ScoredRollout(row.place, id, group, prompt, _text(response), float(score), status, problem_id, given, beside)
 
 
 def _text(value: Any) -> str:

@@ -1,5 +1,6 @@
 """Recorded rollouts judged again: what changes, why, and what the advantages would have been."""
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -119,7 +120,7 @@ def _examined(
     def submitted() -> Iterator[tuple[tuple[int, str], Future[Verdict]]]:
         for index, (row, verdict) in enumerate(changed):
             problem = problem_of_row(row)
-            for rule in _OTHER_RULES.get(cause_of(row, verdict), ()):
+            for rule in () if problem.tests.kind == "stored" else _OTHER_RULES.get(cause_of(row, verdict), ()):
                 yield (index, " ".join(*rule.items())), scorer.submit(row.response, replace(problem, **rule))
 
     by_rule: dict[int, str] = {}
@@ -205,7 +206,7 @@ def problem_finder(index: ProblemIndex | None, run: TrainConfig | None, checker:
     statements = {problem.statement.strip(): problem.id for problem in read_problems(index.path)} if index else {}
 
     @lru_cache(64)
-    def find(id: str, prompt: str, given: str) -> Problem:
+    def find(id: str, prompt: str, given: str, context: str) -> Problem:
         if index:
             named = id if id in index else max((text for text in statements if text in prompt), key=len, default="")
             if not named:
@@ -214,9 +215,11 @@ def problem_finder(index: ProblemIndex | None, run: TrainConfig | None, checker:
         elif id in of_run:
             problem = of_run[id]
         elif given:
-            problem = problem_of(given)
+            problem = problem_of(given, json.loads(context))
         else:
             raise UsageError("the row has no problem, gts or ground_truth. Fix: give --problems FILE")
+        if checker and problem.tests.kind == "stored":
+            raise UsageError("--checker: the row has only the digest of its problem. Fix: give --problems FILE")
         return replace(problem, checker=checker) if checker and problem.tests.kind in ("stdin", "call") else problem
 
-    return lambda row: find(row.problem_id, row.prompt, row.problem)
+    return lambda row: find(row.problem_id, row.prompt, row.problem, row.context)

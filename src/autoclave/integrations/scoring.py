@@ -29,7 +29,7 @@ from autoclave.core.futures import completed
 from autoclave.core.problem import AnswerTests
 from autoclave.judge import ANSWER_RULES, EXTRACTION_RULES, Judge, JudgeJob
 from autoclave.problems.candidate import SkippedRow
-from autoclave.problems.readers.layouts import read_candidate, tests_alone
+from autoclave.problems.readers.layouts import CONTEXT, read_candidate, tests_alone
 from autoclave.problems.readers.row import RawRow
 
 RewardRule = Literal["binary", "fraction"]
@@ -78,6 +78,8 @@ class Scorer(Closing):
         following: Future[Verdict] = Future()
 
         def finish(done: Future[Verdict]) -> None:
+            if not following.set_running_or_notify_cancel():
+                return
             try:
                 following.set_result(done.result())
             except (InputError, HostError) as error:
@@ -86,7 +88,9 @@ class Scorer(Closing):
                 following.set_exception(error)
 
         try:
-            self._submit(response, problem_of(problem, context), id).add_done_callback(finish)
+            judged = self._submit(response, problem_of(problem, context), id)
+            following.add_done_callback(lambda own: own.cancelled() and judged.cancel())
+            judged.add_done_callback(finish)
         except (InputError, HostError) as error:
             return completed(self._unjudged(problem, id, error))
         return following
@@ -209,11 +213,8 @@ def problem_of(given: GivenProblem, context: Mapping[str, Any] | None = None) ->
     if isinstance(given, Problem):
         return given
     text = given if isinstance(given, str) else json.dumps(given, default=_plain)
-    used = {name: value for name in _CONTEXT if (value := (context or {}).get(name)) is not None}
+    used = {name: value for name in CONTEXT if (value := (context or {}).get(name)) is not None}
     return _read(text.strip(), json.dumps(used, default=_plain))
-
-
-_CONTEXT = ("fn_name", "func_name", "starter_code", "metadata")
 
 
 @functools.lru_cache(1024)

@@ -16,8 +16,9 @@ Rewards = Callable[..., Sequence[float | None]]
 class CodeReward:
     """Rewards by the judge, for `GRPOTrainer(reward_funcs=...)` and the other trainers that take such functions.
 
-    A completion without a verdict has the reward None, which TRL 1.16 leaves out of the baseline and gives no advantage
-    if all reward functions return None: give others as `reward.beside(other)`.
+    A completion without a verdict has the reward None, which GRPO, RLOO and asynchronous GRPO of TRL 1.16 leave out of
+    the baseline and give no advantage if all reward functions return None: give others as `reward.beside(other)`. Other
+    trainers take None for 0; those do not pass `log_metric`, and get a `JudgeFault`.
     """
 
     __name__ = "code_reward"
@@ -35,8 +36,7 @@ class CodeReward:
 
         Args:
             column: of the data set, with the problems. The columns `starter_code` and `metadata` are read beside it.
-            on_fault: `raise` ends the step in place of a reward of None, for older versions of TRL, where that counts
-                as 0.
+            on_fault: `raise` always ends the step in place of a reward of None.
 
         Raises:
             ConfigError: a setting cannot be used.
@@ -61,12 +61,12 @@ class CodeReward:
 
         Raises:
             InputError: the column is missing.
-            JudgeFault: there is no verdict, and `on_fault` is `raise`.
+            JudgeFault: there is no verdict, and `on_fault` is `raise` or the trainer would take None for 0.
         """
         verdicts = self._verdicts(completions, columns)
         if log_metric is not None:
             log_metric("judge/no_verdict", sum(verdict.status is None for verdict in verdicts) / len(verdicts))
-        may_be_none = self._on_fault == "none"
+        may_be_none = self._on_fault == "none" and log_metric is not None
         return [None if v.status is None and may_be_none else self._scorer.value(v) for v in verdicts]
 
     def beside(self, other: Rewards) -> Rewards:

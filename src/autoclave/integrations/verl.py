@@ -65,7 +65,8 @@ class RewardManager:
         ids = ids[: int(row.batch["attention_mask"][-len(ids) :].sum())]
         text = await asyncio.to_thread(self._tokenizer.decode, ids, skip_special_tokens=True)
         truth, extra = columns["reward_model"]["ground_truth"], columns.get("extra_info")
-        future = _submitted(self._scorer, columns.get("data_source", ""), text, truth, extra)
+        source = columns.get("data_source", "")
+        future = await asyncio.to_thread(_submitted, self._scorer, source, text, truth, extra)  # it may upload
         found = _rewarded(self._scorer, await asyncio.wrap_future(future))
         return {"reward_score": found["score"], "reward_extra_info": found}
 

@@ -81,14 +81,18 @@ async def client_of(
     if wait_s := parts.buckets.wait_s(client.id, time.monotonic(), client.limits.requests_per_s):
         raise busy("too many requests. Fix: retry after Retry-After seconds", wait_s, "rate")
     if request.method == "POST" and Scope.JUDGE in needed.scopes:
-        await asyncio.to_thread(_require_cpu_time, parts, client)
+        is_job = request.url.path in ("/v1/jobs", "/v1/batches")
+        key = request.headers.get("idempotency-key") if is_job else None
+        await asyncio.to_thread(_require_cpu_time, parts, client, key)
     return client
 
 
-def _require_cpu_time(parts: Parts, client: Client) -> None:
-    """Refuse a client that has used up its CPU seconds. What it has already queued is still judged."""
+def _require_cpu_time(parts: Parts, client: Client, key: str | None) -> None:
+    """Refuse a client that has used up its CPU seconds. What it has already queued, by this key, is still judged."""
     limits, now = client.limits, time.time()
     if limits.cpu_s_per_hour is None and limits.cpu_s_per_day is None:
+        return
+    if key and parts.store.batch_of_key(client.id, key):
         return
     used = parts.store.usage(now).get(client.id, Usage())
     for name, spent_s, most_s, period_s in (

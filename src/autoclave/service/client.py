@@ -195,9 +195,12 @@ class RemoteJudge(Closing):
             JudgeFault: no server responds.
         """
         loop, reason = asyncio.get_running_loop(), "none is usable any more"
-        end, lost = loop.time() + patience_s, 0
+        end, lost, tried = loop.time() + patience_s, 0, set[str]()
         while links := [link for link in self._links if not link.is_excluded]:
+            if loop.time() > end and tried.issuperset(link.url for link in links):
+                break
             link = min(links, key=lambda link: (link.available_at > loop.time(), link.failures, -link.num_free))
+            tried.add(link.url)
             if link.available_at > loop.time():
                 if link.available_at > end:
                     break

@@ -30,6 +30,8 @@ _PIPELINED = 16
 _MOST_DESCRIPTORS = 1 << 16
 _SURPLUS = 32
 """Connections beyond the limit that are open at a time while all others are busy."""
+_CROWDS = 8
+"""Addresses with the most connections of which one may be closed for a new one."""
 _PROBES = (b"/v1/health", b"/v1/ready")
 _WARN_EVERY_S = 10.0
 _FAREWELL_S = 0.2
@@ -56,8 +58,9 @@ class Edge:
         are_many = self._counts[new.address] >= self.admission.connections_per_address
         if are_many or len(self._open) >= self._limit:
             self._num_refused += 1
-            crowd = new.address if are_many else max(self._counts, key=self._counts.__getitem__)
-            others = (one for one in self._open if one.address == crowd and not one.is_busy and not one.is_surplus)
+            crowds = [new.address] if are_many else [address for address, _ in self._counts.most_common(_CROWDS)]
+            calm = [one for one in self._open if not one.is_busy and not one.is_surplus]
+            others = (one for crowd in crowds for one in calm if one.address == crowd)
             surplus = [] if (silent := next(others, None)) else [one for one in self._open if one.is_surplus]
             new.is_surplus = silent is None
             if silent := silent or (surplus[0] if len(surplus) >= _SURPLUS else None):
@@ -140,6 +143,7 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         assert self.parser is not None
+        self._unset_keepalive_if_required()
         self._num_unparsed += len(data)
         try:
             self.parser.feed_data(data)

@@ -341,9 +341,13 @@ class Dispatcher:
                 return
             self._are_cancelled = False
             ids = list(self._running)
+        spent: dict[str, float] = {}
         for id in self._store.ended_among(ids):
-            if running := self._running.get(id):
-                running[2].cancel()
+            if (running := self._running.get(id)) and running[2].cancel():
+                client = running[0].client
+                spent[client] = spent.get(client, 0.0) + time.monotonic() - running[1]
+        if spent:
+            self._store.charge(spent)
 
     def _purge(self) -> None:
         if time.time() >= self._next_purge:

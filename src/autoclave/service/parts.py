@@ -15,6 +15,7 @@ from autoclave.service.problem_cache import ProblemCache
 from autoclave.service.rates import TokenBuckets
 from autoclave.service.run_queue import RunQueue
 from autoclave.service.store.sql import Store
+from autoclave.service.tokens import Client
 
 
 @dataclass(slots=True)
@@ -37,3 +38,8 @@ class Parts:
     leases: Leases
     is_stopping: threading.Event = field(default_factory=threading.Event)
     """Set when streams and waits must end."""
+
+    def largest_batch(self, client: Client) -> int:
+        """Return the most jobs that one request of a client may have."""
+        limit = self.config.admission.largest_batch
+        return limit if client.limits.queue is None else min(limit, client.limits.queue)

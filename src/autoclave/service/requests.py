@@ -23,12 +23,12 @@ from autoclave.service.refusals import Refused, bad_input, busy, judge_errors_re
 from autoclave.service.request_ids import request_id
 from autoclave.service.store.records import Batch, JobSpec, KeyReused, StoreUnavailable
 from autoclave.service.tokens import Client
-from autoclave.service.wire import Job, Options
+from autoclave.service.wire import DEFAULT_PRIORITY, Job, Options
 
 
 async def accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Options, key: str | None) -> Batch:
     """Store and queue the jobs of one request, or raise `Refused`."""
-    limit = parts.config.admission.largest_batch
+    limit = parts.largest_batch(client)
     if len(jobs) > limit:
         raise bad_input(f"jobs: {len(jobs)} jobs are too many for one request. Fix: send at most {limit}")
     if key is None:  # with a key, the request may have been accepted already
@@ -37,7 +37,7 @@ async def accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Opt
 
 
 def _accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Options, key: str | None) -> Batch:
-    if options.priority > client.greatest_priority:
+    if options.priority > client.greatest_priority and options.priority != DEFAULT_PRIORITY:
         message = f"priority = {options.priority}: this token allows at most {client.greatest_priority}"
         raise Refused(403, "forbidden", message)
     specs = [spec_of(job) for job in jobs]
@@ -50,7 +50,7 @@ def _accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Options,
         client.id,
         key or secrets.token_urlsafe(15),
         fingerprint,
-        options.priority,
+        min(options.priority, client.greatest_priority),
         now,
         None if options.deadline_s is None else now + options.deadline_s,
         options.keep_s,

@@ -70,9 +70,11 @@ class RunQueue:
     def remember(self, client: str, run: bytes) -> None:
         """Record that a run is refused, so that its retry comes before newer runs."""
         now = time.monotonic()
-        self._refused.setdefault((client, run), now)
-        while len(self._refused) > _MOST_REMEMBERED or next(iter(self._refused.values())) < now - _REMEMBERED_S:
+        while self._refused and (
+            len(self._refused) >= _MOST_REMEMBERED or next(iter(self._refused.values())) < now - _REMEMBERED_S
+        ):
             self._refused.popitem(last=False)
+        self._refused.setdefault((client, run), now)
 
     def require_room(self, client: str, run: bytes) -> None:
         """Raise `Refused` if too many wait; retries of refused runs may be as many again."""
@@ -129,6 +131,7 @@ class RunQueue:
                 self._used_s[client] += time.monotonic() - begun - limit_s
         finally:
             started.cancel()
+            entry.must_stay = bool  # the entry may stay in its heap, and must not hold the request
             self.num_admitted -= 1
             if entry in self._running:
                 self._running.remove(entry)

@@ -21,6 +21,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 30.0
 FAULTS_OF_A_BROKEN_SERVER = 3
 _BUSY = 429
 _CONNECT_S = 5.0
+_LONGEST_BUSY_S = 300.0
 _WORTH_PACKING = 4096
 
 
@@ -132,13 +133,14 @@ class ServerLink:
         """Record a failure, and pause with exponential backoff and jitter. Failures during a pause are the same one."""
         if not self.failures or now >= self.available_at:
             self.failures += 1
-            wait_s = pause_s(self.failures - 1) if wait_s is None else wait_s * random.uniform(1.0, 1.25)
+            wait_s = pause_s(self.failures - 1) if not wait_s else wait_s * random.uniform(1.0, 1.25)
             self.available_at = now + wait_s
 
     def note_unavailable(self, now: float, error: Unavailable) -> None:
         """Record a failure, or pause for the time that a full server requested."""
         if error.is_busy:
-            self.available_at = now + (error.wait_s or 1.0) * random.uniform(1.0, 1.25)
+            wait_s = min(error.wait_s or 1.0, _LONGEST_BUSY_S)  # of hours for a quota; it may be raised before
+            self.available_at = now + wait_s * random.uniform(1.0, 1.25)
         else:
             self.note_failure(now, error.wait_s)
 

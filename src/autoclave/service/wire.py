@@ -41,6 +41,8 @@ def _well_formed(value: str) -> str:
 Label = Annotated[str, AfterValidator(_well_formed)]
 """A string that a response repeats."""
 
+DEFAULT_PRIORITY = 4
+
 
 class Request(BaseModel):
     """Base of request bodies; unknown fields are an error."""
@@ -173,8 +175,8 @@ class Job(Request):
 class Options(Request):
     """Options for all jobs of a request."""
 
-    priority: Annotated[int, Field(ge=0, le=9)] = 4
-    """9 goes first, 0 last."""
+    priority: Annotated[int, Field(ge=0, le=9)] = DEFAULT_PRIORITY
+    """9 goes first, 0 last. The default is lowered to the highest that the token may have."""
     deadline_s: Seconds | None = None
     """Seconds from now after which a job is not started any more; null: no deadline."""
     keep_s: Keep | None = None

@@ -62,6 +62,11 @@ def test_outputs_wrapped_in_lists_are_unwrapped(outputs, code, expected):
     assert [case.output for case in tests.cases] == expected
 
 
+def test_outputs_in_lines_are_as_they_are():
+    tests = columns_as_tests({"inputs": ["3", "4"], "outputs": ["[3]", "[4]"], "fn_name": "f"}, "", ())
+    assert tests == CallTests("call", "f", [CallCase([3], [3]), CallCase([4], [4])])
+
+
 @pytest.mark.parametrize(
     ("starter_code", "solutions", "entry_point"),
     [

@@ -34,9 +34,11 @@ def columns_as_tests(value: Any, starter_code: str, solutions: Sequence[str], na
     function = fields.get("fn_name") or name
     if not function:
         return stdin_tests(zip(inputs, outputs, strict=True))
+    is_plain = all(isinstance(one, str) for one in (*inputs, *outputs))  # LiveCodeBench's form, which wraps nothing
     if all(isinstance(one, str) for one in inputs):  # as PRIME, verl and LiveCodeBench read them
         inputs, outputs = [_arguments_in_lines(one) for one in inputs], _values(outputs)
-    return call_tests(str(function), [_arguments(one) for one in inputs], outputs, starter_code, solutions)
+    arguments = [_arguments(one) for one in inputs]
+    return call_tests(str(function), arguments, outputs, starter_code, solutions, is_wrapped=not is_plain)
 
 
 def records_as_tests(value: Any, starter_code: str, solutions: Sequence[str], name: str = "") -> StdinTests | CallTests:

@@ -56,7 +56,7 @@ def any_row(row: RawRow) -> ReadProblem:
     if fields.keys() & _TESTS:
         return tests_alone(fields, {}, row.place)
     if row.has("problem"):  # the column of which the trainers' functions of `autoclave.integrations` read
-        return tests_alone(fields["problem"], {}, row.place)
+        return tests_alone(fields["problem"], {n: fields[n] for n in CONTEXT if n in fields}, row.place)
     present = ", ".join(sorted(map(str, fields))[:12]) or "none"
     raise UnusableRow("unknown_layout", f"no field tells how it is judged; its fields: {present}")
 
@@ -84,6 +84,8 @@ def tests_alone(given: Any, context: Mapping[str, Any], place: str) -> ReadProbl
     return replace(read, problem=replace(read.problem, id=read.problem.id or read.problem.digest[:16]))
 
 
+CONTEXT = ("fn_name", "func_name", "starter_code", "metadata")
+"""What is read beside tests that stand alone."""
 _DIGEST = re.compile("[0-9a-f]{64}")
 _TESTS = frozenset({"inputs", "functional", "assert_case"})
 _TELLING: Sequence[tuple[str, str, str]] = (

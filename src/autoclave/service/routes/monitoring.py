@@ -49,7 +49,7 @@ async def server(parts: PartsDep, client: Judging) -> ServerAnswer:
         running=dispatcher.num_running,
         per_s=round(dispatcher.per_s(), 3),
         is_draining=dispatcher.is_draining,
-        batch_limit=config.admission.largest_batch,
+        batch_limit=parts.largest_batch(client),
         least_time_limit_s=config.judge.time_limit_range[0],
         greatest_time_limit_s=config.judge.time_limit_range[1],
         memory_limit_mb=config.sandbox.memory_limit_mb,

@@ -1,6 +1,8 @@
 """Routes of runs without tests, and of traces."""
 
 import asyncio
+import contextlib
+import time
 from concurrent.futures import Future
 from dataclasses import asdict
 from typing import Annotated
@@ -14,7 +16,7 @@ from autoclave.service.answers import until_disconnect
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import judge_errors_refused, unknown_problem
 from autoclave.service.requests import decoded, encoded, require_limits, run_queued
-from autoclave.service.store.records import JobSpec
+from autoclave.service.store.records import JobSpec, StoreUnavailable
 from autoclave.service.tokens import Client, Scope
 from autoclave.service.wire import RunAnswer, RunRequest, TraceAnswer, TraceRequest
 
@@ -67,8 +69,12 @@ async def trace(
     limit_s = parts.config.judge.time_limit_range[1]
     async with until_disconnect(request) as gone, parts.run_queue.place(client.id, limit_s, gone):
         future = await asyncio.to_thread(_begun, parts, body)
+        begun = time.monotonic()
         with judge_errors_refused():
             found = await asyncio.wrap_future(future)
+        with contextlib.suppress(StoreUnavailable):
+            used_s = min(time.monotonic() - begun, limit_s)
+            await asyncio.to_thread(parts.store.charge, {client.id: used_s})
     source = body.source.encode("utf-8", "surrogatepass")
     parts.audit.note(client.id, "trace", source=source, problem=body.problem, test=body.test)
     return TraceAnswer(trace=found)

@@ -23,7 +23,7 @@ from autoclave.service.tokens import Limits, Scope, create_token
 
 from .conftest import RIGHT, LiveServer, problem, until
 
-LAST = "f35ba2ac2c9b"
+LAST = "f35ba2acd1efca6be2fdd892c99c85f2ad4f5778"
 """Commit whose store has the tables of the last release."""
 
 

@@ -133,9 +133,7 @@ class Store(Accounts):
         """
         hide = "UPDATE problems SET is_deleted = 1 WHERE digest = ? AND is_deleted = 0"
         with self._changing():
-            hidden = (
-                self._run(hide, digest) if owner is None else self._run(f"{hide} AND owner IN (?, '')", digest, owner)
-            )
+            hidden = self._run(hide, digest) if owner is None else self._run(f"{hide} AND owner = ?", digest, owner)
             self._remove_deleted()
         return bool(hidden)
 

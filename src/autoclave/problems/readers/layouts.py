@@ -85,7 +85,7 @@ def tests_alone(given: Any, context: Mapping[str, Any], place: str) -> ReadProbl
 
 
 CONTEXT = ("fn_name", "func_name", "starter_code", "metadata")
-"""What is read beside tests that stand alone."""
+"""Fields of a row that are read beside tests that stand alone."""
 _DIGEST = re.compile("[0-9a-f]{64}")
 _TESTS = frozenset({"inputs", "functional", "assert_case"})
 _TELLING: Sequence[tuple[str, str, str]] = (

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -94,7 +95,8 @@ class Service:
     """Two judge servers in processes of their own, on one PostgreSQL."""
 
     def __init__(self, folder: Path) -> None:
-        import pgserver
+        with warnings.catch_warnings(action="ignore"):  # it says so where XDG_RUNTIME_DIR is not set
+            import pgserver
 
         (folder / "data").mkdir(parents=True)
         self._programs: ModuleType = pgserver

@@ -136,6 +136,7 @@ class Service:
 
     def _start_servers(self) -> None:
         words = [sys.executable, "-m", "autoclave", "serve", f"store={self._database.get_uri()}", *SERVER]
+        words.append(f"audit.file={self._data.parent / 'audit.jsonl'}")
         self._servers = [
             subprocess.Popen([*words, f"port={port}"], stdout=subprocess.PIPE, stderr=self._log, text=True)
             for port in self._ports

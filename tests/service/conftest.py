@@ -23,6 +23,7 @@ import pytest
 from autoclave.compose.service import open_parts, open_store
 from autoclave.config import (
     AdmissionConfig,
+    AuditConfig,
     CompatibleConfig,
     JudgeConfig,
     RemoteJudgeConfig,
@@ -112,6 +113,7 @@ def start_server(tmp_path: Path) -> Iterator[Callable[..., LiveServer]]:
         defaults: dict[str, Any] = {
             "port": 0,
             "store": str(tmp_path / f"{len(servers)}" / "store.sqlite"),
+            "audit": AuditConfig(file=str(tmp_path / f"{len(servers)}" / "audit.jsonl")),
             "judge": JudgeConfig(workers=1, time_limit_range=(0.5, 12.0), default_time_limit_s=2.0),
             "drain_s": 0.2,
         }

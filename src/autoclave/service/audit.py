@@ -17,7 +17,7 @@ from autoclave.service.request_ids import request_id
 
 class JsonLog:
     """Appends one line per event in one write, so that several servers may share a file. A file that was moved away is
-    created anew, as programs that rotate logs expect.
+    created again, as programs that rotate logs expect.
     """
 
     def __init__(self, path: Path, setting: str) -> None:

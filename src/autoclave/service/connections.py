@@ -1,7 +1,7 @@
 """HTTP connections within limits that hold before authentication.
 
 A connection is busy while it has a request whose client is authenticated. A server with too many connections closes one
-that is not busy for each new one: of the address that has most, the one that was silent for longest.
+that is not busy for each new one: of the addresses that have most in turn, the one that was silent for longest.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Edge:
         if are_many or len(self._open) >= self._limit:
             self._num_refused += 1
             crowds = [new.address] if are_many else [address for address, _ in self._counts.most_common(_CROWDS)]
-            calm = [one for one in self._open if not one.is_busy and not one.is_surplus]
-            others = (one for crowd in crowds for one in calm if one.address == crowd)
+            pairs = ((crowd, one) for crowd in crowds for one in self._open)
+            others = (one for crowd, one in pairs if one.address == crowd and not one.is_busy and not one.is_surplus)
             surplus = [] if (silent := next(others, None)) else [one for one in self._open if one.is_surplus]
             new.is_surplus = silent is None
             if silent := silent or (surplus[0] if len(surplus) >= _SURPLUS else None):

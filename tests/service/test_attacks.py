@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -17,6 +18,8 @@ import trustme
 import zstandard
 
 from autoclave.compose.service import open_store
+from autoclave.config import AdmissionConfig
+from autoclave.service.connections import Edge
 from autoclave.service.tokens import Scope, create_token
 
 from .conftest import RIGHT, Postgres, ServerProcess, problem, until, upload
@@ -136,6 +139,27 @@ def test_idle_connections_make_way_for_others(start_process, record_property, co
         for _ in range(count):
             opened.enter_context(reached(server))
     until(lambda: "too many connections" in (server.folder / "log").read_text())
+
+
+class _Open:
+    is_surplus = False
+
+    def __init__(self, edge: Edge, address: str, *, is_busy: bool) -> None:
+        self.edge, self.address, self.is_busy, self.is_closed = edge, address, is_busy, False
+
+    def abort(self) -> None:
+        self.edge.forget(cast("Any", self))
+        self.is_closed = True
+
+
+def test_where_the_most_connections_of_one_address_are_busy_another_address_makes_way():
+    edge = Edge(AdmissionConfig(connections=3), None)
+    opened = [_Open(edge, address, is_busy=address == "10.0.0.1") for address in ("10.0.0.1", "10.0.0.1", "10.0.0.2")]
+    new = _Open(edge, "10.0.0.3", is_busy=False)
+    for connection in (*opened, new):
+        edge.admit(cast("Any", connection))
+    assert [one.is_closed for one in (*opened, new)] == [False, False, True, False]
+    assert not new.is_surplus
 
 
 def test_beyond_the_limit_of_busy_connections_requests_are_refused(start_process):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -120,6 +121,7 @@ def test_a_row_that_cannot_be_judged_is_reported_and_the_others_are_compared(wri
     code, found = rejudged(path)
     assert (code, found["unchanged"], found["no_verdict"]) == (1, 1, 2)
     assert sorted(found["left_out"].values()) == [["1.jsonl:2"], ["1.jsonl:3"]]
+    assert logging.getLogger("autoclave.integrations.scoring").level == logging.NOTSET
 
 
 def test_a_sample_has_whole_groups(write_lines: WriteLines):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -45,6 +47,15 @@ def judge() -> Iterator[ProcessJudge]:
         pytest.skip(f"this host cannot make sealed cells: {error}")
     with opened:
         yield opened
+
+
+def test_a_process_whose_judge_is_gone_ends_without_an_error():
+    own, end = socket.socketpair()
+    start = [sys.executable, "-c", process_module._START, json.dumps([sys.path, end.fileno()])]
+    process = subprocess.Popen(start, pass_fds=[end.fileno()], stderr=subprocess.PIPE)
+    own.close()
+    end.close()
+    assert (process.communicate(timeout=DEADLINE_S)[1], process.returncode) == (b"", 0)
 
 
 def kill(judge: ProcessJudge) -> None:

@@ -64,9 +64,11 @@ def rejudge(
     run = load(TrainConfig, recipe).config if files.root.name == "rollouts" and recipe.is_file() else None
     given, rule = run_settings(run, settings) if run else (settings, "binary")
     rule = reward or rule
-    getLogger("autoclave.integrations.scoring").setLevel("CRITICAL")  # what it would log is in the result
     config = load(JudgeRunConfig, None, map(parse_override, given)).config
+    log = getLogger("autoclave.integrations.scoring")
     with ExitStack() as opened:
+        opened.callback(log.setLevel, log.level)
+        log.setLevel("CRITICAL")  # what it would log is in the result
         index = opened.enter_context(ProblemIndex(problems)) if problems else None
         find = problem_finder(index, run, checker)
         read = partial(read_scored, files, score=score, takes_share=rule == "fraction")

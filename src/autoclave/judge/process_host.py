@@ -64,6 +64,8 @@ def serve(end: int) -> None:
             outbox.put("refused", error)
             outbox.close()
             return
+        except (EOFError, ConnectionError):  # the other process has ended
+            return
         with judge, contextlib.suppress(EOFError, OSError):
             outbox.put("ready", judge.level)
             _Host(judge, outbox).listen(connection)

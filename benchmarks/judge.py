@@ -1,11 +1,16 @@
 """What a verdict costs: CPU per test against a naive fork and against starting an interpreter, and verdicts per second.
 
     python benchmarks/judge.py [--quick] [--json FILE]
+    python benchmarks/judge.py --budget     where the CPU time of a test goes
 
 All alternatives run the same two-line program on the same 15 tests, in turn, in one run of this file. The fork floor is
 what a loop without any isolation pays: the base interpreter with the same modules imported forks, executes the compiled
 program between two pipes, and exits. A new interpreter starts for each test, isolated from its user's settings,
 and imports what LiveCodeBench's preamble imports. CPU counts everything: judge, zygote, cells, tests.
+
+`cpu_ratio_vs_fork_floor` is of programs with 15 tests, `cpu_ratio_single_test` of programs with one;
+`cpu_ratio_marginal` is of one more test in a cell: the slope between 15 and 150 tests. `assert_ms` is the CPU time of
+an assert, 15 in a program, and `scaling_2_workers` how much faster two workers on two cores are than one on one.
 
 With AUTOCLAVE_DATA set, real programs of public benchmarks are judged as well.
 """
@@ -16,16 +21,17 @@ import gzip
 import json
 import os
 import resource
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from harness import arguments, compare, finish, print_environment, sized
+import budget
+from forks import floor_ms, interpreter_ms
+from harness import Comparison, argument_parser, compare, finish, print_environment, seconds, sized
 
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import CheckTests, HostError, Problem, Program, StdinCase, StdinTests, Verdict
@@ -33,7 +39,6 @@ from autoclave.integrations import Scorer
 from autoclave.integrations.recorded import read_scored
 from autoclave.integrations.rejudging import problem_finder, rejudge_rows
 from autoclave.judge import JudgeJob, LocalJudge
-from autoclave.judge.profiles import PROFILES
 from autoclave.problems.readers.raw_files import raw_files
 from autoclave.sandbox.pool import ZygotePool
 
@@ -71,71 +76,34 @@ CPP = {
     "output_limit": '#include <cstdio>\nint main() { for (;;) puts("flood"); }\n',
 }
 
-# Runs in the base interpreter; prints CPU milliseconds per test.
-FLOOR = """
-import os, resource, sys
-*modules, source, rounds = sys.argv[1:]
-namespace = {"__name__": "__main__"}
-for module in modules:
-    exec(f"from {module} import *", namespace)
-code = compile(source, "program.py", "exec")
-def once():
-    stdin, feed = os.pipe()
-    take, stdout = os.pipe()
-    os.write(feed, b"1 2 3\\n")
-    os.close(feed)
-    pid = os.fork()
-    if pid == 0:
-        os.dup2(stdin, 0)
-        os.dup2(stdout, 1)
-        exec(code, namespace)
-        sys.stdout.flush()
-        os._exit(0)
-    os.close(stdin)
-    os.close(stdout)
-    output = b""
-    while part := os.read(take, 65536):
-        output += part
-    os.close(take)
-    assert os.waitpid(pid, 0)[1] == 0 and output == b"6\\n"
-def cpu_s():
-    usages = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
-for _ in range(20):
-    once()
-before = cpu_s()
-for _ in range(int(rounds)):
-    once()
-print((cpu_s() - before) / int(rounds) * 1000)
-"""
-INTERPRETER_START = "\n".join(f"from {name} import *" for name in PROFILES["lcb"].modules) + "\n" + SOURCE
-
 
 def main() -> None:
-    options = arguments(__doc__ or "")
+    parser = argument_parser(__doc__ or "")
+    parser.add_argument("--budget", action="store_true", help="only show where the CPU time of a test goes")
+    options = parser.parse_args()
     print_environment()
     num_programs, rounds = sized(options, (60, 9), (20, 3), (1, 1))
-    figures: dict[str, float] = {"first_verdict_ms": first_verdict_ms(), "idle_cell_mb": idle_cell_mb()}
     cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(cores)})  # both sides on one core: what is compared is work, not wake-ups across cores
-    with judging(workers=1) as measure:
-        stdin = measure.repeatedly(STDIN, SOURCE, num_programs)
-        floor = compare(stdin, lambda: floor_ms(num_programs * NUM_TESTS), rounds=rounds)
-        print(f"CPU per stdin test / fork floor         {floor}")
-        interpreter = compare(lambda: interpreter_ms(sized(options, 8, 8, 1)), stdin, rounds=sized(options, 3, 3, 1))
+    if options.budget:
+        with on_cores({max(cores)}), judging(workers=1) as measure:
+            return show_budget(measure, num_programs * NUM_TESTS)
+    figures: dict[str, float] = {"first_verdict_ms": first_verdict_ms(), "idle_cell_mb": idle_cell_mb()}
+    with on_cores({max(cores)}), judging(workers=1) as measure:  # one core: work is compared, not wake-ups across cores
+        figures |= ratios(measure, num_programs * NUM_TESTS, rounds)
+        interpreter = compare(
+            lambda: interpreter_ms(SOURCE, sized(options, 8, 8, 1)),
+            measure.repeatedly(STDIN, SOURCE, num_programs),
+            rounds=sized(options, 3, 3, 1),
+        )
         print(f"CPU of an interpreter / per stdin test  {interpreter}")
         figures |= {
-            "cpu_ratio_vs_fork_floor": floor.median,
             "speedup_vs_interpreter_per_test": interpreter.median,
-            "cpu_ms_per_test": stdin(),
-            "cpu_ms_per_assert": measure.repeatedly(ASSERTS, SCALE, num_programs)(),
-            "cpu_ms_per_test_of_1": measure.repeatedly(sum_problem(1), SOURCE, 2 * num_programs)(),
-            "cpu_ms_per_test_of_150": measure.repeatedly(sum_problem(150), SOURCE, max(1, num_programs // 10))(),
-            "fork_floor_ms": floor_ms(num_programs * NUM_TESTS),
+            "assert_ms": measure.repeatedly(ASSERTS, SCALE, num_programs)(),
             "tests_per_s_one_core": tests_per_s(measure, STDIN, SOURCE, num_programs),
             "asserts_per_s_one_core": tests_per_s(measure, ASSERTS, SCALE, num_programs),
         }
-    os.sched_setaffinity(0, cores)
+        if len(cores) > 1:
+            figures |= scaling(measure, sorted(cores)[-2:], 2 * num_programs, rounds)
     with judging(workers=0) as measure:
         figures["tests_per_s"] = tests_per_s(measure, STDIN, SOURCE, 2 * num_programs)
         figures["asserts_per_s"] = tests_per_s(measure, ASSERTS, SCALE, 2 * num_programs)
@@ -147,6 +115,54 @@ def main() -> None:
         show_cpp(measure, list(CPP)[: sized(options, None, None, 1)])
         figures |= real_programs(measure, sized(options, None, None, 3))
     finish("judge", figures, options.json)
+
+
+def ratios(measure: Measure, num_tests: int, rounds: int) -> dict[str, float]:
+    """CPU per stdin test over the fork floor, for programs with one, 15 and 150 tests, measured in turn."""
+    ways = {
+        "floor": lambda: sum(floor_ms(SOURCE, num_tests)),
+        **{size: measure.repeatedly(sum_problem(size), SOURCE, max(1, num_tests // size)) for size in (1, 15, 150)},
+    }
+    costs: list[dict[str | int, float]] = []
+    for number in range(rounds):
+        order = [*ways] if number % 2 == 0 else [*reversed(ways)]
+        costs.append({way: ways[way]() for way in order})
+    floor = [cost["floor"] for cost in costs]
+    marginal = [(150 * cost[150] - 15 * cost[15]) / (150 - 15) for cost in costs]
+    figures = {"cpu_ms_per_test": median(cost[15] for cost in costs), "fork_floor_ms": median(floor)}
+    for name, ours in (
+        ("cpu_ratio_vs_fork_floor", [cost[15] for cost in costs]),
+        ("cpu_ratio_marginal", marginal),
+        ("cpu_ratio_single_test", [cost[1] for cost in costs]),
+    ):
+        ratio = Comparison(tuple(one / other for one, other in zip(ours, floor, strict=True)))
+        print(f"{name:<40}{ratio}")
+        figures[name] = ratio.median
+    return figures
+
+
+def show_budget(measure: Measure, num_tests: int) -> None:
+    """Where the CPU time of a test and of a program goes."""
+    plain, writing = (
+        budget.budget(measure, sum_problem, source, num_tests)
+        for source in (SOURCE, f'open("file", "w").close()\n{SOURCE}')
+    )
+    parent_ms, child_ms = floor_ms(SOURCE, num_tests)
+    scratch_us = writing[budget.FIRST_PROCESS] - plain[budget.FIRST_PROCESS]
+    budget.show(plain, (parent_ms * 1000, child_ms * 1000), scratch_us)
+
+
+def scaling(one: Measure, cores: Sequence[int], num_programs: int, rounds: int) -> dict[str, float]:
+    """The rate of two workers on two cores over that of `one` worker, which is on one."""
+
+    def one_s() -> float:
+        with on_cores({cores[-1]}):
+            return judging_s(one, num_programs)
+
+    with on_cores(cores), judging(workers=2) as two:
+        faster = compare(one_s, lambda: judging_s(two, num_programs), rounds=rounds)
+    print(f"{'scaling_2_workers':<40}{faster}")
+    return {"scaling_2_workers": faster.median}
 
 
 class Measure:
@@ -198,6 +214,17 @@ class Measure:
 
 
 @contextmanager
+def on_cores(cores: Collection[int]) -> Iterator[None]:
+    """Keep this thread, and the threads and processes that it starts, on these cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
 def judging(workers: int) -> Iterator[Measure]:
     """A warm judge."""
     with LocalJudge(SandboxConfig(), JudgeConfig(workers=workers)) as judge:
@@ -222,28 +249,6 @@ def _cpu_s_of(pid: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def floor_ms(rounds: int) -> float:
-    """CPU milliseconds per test of the naive fork."""
-    command = [base_interpreter(), "-I", "-S", "-c", FLOOR, *PROFILES["lcb"].modules, SOURCE, str(rounds)]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-
-
-def interpreter_ms(rounds: int) -> float:
-    """CPU milliseconds per test of a new interpreter each."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    for _ in range(rounds):
-        command = [base_interpreter(), "-I", "-S", "-c", INTERPRETER_START]
-        done = subprocess.run(command, input=b"1 2 3\n", capture_output=True, check=True)
-        assert done.stdout == b"6\n"
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / rounds * 1000
-
-
-def base_interpreter() -> str:
-    """The interpreter that cells run."""
-    return getattr(sys, "_base_executable", sys.executable)
-
-
 def first_verdict_ms() -> float:
     """From nothing to the verdict of one program with one test."""
     problem = Problem(statement="Sum.", tests=StdinTests("stdin", [StdinCase("1 2 3\n", "6\n")]), id="one")
@@ -263,16 +268,12 @@ def idle_cell_mb() -> float:
 
 def tests_per_s(measure: Measure, problem: Problem, source: str, num_programs: int) -> float:
     """Tests, or asserts, per second of wall-clock time."""
-    started = time.perf_counter()
-    measure.accept(problem, source, num_programs)
-    return num_programs * NUM_TESTS / (time.perf_counter() - started)
+    return num_programs * NUM_TESTS / seconds(lambda: measure.accept(problem, source, num_programs))
 
 
 def judging_s(measure: Measure, num_programs: int) -> float:
     """Seconds of judging so many programs."""
-    started = time.perf_counter()
-    measure.accept(STDIN, SOURCE, num_programs)
-    return time.perf_counter() - started
+    return seconds(lambda: measure.accept(STDIN, SOURCE, num_programs))
 
 
 def rejudging_s(measure: Measure, num_programs: int) -> float:

@@ -1,0 +1,75 @@
+"""What a test costs without isolation: a fork of a warm interpreter, or a new interpreter. For `judge.py`.
+
+`source` is a program that adds the numbers of its input.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+
+from autoclave.judge.profiles import PROFILES
+
+# Runs in the base interpreter; prints CPU milliseconds per test, of the loop and of its forks.
+_FLOOR = """
+import os, resource, sys
+*modules, source, rounds = sys.argv[1:]
+namespace = {"__name__": "__main__"}
+for module in modules:
+    exec(f"from {module} import *", namespace)
+code = compile(source, "program.py", "exec")
+def once():
+    stdin, feed = os.pipe()
+    take, stdout = os.pipe()
+    os.write(feed, b"1 2 3\\n")
+    os.close(feed)
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(stdin, 0)
+        os.dup2(stdout, 1)
+        exec(code, namespace)
+        sys.stdout.flush()
+        os._exit(0)
+    os.close(stdin)
+    os.close(stdout)
+    output = b""
+    while part := os.read(take, 65536):
+        output += part
+    os.close(take)
+    assert os.waitpid(pid, 0)[1] == 0 and output == b"6\\n"
+def cpu_s(who):
+    usage = resource.getrusage(who)
+    return usage.ru_utime + usage.ru_stime
+for _ in range(20):
+    once()
+sides = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+before = [cpu_s(who) for who in sides]
+for _ in range(int(rounds)):
+    once()
+print(*((cpu_s(who) - spent) / int(rounds) * 1000 for who, spent in zip(sides, before)))
+"""
+_IMPORTS = "".join(f"from {name} import *\n" for name in PROFILES["lcb"].modules)
+
+
+def floor_ms(source: str, rounds: int) -> tuple[float, float]:
+    """CPU milliseconds per test of the naive fork: of the loop, and of what it forks."""
+    command = [base_interpreter(), "-I", "-S", "-c", _FLOOR, *PROFILES["lcb"].modules, source, str(rounds)]
+    parent, child = map(float, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    return parent, child
+
+
+def interpreter_ms(source: str, rounds: int) -> float:
+    """CPU milliseconds per test of a new interpreter each."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    for _ in range(rounds):
+        command = [base_interpreter(), "-I", "-S", "-c", _IMPORTS + source]
+        done = subprocess.run(command, input=b"1 2 3\n", capture_output=True, check=True)
+        assert done.stdout == b"6\n"
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / rounds * 1000
+
+
+def base_interpreter() -> str:
+    """The interpreter that cells run."""
+    return getattr(sys, "_base_executable", sys.executable)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
 from pathlib import Path
 
 import pytest
@@ -63,6 +65,34 @@ def test_what_a_test_writes_beside_its_account_is_gone_in_the_next(open_cell):
     )
     with open_cell(source) as cell:
         assert [cell.run(b"").stdout for _ in range(2)] == [b"b'\\x00\\x00\\x00\\x00'\n"] * 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "open('file', 'w').close()",
+        "open('file', 'w').close(); os.remove('file'); os.utime('/tmp', ns=(before.st_atime_ns, before.st_mtime_ns))",
+        "os.makedirs('a/b')",
+        "os.listdir('/tmp')",
+        "os.chmod('/tmp', 0o755)",
+        "os.chmod('/tmp', 0o755); os.chmod('/tmp', 0o700)",
+        "os.utime('/tmp', (1, 1))",
+        "os.setxattr('/tmp', 'user.name', b'value') if has_attributes else None",
+    ],
+)
+def test_what_a_test_changes_about_its_scratch_folder_is_as_new_in_the_next(open_cell, change: str):
+    has_attributes = tuple(map(int, re.findall(r"\d+", platform.release())[:2])) >= (6, 6)
+    source = (
+        f"import os, sys\nhas_attributes = {has_attributes}\nbefore = os.stat('/tmp')\n"
+        "times = {before.st_atime_ns, before.st_mtime_ns, before.st_ctime_ns}\n"
+        "print(oct(before.st_mode), before.st_size, len(times), os.statvfs('/tmp').f_ffree)\n"
+        f"if sys.stdin.read(): {change}\n"
+        "else: print(os.listdir('/tmp'), os.listxattr('/tmp'))"
+    )
+    with open_cell(source) as cell:
+        new, *_, after = [cell.run(stdin) for stdin in (b"", b"x", b"x", b"")]
+    assert new.exit_code == 0
+    assert after.stdout == new.stdout
 
 
 def test_standard_input_is_a_file_in_memory_whatever_its_size(run):

@@ -52,8 +52,11 @@ class Meter(Protocol):
     def begin_test(self) -> None:
         """Start measuring: earlier usage does not count."""
 
+    def watch(self) -> None:
+        """Prepare for samples of the test: it is no short one."""
+
     def usage(self) -> Usage:
-        """Return the current usage of the running test."""
+        """Return the current usage of the running test, which is watched."""
         ...
 
     def end_test(self, reaped_cpu_s: float) -> TestUsage:

@@ -170,7 +170,7 @@ class ZygoteCell:
         if len(report) == REPORT_BYTES:
             return self._outcome(report, streams)
         with contextlib.closing(RunningTest(self, streams, started=started, report=report)) as test:
-            test.watch_streams()
+            test.watch()
             return test.finish()
 
     def session(self, stdin: bytes = b"") -> CellSession:

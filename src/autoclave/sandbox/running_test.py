@@ -71,16 +71,17 @@ class RunningTest:
         self._wall_deadline = started + self._limits.wall_s
         self._next_sample = started + _SAMPLE_INTERVAL_S
         self._stop_deadline: float | None = None
-        self._is_watching_streams = False
+        self._is_watched = False
         self._poll = select.poll()
         self._poll.register(cell.connection, select.POLLIN)
         if channel:
             channel.setblocking(False)
             self._poll.register(channel, select.POLLIN)
 
-    def watch_streams(self) -> None:
-        """Read output from now on while the program runs. A short test ends before that, with one wake-up."""
-        self._is_watching_streams = True
+    def watch(self) -> None:
+        """Measure and read output from now on while the program runs. A short test ends before, with one wake-up."""
+        self._cell.meter.watch()
+        self._is_watched = True
         for reader in (self._out, self._err):
             self._poll.register(reader.descriptor, select.POLLIN)
 
@@ -129,9 +130,11 @@ class RunningTest:
             events = self._poll.poll(self._patience_ms())
             for descriptor, event in events:
                 self._serve(descriptor, event)
-            if not events and not self._is_watching_streams:
-                self.watch_streams()
-            if time.monotonic() >= min(self._next_sample, self._wall_deadline) and not self.is_over:
+            now = time.monotonic()
+            is_due = now >= min(self._next_sample, self._wall_deadline)
+            if not self._is_watched and (is_due or now - self._started >= SHORT_TEST_MS / 1000):
+                self.watch()
+            if is_due and not self.is_over:
                 self._enforce_limits()
         while self.is_over and self.channel and self._take_frames():  # frames that an ended program left in the socket
             pass
@@ -145,7 +148,7 @@ class RunningTest:
             self.channel = None
 
     def _patience_ms(self) -> float:
-        if not self._is_watching_streams:
+        if not self._is_watched:
             return SHORT_TEST_MS
         until = min(self._next_sample, self._wall_deadline)
         return max(0.0, until - time.monotonic()) * 1000 + 1

@@ -121,6 +121,7 @@ class FolderMeter:
         self._meter = meter
         self.begin_cell = meter.begin_cell
         self.begin_test = meter.begin_test
+        self.watch = meter.watch
         self.end_test = meter.end_test
         self.is_memory_exceeded = meter.is_memory_exceeded
         self.refusal_of_host = meter.refusal_of_host

@@ -41,6 +41,9 @@ class ProcessMeter:
         self._delays = RunDelays()
         self._hidden = HiddenTime()
 
+    def watch(self) -> None:
+        """Do nothing: no sample is earlier."""
+
     def usage(self) -> Usage:
         cpu_s, memory, seen = 0.0, _Memory(), list[_Stat]()
         for pid in descendants(self._first_process()):

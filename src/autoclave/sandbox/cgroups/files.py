@@ -235,7 +235,7 @@ class Processes:
 
     def __init__(self, folder: OpenFolder) -> None:
         self._limit = folder.file("pids.max")
-        self._events = folder.file("pids.events")
+        self._events = folder.keep("pids.events")
         self._peak = folder.file_if_there("pids.peak")  # from Linux 6.0 on
         self._limit_now = -1
 

@@ -2,6 +2,9 @@
 
 The content of the group when the cell was made does not count: the zygote and the first process. The limit bounds the
 rest, so the kernel refuses a burst that no sample would see.
+
+Of a short test only kills are read here; the first process, which waits for its processes, measures the rest. The peak
+of the cell counts from the moment that a longer one is watched.
 """
 
 import contextlib
@@ -29,9 +32,9 @@ class GroupMeter:
         self._first_process = first_process
         self._delays = RunDelays()
         self._start_cpu_s = 0.0
-        self._last_cpu_s: float | None = None
         self._start_bytes = 0
         self._limit_mb = 0
+        self._is_watched = True
         self._start_kills = group.memory.num_kills()
         self._start_hits = group.memory.num_hits()
         self._start_refusals = group.processes.num_refusals() if group.processes else 0
@@ -45,20 +48,28 @@ class GroupMeter:
 
     def begin_test(self) -> None:
         group = self._group
+        self._start_cpu_s = group.cpu.seconds()
+        if self._is_watched:  # a short test leaves the others as they were
+            self._start_bytes = group.memory.now()
+            # Leftovers of a test may meet the limit while they are removed.
+            self._start_kills, self._start_hits = group.memory.num_kills(), group.memory.num_hits()
+            self._is_watched = False
+
+    def watch(self) -> None:
+        self._is_watched = True
         self._delays = RunDelays()
-        group.memory.restart_peak()
-        self._start_bytes = group.memory.now()
-        # Between two tests nothing runs: the value at the end of one holds at the start of the next.
-        self._start_cpu_s = group.cpu.seconds() if self._last_cpu_s is None else self._last_cpu_s
-        # Not so these: leftovers of a test may meet the limit while they are removed.
-        self._start_kills = group.memory.num_kills()
-        self._start_hits = group.memory.num_hits()
+        memory = self._group.memory
+        memory.restart_peak()
+        if memory.num_kills() == self._start_kills:  # short tests before this one may have met the limit, too
+            self._start_hits = memory.num_hits()
 
     def usage(self) -> Usage:
         num_processes = self._sample_processes()
         return Usage(self._cpu_s(), self._own_mb(self._group.memory.now()), num_processes, self._delays.seconds)
 
     def end_test(self, reaped_cpu_s: float) -> TestUsage:
+        if not self._is_watched:
+            return TestUsage(reaped_cpu_s)
         cpu_s = self._cpu_s()
         is_more = cpu_s > reaped_cpu_s + _OWN_CPU_S
         return TestUsage(cpu_s if is_more else reaped_cpu_s, self._own_mb(self._group.memory.peak()))
@@ -67,6 +78,7 @@ class GroupMeter:
         memory = self._group.memory
         if memory.num_kills() == self._start_kills:
             return False
+        self._is_watched = True
         if memory.num_hits() == self._start_hits:
             raise ExhaustedFault("the host ran out of memory, not the cell: the kernel killed a process of a test")
         return True
@@ -92,8 +104,7 @@ class GroupMeter:
         return min(own_bytes / 2**20, self._limit_mb)
 
     def _cpu_s(self) -> float:
-        self._last_cpu_s = self._group.cpu.seconds()
-        return self._last_cpu_s - self._start_cpu_s
+        return self._group.cpu.seconds() - self._start_cpu_s
 
 
 def _rounded_up(num_bytes: int) -> int:

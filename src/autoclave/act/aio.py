@@ -1,7 +1,5 @@
 """Sessions for asyncio: a thread of its own does the calls of each session, in order."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +14,7 @@ from autoclave.act.session import Session, session
 T = TypeVar("T")
 
 
-def async_session(root: Path | str, state: Path | str | None = None, **settings: Any) -> AsyncSession:
+def async_session(root: Path | str, state: Path | str | None = None, **settings: Any) -> "AsyncSession":
     """Return a session for `async with`, with the arguments of `session`."""
     return AsyncSession(partial(session, root, state, **settings))
 

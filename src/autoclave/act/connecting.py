@@ -1,7 +1,5 @@
 """Changing the connections of a state folder: databases, services, managers, the vault."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Generator
 from pathlib import Path
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 def changing_connections(
     root: Path,
     state: Path | None,
-    vault: Vault | None = None,
+    vault: "Vault | None" = None,
     *,
     where: str,
     is_removal: bool = False,

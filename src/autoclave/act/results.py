@@ -1,7 +1,5 @@
 """Results of calls, and changes as a session lists them. Pure data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,7 +62,7 @@ class Change:
     """Why it failed, or is in doubt."""
 
     @staticmethod
-    def of(standing: Standing) -> Change:
+    def of(standing: Standing) -> "Change":
         proposed, reason = standing.proposed, str(standing.body.get("reason", ""))
         guarantee = Guarantee(proposed["guarantee"])
         who = str(proposed["session"])

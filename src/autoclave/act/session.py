@@ -9,8 +9,6 @@ Each action is recorded with the name of its session, and a session undoes its o
 grants alone: those of the user, and those that the program which opens the session passes (`allow`), which end with it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import secrets
@@ -76,7 +74,7 @@ def session(
     exclusive: bool = False,
     wait_s: float = 60.0,
     **others: Any,
-) -> Session:
+) -> "Session":
     """Open a session on the folder `root`.
 
     Args:

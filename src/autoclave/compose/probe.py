@@ -1,7 +1,5 @@
 """Linear probes of models: each writes programs for sub-tasks, and its hidden states at their variables are read."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -128,7 +126,7 @@ def _probe_model(
     )
 
 
-def read(config: TrainConfig, model: Path, readings: Sequence[Reading]) -> Examples:
+def read(config: TrainConfig, model: Path, readings: "Sequence[Reading]") -> Examples:
     """The hidden states of the model in folder `model` at the tokens of `readings`, with what is to be read there."""
     policy = load_policy(model, dtype=config.model.dtype, device=config.model.device)
     hidden = [

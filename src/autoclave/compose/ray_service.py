@@ -4,8 +4,6 @@ Ray starts, watches and ends the replicas and gives requests out; every replica 
 all that must survive: a replica that dies leaves its programs to the others.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

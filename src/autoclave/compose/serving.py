@@ -1,7 +1,5 @@
 """Run the judge service that settings describe: one server here, or replicas on Ray."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 

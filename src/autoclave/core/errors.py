@@ -21,8 +21,6 @@
 All cross process borders, so each is built from its message alone and pickles.
 """
 
-from __future__ import annotations
-
 
 class AutoclaveError(Exception):
     """Base of everything Autoclave raises on purpose."""
@@ -95,7 +93,7 @@ class WorkerDied(WorkerFault):
     node: str
 
     @staticmethod
-    def of(group: str, rank: int, node: str, how: str) -> WorkerDied:
+    def of(group: str, rank: int, node: str, how: str) -> "WorkerDied":
         """The death of rank `rank` of worker group `group` on `node`; `how` ends the sentence."""
         error = WorkerDied(f"rank {rank} of worker group {group!r} on node {node} {how}")
         error.group, error.rank, error.node = group, rank, node

@@ -4,8 +4,6 @@ The package imports them as themselves (`from m import A as A`) for type checker
 `__getattr__ = lazily(__name__)`, which reads those lines.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

@@ -3,8 +3,6 @@
 Data only; nothing here runs a program. File format `autoclave-problem/1` (docs/reference/formats.md).
 """
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import math
@@ -195,7 +193,7 @@ class Problem:
         return {"format": FORMAT, "id": self.id} | changed
 
     @staticmethod
-    def from_json(value: dict[str, Any], where: str = "problem") -> Problem:
+    def from_json(value: dict[str, Any], where: str = "problem") -> "Problem":
         """A problem from one parsed line.
 
         Raises:

@@ -3,8 +3,6 @@
 These are all that driver, schedules and buffers know of a task. Arrays are numpy, so that they cross processes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -100,7 +98,7 @@ class Rollout:
     length_limit: int = field(kw_only=True)
     """Most tokens that the response could have had; those of one batch may differ (`length_schedule`)."""
 
-    def masked(self, reason: MaskReason) -> Rollout:
+    def masked(self, reason: MaskReason) -> "Rollout":
         """The same rollout, kept out of training. The first reason stays."""
         return self if self.mask_reason else replace(self, mask_reason=reason)
 

@@ -1,7 +1,5 @@
 """Verdict of the judge on a program: pass, fail, invalid submission, or no verdict."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -89,12 +87,12 @@ class Verdict:
         tests: list[TestResult] | None = None,
         level: str = "",
         message: str = "",
-    ) -> Verdict:
+    ) -> "Verdict":
         """A verdict with the reward that follows from its status."""
         reward = 1.0 if status is Status.ACCEPTED else 0.0
         return Verdict(problem_id, id, status, reward, failing_test, tests or [], level, message)
 
     @staticmethod
-    def none(fault: Fault, *, problem_id: str = "", id: str = "", level: str = "") -> Verdict:
+    def none(fault: Fault, *, problem_id: str = "", id: str = "", level: str = "") -> "Verdict":
         """No verdict: a fault of the infrastructure."""
         return Verdict(problem_id, id, None, None, None, [], level, "", fault)

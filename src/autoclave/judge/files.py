@@ -4,8 +4,6 @@ Both files are checked whole before anything runs. Problems are then read again 
 file, and a few are kept. The verdicts appear under their name only when all are there.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile
@@ -97,7 +95,7 @@ def judge_file(
     return dict(counts)
 
 
-def _check_programs(judge: Judge, path: Path, problems: ProblemIndex) -> None:
+def _check_programs(judge: Judge, path: Path, problems: "ProblemIndex") -> None:
     seen: dict[str, str] = {}
     judgeable: set[str] = set()
     for submission in read_submissions(path):
@@ -117,7 +115,7 @@ def _check_programs(judge: Judge, path: Path, problems: ProblemIndex) -> None:
 
 def _submit(
     judge: Judge,
-    problems: ProblemIndex,
+    problems: "ProblemIndex",
     submission: Submission,
     rules: tuple[Callable[[str], str | None], ...],
     tests: str,

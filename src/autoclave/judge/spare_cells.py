@@ -1,7 +1,5 @@
 """Trusted cells that stay open after one program for the next: the check of a problem is prepared once for a group."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +22,7 @@ class Held:
 class LentCell:
     """A spare cell in use. At the end it is kept for the next program, or closed if it changed or something failed."""
 
-    def __init__(self, spare: SpareCells, sandbox: Sandbox, held: Held, cell: Cell) -> None:
+    def __init__(self, spare: "SpareCells", sandbox: Sandbox, held: Held, cell: Cell) -> None:
         self.cell = cell
         self.is_as_before = True
         self._keep = partial(spare.keep, sandbox, held, cell)

@@ -4,8 +4,6 @@ The hostile text goes from the program's cell into this cell unparsed; one word 
 it receives a result is the problem's fault, and there is no verdict; one that fails on a result does not accept it.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -42,7 +40,7 @@ class SpecialJudge:
         self._cell: Cell | None = None
 
     @staticmethod
-    def of(checker: Rule | CustomChecker, sandbox: Sandbox, problem_id: str, limits: Limits) -> SpecialJudge | None:
+    def of(checker: Rule | CustomChecker, sandbox: Sandbox, problem_id: str, limits: Limits) -> "SpecialJudge | None":
         """Return the judge of a custom checker; None for a built-in rule."""
         return SpecialJudge(sandbox, checker, problem_id, limits) if isinstance(checker, CustomChecker) else None
 

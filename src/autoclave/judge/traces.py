@@ -4,8 +4,6 @@ The account of the cell is hostile data: it must be bounded, of known shape, wit
 values of primitive type, else the trace has no values.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -50,11 +48,11 @@ class PreparedTrace:
 
     job: JudgeJob
     index: int
-    style: _Style
+    style: "_Style"
     profile: Profile
     limits: ProblemLimits
 
-    def run(self, shared: SharedCell, gate: Gate) -> Trace:
+    def run(self, shared: "SharedCell", gate: Gate) -> Trace:
         """The trace. A run too close to the time limit is repeated with no neighbours, as for a verdict.
 
         Raises:

@@ -7,8 +7,6 @@ Pure arithmetic on spans; nothing here runs anything.
     learning     seconds of updates over response tokens, times the trainer's devices
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +40,7 @@ class Calibration:
     """Measurements from the timeline of a run."""
 
     split: Split
-    sampling: SamplingTimes
+    sampling: "SamplingTimes"
     rates: Rates
     tokens: IntArray
     """(groups, samples) of each response; a request has as many tokens more as its start takes."""
@@ -83,7 +81,7 @@ class Calibration:
         at_work = self.rates.token_ms * (1 + self.rates.batch_slope * running)
         return at_work * sampled / (sampled - round(self.sampling.start_tokens))
 
-    def slowdown(self, together: Calibration) -> float:
+    def slowdown(self, together: "Calibration") -> float:
         """Factor by which sampling and training take longer in `together`, where both go on at once; 1 at least."""
         running = max(together.sampling.tokens_per_s)
         token = together.token_ms_beside(running) / self.token_ms_beside(running)

@@ -1,7 +1,5 @@
 """A workload to simulate: responses of each iteration, and what a token, a reward, learning and a publish take."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -53,12 +51,12 @@ class Profile:
     def train_s(self, tokens: int, devices: int) -> float:
         return tokens * self.train_ms_per_token / 1e3 / devices
 
-    def slowed(self, factor: float) -> Profile:
+    def slowed(self, factor: float) -> "Profile":
         """The same work where sampler, judge and trainer take `factor` times as long."""
         slower = tuple(tuple(replace(w, reward_s=w.reward_s * factor) for w in part) for part in self.iterations)
         token_ms, train_ms = self.token_ms * factor, self.train_ms_per_token * factor
         return replace(self, token_ms=token_ms, train_ms_per_token=train_ms, iterations=slower)
 
-    def of_at_least(self, iterations: int) -> Profile:
+    def of_at_least(self, iterations: int) -> "Profile":
         """The same iterations, all of them again until there are so many."""
         return replace(self, iterations=self.iterations * -(-iterations // len(self.iterations)))

@@ -9,8 +9,6 @@ iterations are computed one after the other: requests on their devices, rewards 
 publish. Only the asynchronous schedule begins later ones before the responses of an earlier one are done.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,7 +45,7 @@ class Split:
     is_shared: bool = False
 
     @staticmethod
-    def time_sharing(devices: int) -> Split:
+    def time_sharing(devices: int) -> "Split":
         """All devices sample, then all learn."""
         return Split(devices, devices, is_shared=True)
 
@@ -128,7 +126,7 @@ def _span(role: Role, start: float, seconds: float, iteration: int) -> Span:
 
 
 def _request(
-    samplers: Sequence[_SamplerDevice], start: float, iteration: int, works: Sequence[Work], *, keeps_groups: bool
+    samplers: "Sequence[_SamplerDevice]", start: float, iteration: int, works: Sequence[Work], *, keeps_groups: bool
 ) -> None:
     """Assign the requests of an iteration to devices in turn, one by one or by groups."""
     turns = {group: turn for turn, group in enumerate(dict.fromkeys(work.group for work in works))}

@@ -4,8 +4,6 @@ Judging of a response starts the moment it is sampled. Callbacks run on the thre
 together, and resample groups; readers only wait.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time
@@ -78,7 +76,7 @@ class Collection:
         *,
         resample: Resample | None = None,
         complete: Mapping[int, Group] | None = None,
-        spans: CollectionSpans | None = None,
+        spans: "CollectionSpans | None" = None,
         stall_s: float = STALL_S,
     ) -> None:
         """Start sampling `requests[i]`, the samples of `items[i]`, and judging them by `reward`.

@@ -1,7 +1,5 @@
 """Sampling of tokens from logits, each by a random number of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,7 +29,7 @@ class RowParameters:
     has_nucleus: bool
 
     @staticmethod
-    def of(rows: Sequence[SamplingParameters], device: torch.device) -> RowParameters:
+    def of(rows: Sequence[SamplingParameters], device: torch.device) -> "RowParameters":
         temperatures, shares = [each.temperature for each in rows], [each.top_p for each in rows]
         return RowParameters(
             torch.tensor(temperatures, dtype=torch.float32, device=device)[:, None],

@@ -1,7 +1,5 @@
 """Requests for responses, and two protocols: an `Engine` samples in its process, a `Sampler` passes requests on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -67,7 +65,7 @@ class Engine(Protocol):
         """Sample for about `seconds`, less if no request is left; return the responses that ended."""
         ...
 
-    def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
+    def update_weights(self, version: int, weights: "Mapping[str, Tensor]") -> None:
         """Load `weights` by Hugging Face's names; one of two tied tensors may be missing.
 
         An engine that holds an adapter gets the adapter's matrices only; see `AdapterEngine`.
@@ -87,7 +85,7 @@ class Engine(Protocol):
 class InspectableEngine(Protocol):
     """An engine that can read the weights in its memory, for the weight-sync check."""
 
-    def weight_digests(self) -> Mapping[str, Digest]:
+    def weight_digests(self) -> "Mapping[str, Digest]":
         """Return digests of the weights in memory, by the names of `update_weights`; unreadable weights are absent."""
         ...
 
@@ -101,7 +99,7 @@ class AdapterEngine(Protocol):
         """True if the engine was made with an adapter: `update_weights` then gets weights of the adapter."""
         ...
 
-    def adapter_digests(self) -> Mapping[str, Digest]:
+    def adapter_digests(self) -> "Mapping[str, Digest]":
         """Return digests of the adapter's matrices in memory, by the names of `update_weights`."""
         ...
 

@@ -1,7 +1,5 @@
 """Continuous batching: a Transformers model samples sequences together, which join and leave between tokens."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -124,7 +122,7 @@ class RunningBatch:
     def _clear(self) -> None:
         self._rows, self._lengths, self._cache, self._columns, self._room = [], [], None, 0, 0
 
-    def _kept(self, alive: list[int]) -> Rows | None:
+    def _kept(self, alive: list[int]) -> "Rows | None":
         """The rows `alive` of the cache, without the columns that stand before all of them; None if there are none."""
         self._rows, self._lengths = [self._rows[place] for place in alive], [self._lengths[place] for place in alive]
         if self._cache is None or not alive:
@@ -132,7 +130,7 @@ class RunningBatch:
         columns = max(self._lengths) if can_be_joined(self._cache) else self._columns
         return Rows(self._cache, self._index(alive), columns)
 
-    def _hold(self, parts: list[Rows], spare: Callable[[], int]) -> None:
+    def _hold(self, parts: "list[Rows]", spare: Callable[[], int]) -> None:
         self._room = min(spare(), max(row.tokens_left for row in self._rows))
         self._columns = max(part.columns for part in parts)
         self._parameters = RowParameters.of([row.request.parameters for row in self._rows], self._model.device)

@@ -1,7 +1,5 @@
 """The LoRA adapter of a vLLM engine, replaced in place while requests run."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

@@ -5,8 +5,6 @@ Several processes exist only with `tensor_parallel` > 1: vLLM's workers, which e
 this process is in `vllm_guest.py`, what it imports from us in `vllm_parts.py`.
 """
 
-from __future__ import annotations
-
 import gc
 import tempfile
 import time

@@ -6,8 +6,6 @@ late. What stays changed: modules that it imports, torch's process group while a
 of the process is bound to the NUMA node of its first core.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import warnings

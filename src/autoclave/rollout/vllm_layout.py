@@ -4,8 +4,6 @@ Reads attributes of vLLM's layers, and imports nothing of it. Where vLLM has rep
 the matrices of linear layers), the parameter is empty and the weight absent here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Code that vLLM imports by name in its workers' processes. Imports vLLM."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

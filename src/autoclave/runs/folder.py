@@ -15,8 +15,6 @@ comparison.html, view.html      written by `autoclave report --against` and `aut
 stalled-<time>.txt              what everybody was doing, of a run in which nothing moved
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import math
@@ -49,7 +47,7 @@ class RunFolder:
         self.critic = path / "critic"
 
     @staticmethod
-    def create(path: Path, keep: str = "") -> RunFolder:
+    def create(path: Path, keep: str = "") -> "RunFolder":
         """A new folder at `path`; what stood there is moved aside, never overwritten. A file called `keep` stays.
 
         Raises:
@@ -67,7 +65,7 @@ class RunFolder:
         return RunFolder(path)
 
     @staticmethod
-    def existing(path: Path, what: str = "--resume") -> RunFolder:
+    def existing(path: Path, what: str = "--resume") -> "RunFolder":
         """The folder of a run that was begun; `what` names the argument that gave it.
 
         Raises:

@@ -4,8 +4,6 @@ A key names something that an action touches, with everything below it: `files/s
 of a service. Keys are paths whose first part is the kind.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,11 +17,11 @@ class Footprint:
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
 
-    def depends_on(self, earlier: Footprint) -> bool:
+    def depends_on(self, earlier: "Footprint") -> bool:
         """Return whether it read or wrote something that the earlier one wrote."""
         return meet(self.reads | self.writes, earlier.writes)
 
-    def commutes_with(self, other: Footprint) -> bool:
+    def commutes_with(self, other: "Footprint") -> bool:
         """Return whether the order of the two makes no difference."""
         return not (self.depends_on(other) or other.depends_on(self))
 

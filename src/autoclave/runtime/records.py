@@ -5,8 +5,6 @@ not a truncated or rewritten chain: for these a checkpoint (the number of record
 and kept elsewhere.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +33,7 @@ class Record:
     digest: bytes
 
     @staticmethod
-    def after(previous: bytes, number: int, at: float, kind: str, subject: str, body: Mapping[str, Any]) -> Record:
+    def after(previous: bytes, number: int, at: float, kind: str, subject: str, body: Mapping[str, Any]) -> "Record":
         """Create the record that follows the one with the digest `previous`."""
         digest = _digest(previous, at, kind, subject, body)
         return Record(number, at, kind, subject, body, previous, digest)
@@ -59,7 +57,7 @@ class Checkpoint:
     signature: bytes
 
     @staticmethod
-    def signed(count: int, head: bytes, key: bytes) -> Checkpoint:
+    def signed(count: int, head: bytes, key: bytes) -> "Checkpoint":
         told = b"autoclave-checkpoint/1" + count.to_bytes(8, "big") + head
         return Checkpoint(count, head, hmac.digest(key, told, "sha256"))
 

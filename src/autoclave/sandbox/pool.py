@@ -1,7 +1,5 @@
 """`ZygotePool`: the sandbox of every backend. A cell for each program, from a small stock of warm zygotes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -37,7 +35,7 @@ class ZygotePool:
         self._busy: set[Zygote] = set()
         self._is_closed = False
 
-    def open(self, content: bytes, profile: Profile, limits: Limits, runner: Runner) -> ZygoteCell:
+    def open(self, content: bytes, profile: Profile, limits: Limits, runner: Runner) -> "ZygoteCell":
         return ZygoteCell(self, profile, content, limits, runner)
 
     def close(self) -> None:

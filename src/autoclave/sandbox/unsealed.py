@@ -1,7 +1,5 @@
 """Zygotes that share the host's namespaces: `restricted`, shut in by Landlock and seccomp, and `open`, not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -40,7 +38,7 @@ class OpenLauncher:
         if self._place.is_usable:
             remove_stale_groups(self._place)
 
-    def launch(self, profile: Profile) -> UnsealedZygote:
+    def launch(self, profile: Profile) -> "UnsealedZygote":
         process = ZygoteProcess(self._root.executable, self._place)
         folder = tempfile.mkdtemp(prefix="autoclave-")
         os.chmod(folder, 0o711)
@@ -96,7 +94,7 @@ class UnsealedZygote(NamespaceZygote):
         super().__init__(process, plan, Identity("single"))
         self._folder = folder
 
-    def meter(self, first_process: Callable[[], int]) -> FolderMeter:
+    def meter(self, first_process: Callable[[], int]) -> "FolderMeter":
         return FolderMeter(super().meter(first_process), f"{self._folder}/area")
 
     def kill(self) -> None:

@@ -4,8 +4,6 @@ A sample misses processes that started and ended since the last one, children th
 no process maps at that moment. Control groups (`cgroups/`) miss nothing; they need a host that permits them.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -116,7 +114,7 @@ class HiddenTime:
         self._has_lost_any = False
         self._busy_s = 0.0
 
-    def sample(self, processes: Sequence[_Stat], now: float) -> None:
+    def sample(self, processes: "Sequence[_Stat]", now: float) -> None:
         """Take in all processes of the test at the time `now`, in seconds."""
         seen = {(process.pid, process.start): process.ran_s for process in processes}
         self._gone_s += sum(ran_s for process, ran_s in self._known.items() if process not in seen)

@@ -4,8 +4,6 @@ A connection is busy while it has a request whose client is authenticated. A ser
 that is not busy for each new one: of the addresses that have most in turn, the one that was silent for longest.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -53,7 +51,7 @@ class Edge:
         self._counts: Counter[str] = Counter()
         self._num_refused, self._next_warning = 0, -math.inf
 
-    def admit(self, new: Connection) -> None:
+    def admit(self, new: "Connection") -> None:
         """Take a new connection, and close another one if there are too many."""
         are_many = self._counts[new.address] >= self.admission.connections_per_address
         if are_many or len(self._open) >= self._limit:
@@ -68,12 +66,12 @@ class Edge:
         self._open[new] = None
         self._counts[new.address] += 1
 
-    def note_request(self, connection: Connection) -> None:
+    def note_request(self, connection: "Connection") -> None:
         """Record that a request began."""
         if connection in self._open:
             self._open[connection] = self._open.pop(connection)
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: "Connection") -> None:
         if connection in self._open:
             del self._open[connection]
             self._counts[connection.address] -= 1

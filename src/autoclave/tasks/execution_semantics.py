@@ -5,8 +5,6 @@ Source: Jiang et al., CodeRL+, section 3.2 (rewards, equation 5), appendix C (tr
 test output prediction are those of LiveCodeBench (Jain et al., arXiv:2403.07974).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from concurrent.futures import Future
 from statistics import fmean
@@ -30,7 +28,7 @@ class _ValuePrediction:
 
     name: str
 
-    def __init__(self, template: Template = "code", *, float_tolerance: float = 0.0) -> None:
+    def __init__(self, template: "Template" = "code", *, float_tolerance: float = 0.0) -> None:
         self._template: Template = template
         self._float_tolerance = float_tolerance
 

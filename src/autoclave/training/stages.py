@@ -5,8 +5,6 @@ learn(groups)               advantages, log-probs, updates        -> Learned
 publish(version)            weights from the trainer to the samplers -> metrics
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
@@ -85,7 +83,7 @@ class Stages:
     """Learning waits until a checkpoint is written, whose copy shares memory with what learning keeps."""
     length_schedule_config: LengthScheduleConfig | None = None
     """Limits of new tokens, stage by stage, in place of that of `sampling`."""
-    controllers: ControllerState = field(init=False)
+    controllers: "ControllerState" = field(init=False)
     length_schedule: LengthSchedule = field(init=False)
 
     def __post_init__(self) -> None:

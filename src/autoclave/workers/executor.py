@@ -8,8 +8,6 @@ thread may kill the ranks meanwhile.
     ray      `ray_executor.py`         an actor per rank and group, in a Ray cluster
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +41,7 @@ class Interface:
     hooks: frozenset[str]
 
     @staticmethod
-    def of(worker: type) -> Interface:
+    def of(worker: type) -> "Interface":
         """The interface of a worker class."""
         hooks = frozenset(name for name in (ONLOAD, OFFLOAD) if callable(getattr(worker, name, None)))
         return Interface(worker.__name__, registered_methods(worker), hooks)

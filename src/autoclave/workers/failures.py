@@ -1,7 +1,5 @@
 """Errors of workers in the driver: the same exception, with the worker's traceback as its cause."""
 
-from __future__ import annotations
-
 import traceback
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +17,7 @@ class Failure:
     traceback: str
 
     @staticmethod
-    def of(error: BaseException) -> Failure:
+    def of(error: BaseException) -> "Failure":
         """Return what can be sent of `error`."""
         summary = "".join(traceback.format_exception_only(error)).strip()
         return Failure(_packed(error), summary, "".join(traceback.format_exception(error)))

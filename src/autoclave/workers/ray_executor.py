@@ -5,8 +5,6 @@ live in the same bundles; they ask Ray for nothing more, since they take turns. 
 neighbours in rank are neighbours on the network. Results stay in Ray's object store until they are read.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -106,7 +104,7 @@ class RayExecutor:
             )
         self._places = self._survey()
 
-    def _survey(self) -> list[_Place]:
+    def _survey(self) -> "list[_Place]":
         look = [
             _look_around.options(
                 num_cpus=1, num_gpus=self._demand.devices, scheduling_strategy=self._in_bundle(index)
@@ -128,7 +126,7 @@ class RayExecutor:
         """The GPUs of each rank, by their names on its node."""
         return [place.devices for place in self._places]
 
-    def start(self, group: str, make_worker: Callable[[], Any], *, process_group: bool = False) -> RayRanks:
+    def start(self, group: str, make_worker: Callable[[], Any], *, process_group: bool = False) -> "RayRanks":
         actors = [
             _Actor.options(scheduling_strategy=self._in_bundle(place.bundle)).remote(
                 RankInfo(rank, self.processes, place.devices)

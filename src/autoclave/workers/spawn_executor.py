@@ -5,8 +5,6 @@ that it started in turn is killed with it. It reads orders from a Unix socket. W
 for whatever reason, the process kills its session, so that nothing outlives a driver that was killed with -9.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -51,7 +49,7 @@ class SpawnExecutor:
     def processes(self) -> int:
         return len(self._devices)
 
-    def start(self, group: str, make_worker: Callable[[], Any], *, process_group: bool = False) -> SpawnRanks:
+    def start(self, group: str, make_worker: Callable[[], Any], *, process_group: bool = False) -> "SpawnRanks":
         rank_infos = [RankInfo(rank, self.processes, own) for rank, own in enumerate(self._devices)]
         ranks = SpawnRanks(group, rank_infos)
         self._started.append(ranks)
@@ -180,7 +178,7 @@ def serve(end: int, rank: int, world_size: int, devices: Sequence[str]) -> None:
             channel.send(answer, [])
 
 
-def _listen(channel: Channel, orders: queue.SimpleQueue[tuple[Order, list[Parcel]]]) -> None:
+def _listen(channel: "Channel", orders: queue.SimpleQueue[tuple[Order, list[Parcel]]]) -> None:
     """Take orders while another is carried out: that the driver has gone must be heard at once."""
     try:
         while True:

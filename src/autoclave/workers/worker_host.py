@@ -1,7 +1,5 @@
 """Host of one worker in its own process, whichever executor started it: its environment and its calls."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

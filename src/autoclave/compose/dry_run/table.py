@@ -1,7 +1,5 @@
 """The table of a dry run: which parts of a recipe were exercised, which were not, and why."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -48,7 +46,7 @@ class Run:
     small: TrainConfig
     events: Sequence[Mapping[str, Any]]
     summary: Mapping[str, Any]
-    found: Findings
+    found: "Findings"
 
     def steps_with(self, metric: str, kind: str = "train") -> int:
         """Number of lines of a kind that have `metric`."""
@@ -58,7 +56,7 @@ class Run:
         return sum(event["kind"] == kind for event in self.events)
 
 
-def exercised(recipe: TrainConfig, small: TrainConfig, folder: Path, found: Findings) -> list[Row]:
+def exercised(recipe: TrainConfig, small: TrainConfig, folder: Path, found: "Findings") -> list[Row]:
     """The rows of a dry run whose run in miniature is in `folder`."""
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     run = Run(recipe, small, [line for _, line in read_jsonl(folder / "metrics.jsonl")], summary, found)

@@ -1,7 +1,5 @@
 """Memory and compute of critic and reward model: the trunk of a language model, and a head of one number on it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
@@ -31,7 +29,7 @@ class Heads:
     reward_model: ModelShape | None
 
     @staticmethod
-    def of(config: TrainConfig, policy: ModelShape) -> Heads:
+    def of(config: TrainConfig, policy: ModelShape) -> "Heads":
         """Those that the settings name; by default the critic has the trunk of the policy.
 
         Raises:

@@ -4,8 +4,6 @@ adapters.
 An adapter (LoRA) of a layer (in -> out) has two matrices, (rank, in) and (out, rank), in float32 at least.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -64,7 +62,7 @@ class Holding:
     """Between computations all is in the memory of the host."""
 
     @staticmethod
-    def of(config: TrainConfig, processes: int) -> Holding:
+    def of(config: TrainConfig, processes: int) -> "Holding":
         trainer, width = config.trainer, WIDTHS[config.model.dtype]
         is_mixed = trainer.mixed_precision != "none"
         return Holding(

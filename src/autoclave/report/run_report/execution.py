@@ -3,8 +3,6 @@
 Only of runs that have alignment samples, or evaluations of tasks about what programs do.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -71,7 +69,7 @@ class ExecutionSection:
     after: str
     has_alignment_samples: bool
     """In training, so that there are cases to look at."""
-    cases: Sequence[SampledCase]
+    cases: "Sequence[SampledCase]"
 
 
 def execution_section(run: Run) -> ExecutionSection | None:

@@ -1,7 +1,5 @@
 """Put the page together and write it: `report.html`, one file that loads nothing (`pages/html.py`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -82,7 +80,7 @@ def missing_parts(run: Run) -> list[str]:
     ]
 
 
-def sampled_steps(run: Run) -> list[SampledStep]:
+def sampled_steps(run: Run) -> "list[SampledStep]":
     """The same number of groups of the first and of the last rollout file; those of the only one if there is one."""
     files = [run.rollout_files[index] for index in sorted({0, len(run.rollout_files) - 1}) if run.rollout_files]
     steps = [step for file in files if (step := sample_step(file, SHOWN_GROUPS)).groups]
@@ -90,7 +88,7 @@ def sampled_steps(run: Run) -> list[SampledStep]:
     return [replace(step, groups=step.groups[:fewest]) for step in steps]
 
 
-def _with_level(headline: Headline, steps: list[SampledStep]) -> Headline:
+def _with_level(headline: Headline, steps: "list[SampledStep]") -> Headline:
     """An unfinished run has no summary to name the isolation, but its verdicts do."""
     if any(label == "Isolation" for label, _ in headline.facts):
         return headline

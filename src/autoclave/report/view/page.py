@@ -3,8 +3,6 @@
 Every rollout file that is looked at is read twice: for figures over all of it, and for the rollouts that are chosen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -120,7 +118,7 @@ def _groups(surveys: Sequence[Survey], limit: int) -> list[ShownGroup]:
     return groups
 
 
-def _pairs(surveys: Sequence[Survey], limit: int) -> list[ComparedGroup]:
+def _pairs(surveys: Sequence[Survey], limit: int) -> "list[ComparedGroup]":
     chosen = choose_pairs(*surveys, limit=limit)
     before, after = (
         read_chosen(found.source, [pair[number] for pair in chosen], Detokenizer.of_run(found.source.run.folder))
@@ -144,7 +142,7 @@ def _runs(surveys: Sequence[Survey]) -> list[tuple[Run, str]]:
 
 
 def _filters(
-    groups: Sequence[ShownGroup], pairs: Sequence[ComparedGroup], rollouts: Sequence[ShownRollout]
+    groups: Sequence[ShownGroup], pairs: "Sequence[ComparedGroup]", rollouts: Sequence[ShownRollout]
 ) -> list[Filter]:
     """Values to choose from; empty where there is a single one."""
     found = [

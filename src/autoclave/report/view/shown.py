@@ -3,8 +3,6 @@
 Tokens have their texts, how likely each was, and where sampler and trainer differ.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +36,7 @@ class Detokenizer:
         self._size = tokenizer.get_vocab_size(with_added_tokens=True)
 
     @staticmethod
-    def of_run(folder: Path) -> Detokenizer | None:
+    def of_run(folder: Path) -> "Detokenizer | None":
         """That of the run in `folder`; None if it keeps none.
 
         Raises:

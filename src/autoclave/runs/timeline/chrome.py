@@ -6,8 +6,6 @@ rewards are under way. Times are microseconds since the first span.
 Source: Trace Event Format, docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
 """
 
-from __future__ import annotations
-
 import json
 from array import array
 from collections.abc import Iterable, Iterator
@@ -79,7 +77,7 @@ def _complete(name: str, process: int, thread: int, interval: tuple[float, float
     return {"name": name, "ph": "X", "ts": start, "dur": round(end - start, 3), "pid": process, "tid": thread}
 
 
-def _counter(name: str, process: int, starts: array[float], ends: array[float]) -> Iterator[Event]:
+def _counter(name: str, process: int, starts: "array[float]", ends: "array[float]") -> Iterator[Event]:
     """Number under way, at each time that it changes."""
     edges = sorted([*((time, 1) for time in starts), *((time, -1) for time in ends)])
     level = 0

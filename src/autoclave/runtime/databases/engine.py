@@ -4,8 +4,6 @@ An engine knows one database. It runs statements and says what they did to which
 nothing beyond its process: what has to survive it hands to the caller, before it commits.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time
@@ -36,7 +34,7 @@ class RowConflict(InputError):
     """Rows are not as they are to be before something is written over them; nothing was written."""
 
     @staticmethod
-    def over(database: str, places: Iterable[tuple[str, str]]) -> RowConflict:
+    def over(database: str, places: Iterable[tuple[str, str]]) -> "RowConflict":
         """`places`: tables and keys, in the database of this name."""
         names = [row_name(database, table, key) for table, key in places]
         return RowConflict(f"somebody else has changed {', '.join(names[:20])}")
@@ -72,7 +70,7 @@ class Engine(ABC):
     """The operation that can be proposed for it."""
     has_marks = False
     """True if it tells by more than the rows whether a transaction was committed."""
-    transactions: OpenTransactions
+    transactions: "OpenTransactions"
     """Those that were left open; an engine of another operation than `Sql` has none."""
 
     def __init__(self, name: str, settings: DatabaseConnection) -> None:

@@ -1,7 +1,5 @@
 """Operations on a database: statements or commands in its own language."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeAlias
@@ -36,7 +34,7 @@ class Sql(BaseOperation):
     """The way in which it can be undone; empty: as the settings of the database say."""
 
     @model_validator(mode="after")
-    def _fits(self) -> Sql:
+    def _fits(self) -> "Sql":
         if self.parameters and len(self.parameters) != len(self.statements):
             raise ValueError(f"parameters: {len(self.parameters)} lists for {len(self.statements)} statements")
         return self

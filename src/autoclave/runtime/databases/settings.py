@@ -1,7 +1,5 @@
 """Settings of a database for actions: its address, its users, its limits."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Literal
 
@@ -57,7 +55,7 @@ class DatabaseConnection(Config):
     """Of SQLite, which does not by itself."""
 
     @model_validator(mode="after")
-    def _names_one_place(self) -> DatabaseConnection:
+    def _names_one_place(self) -> "DatabaseConnection":
         if bool(self.path) == bool(self.dbname):
             raise ValueError("path, dbname: give one of both: the path of a file, or the name of a database")
         if len(set(self.schemas)) < len(self.schemas):

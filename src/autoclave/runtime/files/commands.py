@@ -9,8 +9,6 @@ it restores the tree. Trees are compared here; what a program prints decides not
 restores what was kept, in any case.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

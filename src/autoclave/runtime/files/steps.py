@@ -6,8 +6,6 @@ undo is exact and costs the same for a file as for a folder of any size. Only `s
 can be repeated.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno
@@ -46,7 +44,7 @@ class Step:
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     old_facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
-    def inverse(self) -> Step:
+    def inverse(self) -> "Step":
         match self.do:
             case "take":
                 return replace(self, do="put")

@@ -4,8 +4,6 @@ A catalogue is a YAML file. Those in `catalogues/` come with this program; a com
 was proven against the real service in our tests, any other is `unproven`. No request is made here.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cached_property, partial
@@ -122,7 +120,7 @@ class ReadBack(Config):
     """Values in the body, by pointers, any of which says so, whatever the status. No other refusal does."""
 
     @model_validator(mode="after")
-    def _has_pointers(self) -> ReadBack:
+    def _has_pointers(self) -> "ReadBack":
         for each in (*self.volatile, *self.added) if self.form == "json" else ():
             steps_of(each)
         return self
@@ -197,7 +195,7 @@ class OperationSpec(Config):
     """Its cost in the unit of the service: a number, or an expression."""
 
     @model_validator(mode="after")
-    def _is_consistent(self) -> OperationSpec:
+    def _is_consistent(self) -> "OperationSpec":
         for name, each in self.parameters.items():
             if each.place == "path" and name not in parameters_in(self.path):
                 raise ValueError(f"parameters: {name!r} is not in the path {self.path!r}")
@@ -257,7 +255,7 @@ class Catalogue(Config):
     operations: dict[str, OperationSpec]
 
     @model_validator(mode="after")
-    def _is_consistent(self) -> Catalogue:
+    def _is_consistent(self) -> "Catalogue":
         for name, spec in self.operations.items():
             self._check(f"operations.{name}", spec)
         return self

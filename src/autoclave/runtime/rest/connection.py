@@ -1,7 +1,5 @@
 """Settings of a service: its address, its catalogue, its limits; and a lease for one session at a time."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
@@ -63,7 +61,7 @@ class ServiceConnection(Config):
         return f"{place.scheme}://{host}{'' if port == default else f':{port}'}{place.path.rstrip('/')}"
 
     @model_validator(mode="after")
-    def _is_safe(self) -> ServiceConnection:
+    def _is_safe(self) -> "ServiceConnection":
         if self.base_url.startswith("http:") and not self.allows_private:
             raise ValueError(f"base_url = {self.base_url!r} must be https; http is for private networks only")
         return self

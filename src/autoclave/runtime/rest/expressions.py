@@ -9,8 +9,6 @@ A string that is one expression becomes its value, whatever that is; within a lo
 expression or pointer, or has no value, is an InputError.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -131,7 +129,7 @@ def with_value(value: Any, pointer: str, new: Any) -> Any:
         raise InputError(f"pointer {shown(pointer)}: leads through what has no names") from None
 
 
-def _pointer(pointer: str) -> JsonPointer:
+def _pointer(pointer: str) -> "JsonPointer":
     from jsonpointer import JsonPointer, JsonPointerException
 
     try:

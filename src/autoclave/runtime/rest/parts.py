@@ -3,8 +3,6 @@
 A call is made of an operation and its arguments; what the catalogue does not permit of them is an InputError. Pure.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -49,7 +47,7 @@ class Ask(BaseOperation):
     """Of the body."""
 
     @model_validator(mode="after")
-    def _is_one_kind(self) -> Ask:
+    def _is_one_kind(self) -> "Ask":
         if bool(self.operation) == bool(self.method or self.path) or bool(self.method) != bool(self.path):
             raise ValueError("give either operation (and arguments), or method and path (and body)")
         if self.operation and self.body is not None:
@@ -108,7 +106,7 @@ class State:
     def is_there(self) -> bool:
         return self.digest != ABSENT
 
-    def is_same(self, other: State) -> bool:
+    def is_same(self, other: "State") -> bool:
         """Return whether both are the same to a client."""
         return self.digest == other.digest
 
@@ -190,7 +188,7 @@ class Part:
             return now.is_there and all(at(now.body, pointer) == value for pointer, value in self.leaves.items())
         return self.wanted is None or now.is_same(self.wanted)
 
-    def with_end(self, answer: Answer | None, after: State | None) -> Part:
+    def with_end(self, answer: Answer | None, after: State | None) -> "Part":
         return replace(self, answer=answer, after=after)
 
     def to_json(self) -> dict[str, Any]:

@@ -4,8 +4,6 @@ No other schema is fetched. The regular expressions run in linear time, or withi
 schema that applies too many subschemas to one value is refused. What does not hold is an InputError.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -45,7 +43,7 @@ def require_form(where: str, value: Any, form: Mapping[str, Any]) -> None:
         raise InputError(f"{where}: cannot be checked by its schema ({error})") from None
 
 
-def _validator(form: Mapping[str, Any]) -> Draft202012Validator:
+def _validator(form: Mapping[str, Any]) -> "Draft202012Validator":
     import jsonschema_rs
 
     try:

@@ -1,7 +1,5 @@
 """Access of a cell to services: dummies in its environment or in files, the certificate to trust, and the proxy."""
 
-from __future__ import annotations
-
 import contextlib
 import secrets
 import socket
@@ -41,7 +39,7 @@ class CellSecrets:
     `keys` gives secrets, and renews tokens. `may_use` returns whether a service is granted.
     """
 
-    def __init__(self, keys: Keys, record: Record, may_use: Callable[[str], bool]) -> None:
+    def __init__(self, keys: "Keys", record: Record, may_use: Callable[[str], bool]) -> None:
         self._keys, self._record, self._may_use = keys, record, may_use
         self._dummies = dict[str, str]()
         self._session_key = secrets.token_bytes(32)

@@ -9,8 +9,6 @@ so is compressed content without a label that has a key, or cannot be expanded. 
 next request is judged like the first.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import ssl
@@ -62,7 +60,7 @@ class Egress:
     """
 
     def __init__(
-        self, secrets: Sequence[Secret], dummies: Mapping[str, str], authority: Authority, record: Record, keys: Keys
+        self, secrets: Sequence[Secret], dummies: Mapping[str, str], authority: Authority, record: Record, keys: "Keys"
     ) -> None:
         self._secrets, self._dummies = list(secrets), dict(dummies)
         self._replacements = {secret.value: dummies[secret.service] for secret in secrets}
@@ -128,7 +126,7 @@ class Egress:
             with context.wrap_socket(client, server_side=True) as tunnel:
                 self._serve_tunnel(_Talk(tunnel), host, port)
 
-    def _serve_tunnel(self, talk: _Talk, host: str, port: int) -> None:
+    def _serve_tunnel(self, talk: "_Talk", host: str, port: int) -> None:
         with self._refusing(talk, f"{host}:{port}"):
             request, body = talk.read()
             method, target = request.method.decode("ascii"), request.target.decode("ascii")
@@ -150,7 +148,7 @@ class Egress:
             talk.respond(response.status, headers, self._without_values(response.body) if has_body else None)
 
     @contextlib.contextmanager
-    def _refusing(self, talk: _Talk, place: str) -> Generator[None]:
+    def _refusing(self, talk: "_Talk", place: str) -> Generator[None]:
         """Answer and record refusals in the block; look for dummies in malformed requests, too."""
         try:
             try:

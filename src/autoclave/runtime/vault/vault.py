@@ -4,8 +4,6 @@ The `age` tool opens it as well: with the passphrase, or by `age --decrypt --ide
 of the file makes opening it an error. A key is created for a new or rekeyed vault, never for opening one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import fcntl
@@ -58,7 +56,7 @@ class KeyFile:
     path: Path
 
     @staticmethod
-    def beside(vault: Path) -> KeyFile:
+    def beside(vault: Path) -> "KeyFile":
         """Return the key file that belongs to a vault."""
         return KeyFile(vault.with_name(f"{vault.name}.key"))
 

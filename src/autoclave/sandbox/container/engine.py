@@ -1,7 +1,5 @@
 """Talk to podman or docker by their command lines."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io
@@ -64,7 +62,7 @@ class Engine:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise SandboxFault(f"{self.name} {arguments[0]}: {error}") from None
 
-    def with_other_runtime(self, fault: SandboxFault) -> Engine:
+    def with_other_runtime(self, fault: SandboxFault) -> "Engine":
         """The engine with another installed runtime, after its default one failed to start a container with `fault`.
 
         Raises:

@@ -1,7 +1,5 @@
 """Start zygotes in containers, and verify from outside that each is confined as its flags require."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os
@@ -62,14 +60,14 @@ class ContainerLauncher:
         self._engine = find_engine(config.container_engine, config.container_runtime)
         self._engine.remove_strays()
 
-    def launch(self, profile: Profile) -> ContainerZygote:
+    def launch(self, profile: Profile) -> "ContainerZygote":
         try:
             return self._launch(profile)
         except SandboxFault as fault:
             self._engine = self._engine.with_other_runtime(fault)
             return self._launch(profile)
 
-    def _launch(self, profile: Profile) -> ContainerZygote:
+    def _launch(self, profile: Profile) -> "ContainerZygote":
         name = new_name(next(_numbers))
         root = root_plan(self._root.executable, profile.packages, profile.paths)
         return ContainerZygote(self._engine, name, self._flags(profile), image_for(self._engine, root), root)
@@ -124,7 +122,7 @@ class ContainerZygote:
     def map_ids(self) -> None:
         raise SandboxFault("a zygote in a container requested ids")
 
-    def meter(self, first_process: Callable[[], int]) -> ContainerMeter:
+    def meter(self, first_process: Callable[[], int]) -> "ContainerMeter":
         return ContainerMeter(cache(lambda: _seen_from_outside(self.pid, first_process())), self.pid)
 
     def last_words(self) -> str:

@@ -1,7 +1,5 @@
 """Start zygotes that confine themselves by Linux namespaces: no daemon and no privilege needed."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Callable
@@ -79,7 +77,7 @@ class NamespaceLauncher:
         if self._place.is_usable:
             remove_stale_groups(self._place)
 
-    def launch(self, profile: Profile) -> NamespaceZygote:
+    def launch(self, profile: Profile) -> "NamespaceZygote":
         with named_faults("a zygote cannot be started"):
             identity = new_identity()
         plan = self._plan(profile, identity)

@@ -4,8 +4,6 @@ What was dealt for a step depends on what was learnt before it, so it is kept un
 a checkpoint was loaded too, it is the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -24,7 +22,7 @@ class MixedBatch:
 
     programs: range
     alignment_samples: list[AlignmentSample]
-    mix: Mix
+    mix: "Mix"
 
 
 class MixedBatches:

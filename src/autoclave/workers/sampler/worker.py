@@ -1,7 +1,5 @@
 """The worker that holds an engine, and its messages; loads no model library. Used through `pool.py`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -31,7 +29,7 @@ class StepOutput:
 class SamplerWorker(MeasuresMemory, ReceivesWeights):
     """Holds an engine on `device`, by default the CPU."""
 
-    def __init__(self, engine: Engine, device: torch.device | None = None) -> None:
+    def __init__(self, engine: Engine, device: "torch.device | None" = None) -> None:
         self._engine, self.device = engine, device
 
     def onload(self) -> None:

@@ -1,7 +1,5 @@
 """Log-probs of a packed batch under a model, micro-batch by micro-batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -35,7 +33,7 @@ class Scoring:
         *,
         temperature: float,
         micro_batch_tokens: int,
-    ) -> Scoring:
+    ) -> "Scoring":
         """As the settings say; `model`, which is to compute on `device`, gets the kernels that they ask for.
 
         Raises:

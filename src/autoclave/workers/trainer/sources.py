@@ -4,8 +4,6 @@ Each rank writes the rows that it holds straight into the memory of a publish, s
 is copied twice. Only where ranks are on several machines does rank 0 write all, and gather each weight for it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -123,7 +121,7 @@ class AdjacentWeights:
         self._memory, self._places = memory, places
 
     @staticmethod
-    def of(sources: Sequence[Source], table: WeightTable) -> AdjacentWeights | None:
+    def of(sources: Sequence[Source], table: WeightTable) -> "AdjacentWeights | None":
         """Move the weights into such memory, one by one; they stay the parameters that they are.
 
         None, and nothing is moved, if one is not plain, not on the host, or published in another number format.

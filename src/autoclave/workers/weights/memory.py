@@ -10,8 +10,6 @@ reading only: a write to published weights, which others share, ends the process
 On a GPU only the control block is in the memory of the host; readers of other processes open the slots by CUDA IPC.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import secrets
@@ -62,7 +60,7 @@ class WeightMemory:
         self._views: dict[int, dict[str, Tensor]] = {}
 
     @staticmethod
-    def create(table: WeightTable, num_slots: int = 2, device: torch.device | None = None) -> WeightMemory:
+    def create(table: WeightTable, num_slots: int = 2, device: torch.device | None = None) -> "WeightMemory":
         """An empty memory, of this process; on a GPU, `device`, only the control block is in the memory of the host.
 
         Raises:
@@ -89,7 +87,7 @@ class WeightMemory:
         return memory
 
     @staticmethod
-    def open(table: WeightTable, address: Address, *, is_writer: bool = False) -> WeightMemory:
+    def open(table: WeightTable, address: Address, *, is_writer: bool = False) -> "WeightMemory":
         """The memory at `address`, for reading, or as one of several that write it.
 
         Raises:

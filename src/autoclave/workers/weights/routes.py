@@ -1,7 +1,5 @@
 """By which way weights get from the trainer to each sampler. Pure: decided from where the two are."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
@@ -45,7 +43,7 @@ class Endpoint:
     """Of a sampler: its engine has the frozen weights, and computes with adapters beside them."""
 
     @staticmethod
-    def of(device: torch.device | None) -> Endpoint:
+    def of(device: torch.device | None) -> "Endpoint":
         """That of this process, which computes on `device`, or the CPU."""
         gpu = str(torch.cuda.get_device_properties(device).uuid) if device and device.type == "cuda" else ""
         return Endpoint(this_host(), os.getpid(), gpu)

@@ -4,8 +4,6 @@ Weights stand one after the other, each at a multiple of `ALIGNMENT`. One that h
 once, under the first of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -55,7 +53,7 @@ class WeightTable:
     num_bytes: int
 
     @staticmethod
-    def of(weights: Iterable[Weight], dtype: torch.dtype | None = None) -> WeightTable:
+    def of(weights: Iterable[Weight], dtype: torch.dtype | None = None) -> "WeightTable":
         """The table of `weights`, in order; floating-point ones are held in `dtype` if it is given."""
         entries: list[Entry] = []
         aliases: dict[str, str] = {}

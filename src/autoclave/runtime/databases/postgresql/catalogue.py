@@ -1,7 +1,5 @@
 """The tables of a PostgreSQL database: what they are made of, and how a row is written as text. Reads only."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -101,7 +99,7 @@ class Catalogue(BaseCatalogue[TableFacts]):
         """Tables with all that refer to them, over however many others: what TRUNCATE with CASCADE empties."""
         return self._reached(places, lambda _: True)
 
-    def changed(self, after: Catalogue) -> set[str]:
+    def changed(self, after: "Catalogue") -> set[str]:
         """Tables and views that came, went, or are made of something else."""
         both = self.tables.keys() & after.tables.keys()
         others = {place for place in both if self.tables[place].layout != after.tables[place].layout}

@@ -5,8 +5,6 @@ views. What it sees is at the same time what the statement reads and writes, and
 by their rowids.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Generator, Iterator, Mapping
@@ -120,7 +118,7 @@ class Barrier:
 
 
 @contextlib.contextmanager
-def guarded(connection: apsw.Connection, text: str, number: int, *, runs: bool = True) -> Generator[Seen]:
+def guarded(connection: "apsw.Connection", text: str, number: int, *, runs: bool = True) -> Generator[Seen]:
     """Compile, and if `runs` run, one action; raise InputError if the text is none, is refused, or is several."""
     import apsw
 
@@ -128,7 +126,7 @@ def guarded(connection: apsw.Connection, text: str, number: int, *, runs: bool =
         raise InputError(f"statement {number}: has a character that is zero, at which SQLite would end it")
     barrier, count = Barrier(), 0
 
-    def trace(cursor: apsw.Cursor, sql: str, values: object) -> bool:
+    def trace(cursor: "apsw.Cursor", sql: str, values: object) -> bool:
         nonlocal count
         if count and _NOTHING.fullmatch(sql):
             return True
@@ -155,7 +153,7 @@ def guarded(connection: apsw.Connection, text: str, number: int, *, runs: bool =
 
 
 @contextlib.contextmanager
-def without_foreign_keys(connection: apsw.Connection) -> Iterator[None]:
+def without_foreign_keys(connection: "apsw.Connection") -> Iterator[None]:
     """Leave foreign keys out of what is compiled in the block. The pragma would not do so in a transaction."""
     import apsw
 

@@ -6,8 +6,6 @@ value of Python unless somebody looks at it. It is an image then: its key in wor
 Python has them, but for blobs, `{"b": HEX}`, and texts that are none in the encoding of the file, `{"t": HEX}`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -48,7 +46,7 @@ class Naming(NamedTuple):
         return json.dumps(value, separators=(",", ":"))
 
 
-def images_of(connection: apsw.Connection, naming: Naming, columns: Sequence[str], rest: str) -> list[Image]:
+def images_of(connection: "apsw.Connection", naming: Naming, columns: Sequence[str], rest: str) -> list[Image]:
     """Rows as images. `columns`: the rowid (NULL if there is none) and those that are in the file; `rest`: FROM ..."""
     ((encoding,),) = connection.execute("PRAGMA encoding")
     rows = connection.execute(f"SELECT {columns[0]}, {', '.join(map(_HEX.format, columns[1:]))} {rest}")
@@ -115,7 +113,7 @@ class StoredEffect(Effect):
     went: bytes = b""
     came: bytes = b""
 
-    def inverse(self) -> StoredEffect:
+    def inverse(self) -> "StoredEffect":
         return replace(Effect.inverse(self), went=self.came, came=self.went)  # type: ignore[return-value]
 
     def plain(self) -> Effect:
@@ -136,7 +134,7 @@ class StoredEffect(Effect):
         return b"\n".join((header.encode(), self.went + self.came))
 
     @staticmethod
-    def from_parts(given: Mapping[str, Any], rows: bytes) -> StoredEffect:
+    def from_parts(given: Mapping[str, Any], rows: bytes) -> "StoredEffect":
         """Return the effect with what `to_bytes` writes before and after the first line break."""
         went, came = rows[: given["num_went"]], rows[given["num_went"] :]
         tables: list[StoredTable] = []

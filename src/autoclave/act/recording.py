@@ -69,12 +69,7 @@ class NotKept(HostError):
 
 
 def recording_of(
-    changes: Sequence[Change],
-    top: Facts,
-    shadow: Shadow,
-    *,
-    others: Container[str] = (),
-    unkept: Container[str] = (),
+    changes: Sequence[Change], top: Facts, shadow: Shadow, *, others: Container[str] = (), unkept: Container[str] = ()
 ) -> Recording:
     """Return the steps that made these changes; none where content and facts are as before. Changes nothing.
 

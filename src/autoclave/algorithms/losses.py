@@ -88,13 +88,7 @@ def clipped_policy_loss(
 
 
 def sequence_clipped_policy_loss(
-    log_probs: Tensor,
-    old_log_probs: Tensor,
-    advantages: Tensor,
-    row: Tensor,
-    *,
-    clip_lower: float,
-    clip_upper: float,
+    log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, row: Tensor, *, clip_lower: float, clip_upper: float
 ) -> TokenLoss:
     """The clipped loss with one ratio for all tokens of a response: the geometric mean of theirs.
 
@@ -197,11 +191,7 @@ def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, *, clip: flo
 
 
 def kl_penalty(
-    log_probs: Tensor,
-    reference_log_probs: Tensor,
-    *,
-    coefficient: float,
-    estimator: KlEstimator = "k3",
+    log_probs: Tensor, reference_log_probs: Tensor, *, coefficient: float, estimator: KlEstimator = "k3"
 ) -> TokenLoss:
     """KL penalty to the reference policy.
 

@@ -12,11 +12,7 @@ from autoclave.algorithms.importance import masked_importance, truncated_importa
 from autoclave.algorithms.kl import KlEstimator
 from autoclave.algorithms.losses import TokenLoss, entropy_bonus, kl_penalty
 from autoclave.algorithms.rewards import penalised_rewards, penalised_token_rewards, token_kl
-from autoclave.config.algorithm import (
-    AlgorithmSettings,
-    MaskedCorrectionConfig,
-    TruncatedCorrectionConfig,
-)
+from autoclave.config.algorithm import AlgorithmSettings, MaskedCorrectionConfig, TruncatedCorrectionConfig
 from autoclave.core.rollout import FinishReason, MaskReason, Rollout
 from autoclave.core.verdict import Status
 

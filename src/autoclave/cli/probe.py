@@ -38,11 +38,7 @@ from autoclave.core.json import shown
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True, help="Examples of a batch.")
 @click.option("--standardise", is_flag=True, help="Standardise hidden units to mean 0 and deviation 1.")
 @click.option(
-    "--temperature",
-    type=click.FloatRange(min=0),
-    default=0.0,
-    show_default=True,
-    help="Temperature; 0 is greedy.",
+    "--temperature", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Temperature; 0 is greedy."
 )
 @click.option("--seed", type=int, help="Random seed; the recipe's by default.")
 @click.option(

@@ -36,12 +36,7 @@ _LEAST_FREE_BYTES = 1 << 28
 Check = Callable[[], object]
 
 
-def preflight(
-    config: TrainConfig,
-    out: Path,
-    *,
-    run: Callable[[Sequence[Check]], None] | None = None,
-) -> None:
+def preflight(config: TrainConfig, out: Path, *, run: Callable[[Sequence[Check]], None] | None = None) -> None:
     """Run all checks of a training run, whose folder is or will be `out`, by `run`; left out, by `report`.
 
     Raises:

@@ -149,12 +149,7 @@ def _initial_policy(config: TrainConfig, demonstrations: Sequence[Demonstration]
 
 
 def fine_tune(
-    config: TrainConfig,
-    out: Path,
-    *,
-    resume: bool = False,
-    say: Say = print,
-    problems: ProblemSets | None = None,
+    config: TrainConfig, out: Path, *, resume: bool = False, say: Say = print, problems: ProblemSets | None = None
 ) -> None:
     """The warm start alone: a policy in Hugging Face form in the folder `out`.
 

@@ -87,8 +87,7 @@ class AsynchronousConfig(ScheduleSettings):
 
 
 ScheduleConfig = Annotated[
-    SynchronousConfig | MinibatchPipelineConfig | OneOffPipelineConfig | AsynchronousConfig,
-    Field(discriminator="name"),
+    SynchronousConfig | MinibatchPipelineConfig | OneOffPipelineConfig | AsynchronousConfig, Field(discriminator="name")
 ]
 
 

@@ -14,12 +14,7 @@ from typing import Any
 
 from autoclave.core import CustomChecker, FloatChecker, InputError, Problem
 from autoclave.judge.comparison import CHECKERS, matches_with_tolerance
-from autoclave.judge.values import (
-    ValueRule,
-    matches_value,
-    matches_value_in_any_order,
-    matches_value_with_tolerance,
-)
+from autoclave.judge.values import ValueRule, matches_value, matches_value_in_any_order, matches_value_with_tolerance
 
 DEFAULT_TOLERANCE = 1e-6
 """Of `float` without numbers, relative and absolute: the usual tolerance of contests."""

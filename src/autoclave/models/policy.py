@@ -69,12 +69,7 @@ def resolve_device(name: str) -> torch.device:
 
 
 def load_policy(
-    path: str | Path,
-    *,
-    dtype: str = "float32",
-    device: str = "auto",
-    chat_template: str = "",
-    in_parts: bool = False,
+    path: str | Path, *, dtype: str = "float32", device: str = "auto", chat_template: str = "", in_parts: bool = False
 ) -> Policy:
     """The model and tokenizer in the folder (or under the hub name) `path`, in evaluation mode.
 

@@ -325,9 +325,7 @@ def _require_head_size(config: PretrainedConfig) -> None:
 
     if not current_platform.is_cpu():
         return
-    from vllm.v1.attention.backends.cpu_attn import (  # pyright: ignore[reportMissingImports]
-        CPUAttentionBackend,
-    )
+    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend  # pyright: ignore[reportMissingImports]
 
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     sizes = CPUAttentionBackend.get_supported_head_sizes()

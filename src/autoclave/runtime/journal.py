@@ -22,16 +22,7 @@ from autoclave.core.sqlite_files import open_database, transaction
 from autoclave.runtime.checkpoints import CheckpointFile
 from autoclave.runtime.footprints import with_those_above
 from autoclave.runtime.journal_index import INDEX_SCHEMA, IS_STALE, NAMED_STATES, STANDING_STATES
-from autoclave.runtime.records import (
-    NO_DIGEST,
-    SEALED,
-    Checkpoint,
-    Damage,
-    Finding,
-    Record,
-    audit,
-    signature_of,
-)
+from autoclave.runtime.records import NO_DIGEST, SEALED, Checkpoint, Damage, Finding, Record, audit, signature_of
 from autoclave.runtime.states import UNDO_TRIED, ActionState, require_step
 
 _VERSION = 5

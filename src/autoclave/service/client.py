@@ -16,17 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from autoclave.config import LEVELS, Level, RemoteJudgeConfig
-from autoclave.core import (
-    Closing,
-    ConfigError,
-    DataError,
-    HostError,
-    InputError,
-    JudgeFault,
-    Problem,
-    Trace,
-    Verdict,
-)
+from autoclave.core import Closing, ConfigError, DataError, HostError, InputError, JudgeFault, Problem, Trace, Verdict
 from autoclave.core.files import existing_file
 from autoclave.core.json import from_plain
 from autoclave.judge import JudgeJob

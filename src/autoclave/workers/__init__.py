@@ -11,12 +11,4 @@ from autoclave.workers.group import WorkerGroup
 from autoclave.workers.placement import open_pools
 from autoclave.workers.pool import ResourcePool
 
-__all__ = [
-    "Batch",
-    "Dispatch",
-    "Mesh",
-    "ResourcePool",
-    "WorkerGroup",
-    "open_pools",
-    "register",
-]
+__all__ = ["Batch", "Dispatch", "Mesh", "ResourcePool", "WorkerGroup", "open_pools", "register"]

@@ -70,12 +70,7 @@ def _checkpoint(known: str) -> tuple[int, bytes]:
 @audit.command()
 @click.argument("out", type=FILE)
 @click.option(
-    "--format",
-    "form",
-    type=click.Choice(("jsonl", "otlp")),
-    default="jsonl",
-    show_default=True,
-    help="Format of OUT.",
+    "--format", "form", type=click.Choice(("jsonl", "otlp")), default="jsonl", show_default=True, help="Format of OUT."
 )
 @on_state
 def export(out: Path, form: str, root: Path, state: Path | None) -> None:

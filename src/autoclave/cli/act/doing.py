@@ -181,13 +181,7 @@ def run(
 
 
 def _proposals(
-    session: Session,
-    file: Path | None,
-    *,
-    is_run: bool,
-    is_atomic: bool = False,
-    prompt: str | None,
-    **model: Any,
+    session: Session, file: Path | None, *, is_run: bool, is_atomic: bool = False, prompt: str | None, **model: Any
 ) -> Iterator[tuple[Proposal, dict[str, Any]]]:
     if (file is None) == (prompt is None):
         raise UsageError("act: give a file of operations, or --prompt with --endpoint and --model")

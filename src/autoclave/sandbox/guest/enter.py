@@ -36,11 +36,7 @@ def enter(plan: "dict[str, Any]", request_ids: Callable[[], None]) -> None:
 
 
 def _map_one_id(inside: int, user: int, group: int) -> None:
-    for name, content in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{inside} {user} 1"),
-        ("gid_map", f"{inside} {group} 1"),
-    ):
+    for name, content in (("setgroups", "deny"), ("uid_map", f"{inside} {user} 1"), ("gid_map", f"{inside} {group} 1")):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(content)
 

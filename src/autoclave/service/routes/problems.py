@@ -155,9 +155,7 @@ async def look_at(digest: DigestPath, parts: PartsDep, client: Judging) -> Store
 
 @router.get("/{digest}/answers")
 async def read_answers(
-    digest: DigestPath,
-    parts: PartsDep,
-    client: Annotated[Client, needs(Scope.ANSWERS_READ)],
+    digest: DigestPath, parts: PartsDep, client: Annotated[Client, needs(Scope.ANSWERS_READ)]
 ) -> dict[str, Any]:
     """Get a problem with its expected answers, as a line of a problem file."""
     records = await asyncio.to_thread(parts.store.problem_records, [digest])

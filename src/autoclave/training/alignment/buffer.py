@@ -71,10 +71,7 @@ class AlignmentBuffer:
 
     def to_plain(self) -> dict[str, Any]:
         """All of it, ready for JSON."""
-        return {
-            "waiting": [to_plain(each) for each in self._waiting.values()],
-            "known": list(self._known),
-        }
+        return {"waiting": [to_plain(each) for each in self._waiting.values()], "known": list(self._known)}
 
     def restore(self, plain: dict[str, Any]) -> None:
         """Become what `to_plain` told.

@@ -67,10 +67,7 @@ class TrainedModel:
         self._writer = StateWriter()
         self._remembered: list[Tensor] | None = None
         self._optimizer = torch.optim.AdamW(
-            self._learning(),
-            lr=settings.learning_rate,
-            betas=settings.betas,
-            weight_decay=settings.weight_decay,
+            self._learning(), lr=settings.learning_rate, betas=settings.betas, weight_decay=settings.weight_decay
         )
 
     def remember(self) -> None:

@@ -134,12 +134,7 @@ class PostgresDatabase(Server):
         )
 
     def _require_all_seen(
-        self,
-        connection: Any,
-        plan: Planned,
-        changed: Collection[str],
-        found: Evidence,
-        sizes: Mapping[str, int],
+        self, connection: Any, plan: Planned, changed: Collection[str], found: Evidence, sizes: Mapping[str, int]
     ) -> None:
         """Raise InputError if something changed outside of the schemas, or was emptied or defined unsaid."""
         after, defined = self.catalogue_of(connection), plan.catalogue.with_cascades(plan.defines)

@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from autoclave.algorithms.advantages import group_statistics
 from autoclave.algorithms.columns import Column, Columns
@@ -55,12 +54,10 @@ def ledger(columns: Columns) -> list[LedgerEntry]:
         "weight": row_sums(columns[Column.WEIGHTS], row, num_rows).where(in_loss, nothing),
         "importance": nothing if importance is None else row_sums(importance, row, num_rows) / lengths,
     }
-    plain = {name: _plain(values) for name, values in numbers.items()}
+    plain = {
+        name: [None if math.isnan(each) else each for each in map(float, values)] for name, values in numbers.items()
+    }
     return [
         LedgerEntry(in_baseline=bool(counts), **{name: values[index] for name, values in plain.items()})
         for index, counts in enumerate(in_baseline)
     ]
-
-
-def _plain(values: Tensor) -> list[float | None]:
-    return [None if math.isnan(value) else value for value in map(float, values)]

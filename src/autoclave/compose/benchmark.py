@@ -354,11 +354,7 @@ def _num_samples(
 
 
 def _rater(config: RatingConfig) -> Callable[[BenchmarkResult], dict[str, Any]]:
-    """Return the function that rates a result; the files are read now, before anything is asked.
-
-    Raises:
-        InputError: a file is not there, or is not what it should be.
-    """
+    """Return the function that rates a result; the files are read, and checked, before anything is asked."""
     contests, histogram = read_contests(Path(config.standings)), read_histogram(Path(config.histogram))
     return lambda result: rating_of(
         result, contests, histogram, attempts=config.attempts, expectation=config.expectation

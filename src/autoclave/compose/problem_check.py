@@ -22,7 +22,7 @@ from autoclave.evaluation.benchmark_result import BenchmarkResult
 from autoclave.judge.validation import ProblemValidation
 from autoclave.problems.candidate import Origin, ProblemCandidate, SkippedRow
 from autoclave.problems.curation.comparing import WithoutDuplicates
-from autoclave.problems.curation.pipeline import CandidateFile, StageResult, run_stages
+from autoclave.problems.curation.pipeline import CandidateFile, run_stages
 from autoclave.problems.curation.stage import Dropped, ReadableSource
 from autoclave.problems.curation.strength import Strength
 from autoclave.problems.curation.training_set import PARTS
@@ -191,7 +191,8 @@ def check_problems(
                 rates = ({"id": id, "pass_rate": rate} for id, rate in result.rates.items())
                 write_atomically(split / PASS_RATES, "".join(json.dumps(each) + "\n" for each in rates))
         parts = _split(sound, split, share, seed) if split else {}
-    return ProblemCheck(lines, count, _left([*judged, last]), findings, measured, parts)
+    left = {result.name: sum(result.num_kept.values()) for result in (*judged, last)}
+    return ProblemCheck(lines, count, left, findings, measured, parts)
 
 
 class _Lines:
@@ -227,10 +228,6 @@ def _finding(path: Path, dropped: Dropped) -> Finding:
     fix = _FIXES.get(dropped.reason, "correct the line (docs/reference/formats.md), or leave it out")
     place = str((path if path.is_dir() else path.parent) / dropped.origin.row)
     return Finding(place, dropped.id, dropped.reason, dropped.detail, fix, dropped.reason in _WARNINGS)
-
-
-def _left(results: Sequence[StageResult]) -> dict[str, int]:
-    return {result.name: sum(result.num_kept.values()) for result in results}
 
 
 def _measured(result: BenchmarkResult) -> dict[str, Any]:

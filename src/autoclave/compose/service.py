@@ -47,11 +47,7 @@ def open_store(place: str | Path) -> Store:
 
 @contextlib.contextmanager
 def _exclusive(place: str) -> Generator[None]:
-    """Lock a store that is a file: a second server of this machine would claim the jobs of the first.
-
-    Raises:
-        InputError: another server has it.
-    """
+    """Lock a store that is a file, or raise InputError: a second server would claim the jobs of the first."""
     if is_database(place):
         yield
         return

@@ -94,11 +94,7 @@ class Endpoint:
 
 
 def _response(answer: Any, stops: Sequence[str]) -> Response:
-    """Parse the answer of the server, whose form is not trusted.
-
-    Raises:
-        Unavailable: it is not a response.
-    """
+    """Parse the answer of the server, whose form is not trusted, or raise `Unavailable`."""
     try:
         choice = cast("Mapping[str, Any]", answer["choices"][0])
         text = choice["message"]["content"] if "message" in choice else choice["text"]

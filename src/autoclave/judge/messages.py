@@ -44,12 +44,9 @@ def failure_of(outcome: Outcome, source: str) -> tuple[Status, str] | None:
     if outcome.ended is Ended.SIGNALLED:
         return Status.RUNTIME_ERROR, f"killed by {_signal_name(outcome.signal)}"
     if outcome.exit_code != 0:
-        return Status.RUNTIME_ERROR, exception_message(outcome.detail, source) or _exit_message(outcome.exit_code)
+        own = _BROKEN_OR_OWN if outcome.exit_code == _BROKEN_RUNNER else ""
+        return Status.RUNTIME_ERROR, exception_message(outcome.detail, source) or f"exit code {outcome.exit_code}{own}"
     return None
-
-
-def _exit_message(code: int | None) -> str:
-    return f"exit code {code}{_BROKEN_OR_OWN if code == _BROKEN_RUNNER else ''}"
 
 
 def reported_failure(account: str, source: str) -> tuple[Status, str]:

@@ -7,6 +7,7 @@ one. Time is linear in both values.
 # Everything here is about values of unknown type.
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
 
+import operator
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Literal
@@ -108,11 +109,7 @@ def _is_same_typed(left: Any, right: Any) -> bool:
     return type(left) is type(right) and (left == right or (left != left and right != right))
 
 
-def _is_same_untyped(left: Any, right: Any) -> bool:
-    return bool(left == right)
-
-
-_EQUALITIES: dict[ValueRule, Callable[[Any, Any], bool]] = {"lenient": _is_same_untyped, "strict": _is_same_typed}
+_EQUALITIES: dict[ValueRule, Callable[[Any, Any], bool]] = {"lenient": operator.eq, "strict": _is_same_typed}
 
 
 def _key(value: Any, rule: ValueRule) -> Any:

@@ -176,7 +176,7 @@ class WeightViews:
                 state = self._model.state_dict(keep_vars=True)
                 if self._adapter_only:
                     state = {name: own for name, own in state.items() if is_of_adapter(name)}
-                pairs = [(own, _as(given, own)) for own, given in _matched(state, weights)]
+                pairs = [(own, given.detach().to(own).contiguous()) for own, given in _matched(state, weights)]
                 fitting = _Fitting(dict(weights), pairs)
                 if fitting.is_of_views:
                     self._known = [*self._known, fitting][-REMEMBERED:]
@@ -202,10 +202,6 @@ class _Fitting:
         return all(tensor.data_ptr() in places for _, tensor in self.pairs)
 
 
-def _as(given: Tensor, own: Tensor) -> Tensor:
-    return given.detach().to(device=own.device, dtype=own.dtype).contiguous()
-
-
 def _matched(state: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
     """Each tensor of `state`, once, with the one that is to take its place."""
     names_of: dict[int, list[str]] = {}
@@ -228,10 +224,6 @@ def _given(own: Tensor, names: list[str], weights: Mapping[str, Tensor]) -> Tens
                 f"published weight {name!r}: shape {tuple(weights[name].shape)}, the sampler's model has "
                 f"{tuple(own.shape)}; trainer and sampler must hold the same architecture"
             )
-        if not _is_same(weights[name], given):
+        if weights[name].data_ptr() != given.data_ptr() and not torch.equal(weights[name], given):
             raise InputError(f"{found[0]!r} and {name!r} are one weight in the sampler's model, and two were published")
     return given
-
-
-def _is_same(one: Tensor, other: Tensor) -> bool:
-    return one is other or one.data_ptr() == other.data_ptr() or torch.equal(one, other)

@@ -107,7 +107,7 @@ class RunningBatch:
         over = [row for row, *found in drawn if not row.is_over and self._append(row, *found)]
         alive = self._alive()
         if not alive:
-            self._clear()
+            self._rows, self._lengths, self._cache, self._columns, self._room = [], [], None, 0, 0
             return over
         if len(alive) <= shrink_at * len(self._rows) or not self._room:
             if kept := self._kept(alive):
@@ -118,9 +118,6 @@ class RunningBatch:
 
     def _alive(self) -> list[int]:
         return [place for place, row in enumerate(self._rows) if not row.is_over]
-
-    def _clear(self) -> None:
-        self._rows, self._lengths, self._cache, self._columns, self._room = [], [], None, 0, 0
 
     def _kept(self, alive: list[int]) -> "Rows | None":
         """The rows `alive` of the cache, without the columns that stand before all of them; None if there are none."""

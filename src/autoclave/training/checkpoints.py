@@ -270,11 +270,7 @@ def _listed(parent: Path) -> list[Checkpoint]:
 
 
 def _read(folder: Path) -> tuple[Checkpoint, dict[str, Any]]:
-    """A checkpoint, and its description with the configuration checked.
-
-    Raises:
-        CheckpointError: the description is damaged.
-    """
+    """A checkpoint, and its description with the configuration checked, or CheckpointError: it is damaged."""
     try:
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         made_with = TrainConfig.model_validate_json(json.dumps(state["config"]))
@@ -287,11 +283,7 @@ def _read(folder: Path) -> tuple[Checkpoint, dict[str, Any]]:
 
 
 def _check_parts(folder: Path, parts: list[str]) -> None:
-    """Read all of a checkpoint; each part is a folder with a manifest.
-
-    Raises:
-        CheckpointError: a file is missing or damaged.
-    """
+    """Read all of a checkpoint; each part is a folder with a manifest. Raises CheckpointError for a damaged file."""
     for part in parts:
         check_manifest(folder / part)
 

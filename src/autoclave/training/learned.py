@@ -78,7 +78,4 @@ class ShuffledItems:
 
     def _item(self, place: int) -> TaskItem:
         epoch, index = divmod(place, len(self._items))
-        return self._items[self._order(epoch)[index]]
-
-    def _order(self, epoch: int) -> np.ndarray:
-        return np.random.default_rng((self._seed, epoch)).permutation(len(self._items))
+        return self._items[np.random.default_rng((self._seed, epoch)).permutation(len(self._items))[index]]

@@ -66,11 +66,7 @@ def _changes(config: TrainConfig, plan: RunPlan) -> Iterator[Change]:
 
 
 def _changed(config: TrainConfig, change: Change) -> TrainConfig:
-    """`config` with other values at dotted keys, checked as a whole.
-
-    Raises:
-        ValueError: they do not go together.
-    """
+    """`config` with other values at dotted keys, checked as a whole: ValueError if they do not go together."""
     settings = config.model_dump()
     for key, value in change.items():
         *path, last = key.split(".")

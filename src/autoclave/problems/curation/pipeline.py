@@ -88,7 +88,8 @@ def run_stages(read: Stage, stages: Sequence[Stage], work: Path, notify: Notify 
     fingerprint = str(_FORMAT)
     candidates: Iterable[ProblemCandidate] = ()
     for number, stage in enumerate([read, *stages]):
-        fingerprint = _fingerprint(fingerprint, stage)
+        identity = [fingerprint, stage.name, dict(stage.settings)]
+        fingerprint = hashlib.sha256(canonical_json(identity)).hexdigest()
         folder = work / f"{number:02d}-{stage.name}-{fingerprint[:16]}"
         notify(f"{stage.name} ...")
         if not folder.exists():
@@ -104,10 +105,6 @@ def drop_other_folders(results: Sequence[StageResult], work: Path) -> None:
     for folder in work.iterdir():
         if folder not in known and folder.is_dir():
             shutil.rmtree(folder)
-
-
-def _fingerprint(before: str, stage: Stage) -> str:
-    return hashlib.sha256(canonical_json([before, stage.name, dict(stage.settings)])).hexdigest()
 
 
 def _run(stage: Stage, candidates: Iterable[ProblemCandidate], folder: Path) -> None:

@@ -163,13 +163,14 @@ def code_contests(row: RawRow) -> ReadProblem:
     contest, index = row.text_or("", "cf_contest_id"), row.text_or("", "cf_index")
     title = row.text_or("", "name")
     key = f"codeforces/{contest}/{index}" if contest not in ("", "0") and index else ""
+    memory = row.fields.get("memory_limit_bytes")
     problem = Problem(
         row.text("description"),
         stdin_tests(dict.fromkeys((str(one), str(other)) for one, other in cases)),
         id=f"code_contests/{title}" if title else "",
         solutions=_python_solutions(row.fields.get("solutions")),
         time_limit_s=_limit_s(row.fields.get("time_limit")),
-        memory_limit_mb=_limit_mb(row.fields.get("memory_limit_bytes")),
+        memory_limit_mb=max(LEAST_MEMORY_MB, memory >> 20) if isinstance(memory, int) and memory > 0 else None,
         source=site,
         difficulty=_named(row.fields.get("difficulty"), _DIFFICULTIES),
         tags=sorted(texts(row.list_or_empty("cf_tags"))),
@@ -265,7 +266,3 @@ def _limit_s(value: Any) -> float | None:
         return None
     parts = cast("Mapping[str, Any]", value)
     return float(parts.get("seconds") or 0) + float(parts.get("nanos") or 0) / 1e9 or None
-
-
-def _limit_mb(value: Any) -> int | None:
-    return max(LEAST_MEMORY_MB, value >> 20) if isinstance(value, int) and value > 0 else None

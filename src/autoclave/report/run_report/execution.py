@@ -32,16 +32,7 @@ from autoclave.tasks.execution_semantics import BAD_FORMAT, EXACT, PARTLY, WRONG
 
 TASKS = ("execution_semantics", "trace_inference", "output_prediction", "test_output_prediction")
 """In the order of the page; others follow."""
-PALETTE = (
-    "accent",
-    "greedy",
-    "compile_error",
-    "runtime_error",
-    "output_limit",
-    "time_limit",
-    "memory_limit",
-    "before",
-)
+PALETTE = ("accent", "greedy", "compile_error", "runtime_error", "output_limit", "time_limit", "memory_limit", "before")
 """Colours of curves that stand side by side."""
 PROBLEMS = "held-out problems"
 _KIND, _LENGTH = "alignment/accuracy/kind/", "alignment/accuracy/length/"

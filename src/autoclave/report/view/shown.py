@@ -63,10 +63,7 @@ class Detokenizer:
     def _grown(self, ids: Sequence[int]) -> list[str]:
         """By what each token adds to the text of those just before it, since the text of some depends on these."""
         found: list[str] = []
-        context, start = (
-            0,
-            0,
-        )  # tokens whose text is known begin at `context`; those at `start` wait for their last byte
+        context, start = 0, 0  # the first token of a known text, and the first that waits for its last byte
         for stop in range(1, len(ids) + 1):
             known, grown = self._text(ids[context:start]), self._text(ids[context:stop])
             is_whole = len(grown) > len(known) and not grown.endswith("\N{REPLACEMENT CHARACTER}")

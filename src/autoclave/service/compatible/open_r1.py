@@ -29,22 +29,19 @@ def problem_and_program(source: str, language: str, files: Mapping[str, bytes], 
         raise bad_input("files: grader_config: only INPUT_MODE=stdio or file beside TIME_LIMIT and MEMORY_LIMIT")
     if not 0 < time_limit_s < 1e9 or memory_mb <= 0:
         raise bad_input("files: grader_config: limits must be greater than 0")
+    # The script runs as open-r1's grader runs it: with three files; it prints 1 for a pass.
+    custom = None if checker is None else CustomChecker("custom", _CHECKER.replace("SCRIPT", repr(checker)))
     problem = Problem(
         "",
         StdinTests("stdin", [StdinCase(given, expected)]),
         time_limit_s=time_limit_s,
         memory_limit_mb=memory_mb,
-        checker="lcb" if checker is None else CustomChecker("custom", _checker_of(checker)),
+        checker=custom or "lcb",
         profile=profile,
         language=language,
         source="piston",
     )
     return problem, source if mode == "stdio" else _using_files(source, language)
-
-
-def _checker_of(script: str) -> str:
-    """Return a checker that runs open-r1's script as its grader does: with three files; it prints 1 for a pass."""
-    return _CHECKER.replace("SCRIPT", repr(script))
 
 
 _CHECKER = """

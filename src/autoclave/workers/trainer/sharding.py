@@ -94,15 +94,11 @@ def check_device(settings: TrainerConfig, device: torch.device) -> None:
         raise ConfigError(
             "trainer.cpu_offload = true: models are on the CPU here, so it has no effect; remove it, or use a GPU"
         )
-    if settings.compile and device.type == "cpu" and not _cpp_compiler():
+    if settings.compile and device.type == "cpu" and not shutil.which(os.environ.get("CXX", "g++")):
         raise HostError(
             "trainer.compile = true: needs a C++ compiler, and neither $CXX nor g++ is here. "
             "Fix: apt install g++. Or trainer.compile=false"
         )
-
-
-def _cpp_compiler() -> str | None:
-    return shutil.which(os.environ.get("CXX", "g++"))
 
 
 def decoder_layers(module: nn.Module) -> list[nn.Module]:

@@ -96,7 +96,7 @@ class Role:
 
         types = f" ({', '.join(map(_type_of, values))})" if values else ""
         self.run(f"PREPARE autoclave{types} AS {text}")
-        literals = [sql.Literal(value if _is_typed(value) else repr(value)) for value in values]
+        literals = [sql.Literal(each if isinstance(each, bool | str | None) else repr(each)) for each in values]
         given = ", ".join(each.as_string(self.connection) for each in literals)
         (found,) = self.connection.execute(
             "SELECT parameter_types::pg_catalog.oid[]::pg_catalog.regtype[]::pg_catalog.text[] "
@@ -128,10 +128,6 @@ def _type_of(value: Parameter) -> str:
     if isinstance(value, float):  # as such a number in SQL: as float8, more than 15 digits of it would be rounded
         return "pg_catalog.numeric" if isfinite(value) else "pg_catalog.float8"
     return "unknown"
-
-
-def _is_typed(value: Parameter) -> bool:
-    return value is None or isinstance(value, bool | str)
 
 
 def require_allowed(

@@ -8,7 +8,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import fmean, median
+
+import yaml
 
 from autoclave.config import HealthConfig
 from autoclave.config.health import HealthAction
@@ -103,69 +106,7 @@ class Bound:
     """The limit is the least value that is healthy, else the largest."""
 
 
-LOWER_RATE = "The update is too large: go back to an earlier checkpoint with a lower optimizer.learning_rate."
-OTHER_WEIGHTS = (
-    "The sampler has other weights than the trainer, or other sampling settings (temperature, top_p): resume with new "
-    "samplers, and compare a few responses by hand."
-)
-BOUNDS = (
-    Bound("kl_limit", APPROX_KL, "kl_limit", LOWER_RATE),
-    Bound(
-        "kl_limit",
-        "policy/reference_kl",
-        "reference_kl_limit",
-        "The policy has left the reference: lower optimizer.learning_rate, or raise the KL coefficient.",
-    ),
-    Bound("update_limit", "policy/relative_update", "update_limit", LOWER_RATE),
-    Bound("mismatch_limit", "mismatch/mean", "mismatch_limit", OTHER_WEIGHTS),
-    Bound("mismatch_limit", "policy/log_prob_mismatch", "log_prob_mismatch_limit", OTHER_WEIGHTS),
-    Bound(
-        "truncation_limit",
-        "truncated_share",
-        "truncation_limit",
-        "Raise sampler.max_new_tokens, or look for repetition in samples: a policy that broke does not end.",
-    ),
-    Bound(
-        "masked_limit", MASKED, "masked_limit", "See masked/* for the reasons; most rollouts are sampled for nothing."
-    ),
-    Bound(
-        "entropy_floor",
-        ENTROPY,
-        "entropy_floor",
-        "All samples of a problem are equal: stop, raise sampler.temperature, or start from an earlier checkpoint.",
-        is_least=True,
-    ),
-    Bound("entropy_ceiling", ENTROPY, "entropy_ceiling", LOWER_RATE),
-    Bound(
-        "advantage_contradicts_reward",
-        "credit/advantage_reward",
-        "advantage_reward_minimum",
-        "Rewards do not decide what is trained: check the advantages of the algorithm, or lower the KL coefficient "
-        "if KL is part of the reward.",
-        is_least=True,
-    ),
-    Bound(
-        "gradient_contradicts_advantage",
-        "credit/gradient_advantage",
-        "gradient_advantage_minimum",
-        "The loss lowers tokens of positive advantage: check its sign, or lower the KL coefficient if KL is part of "
-        "the loss.",
-        is_least=True,
-    ),
-    Bound(
-        "nothing_raised",
-        "credit/raised_share",
-        "raised_minimum",
-        "Only negative advantages are trained: check masks and weights, and the baseline of the advantages.",
-        is_least=True,
-    ),
-    Bound(
-        "penalty_limit",
-        "credit/penalty",
-        "penalty_limit",
-        "The KL term, or another beside the policy's, pulls on log-probs too much: lower its coefficient.",
-    ),
-)
+BOUNDS = tuple(Bound(**row) for row in yaml.safe_load(Path(__file__).with_name("bounds.yaml").read_text("utf-8")))
 
 
 def _bounds(history: Sequence[Metrics], config: HealthConfig) -> Iterator[Alert]:
@@ -340,20 +281,9 @@ RULES: tuple[Rule, ...] = (
     _length_without_reward,
     _overfit,
 )
-WATCHED = {
-    *(bound.metric for bound in BOUNDS),
-    *(
-        GRADIENT_NORM,
-        ENTROPY,
-        REWARD,
-        VARIANCE,
-        STANDARD_ERROR,
-        LENGTH,
-        CHANGED,
-        OVERFIT,
-        LIMIT,
-        "credit/reward_verdict",
-    ),
+WATCHED = {bound.metric for bound in BOUNDS} | {
+    *(GRADIENT_NORM, ENTROPY, REWARD, VARIANCE, STANDARD_ERROR, LENGTH, CHANGED, OVERFIT, LIMIT),
+    "credit/reward_verdict",
 }
 """The metrics that rules read."""
 

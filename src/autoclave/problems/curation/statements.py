@@ -12,7 +12,7 @@ import unicodedata
 from functools import lru_cache
 from pathlib import Path
 
-from autoclave.problems.sections import read_sections
+from autoclave.core.sections import read_sections
 
 TABLES = read_sections(Path(__file__).with_name("words.txt"))
 """Also of the modules beside this one."""

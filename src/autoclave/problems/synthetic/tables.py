@@ -7,7 +7,7 @@ marks a final whose value is a list.
 
 from pathlib import Path
 
-from autoclave.problems.sections import read_sections
+from autoclave.core.sections import read_sections
 from autoclave.problems.synthetic.operations import Domain, Operation, Parameter
 
 _SECTIONS = read_sections(Path(__file__).with_name("tables.txt"))

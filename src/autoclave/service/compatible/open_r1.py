@@ -1,11 +1,15 @@
 """Requests of open-r1's Codeforces reward: a submission with one test, its limits, and possibly a checker."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from autoclave.core import CustomChecker, Problem, StdinCase, StdinTests
 from autoclave.service.refusals import bad_input
 
 _FILES = {"grader_config", "input.txt", "correct_output.txt"}
+_CHECKER, _PYTHON_FILES, _CPP_FILES = (
+    Path(__file__).with_name(f"open_r1_{name}.txt").read_text("utf-8") for name in ("checker", "python", "cpp")
+)
 
 
 def is_graded(files: Mapping[str, bytes]) -> bool:
@@ -44,72 +48,8 @@ def problem_and_program(source: str, language: str, files: Mapping[str, bytes], 
     return problem, source if mode == "stdio" else _using_files(source, language)
 
 
-_CHECKER = """
-import contextlib, io, sys
-
-def check(given, printed, expected):
-    sys.argv = ["checker.py", "input.txt", "correct_output.txt", "solution_output.txt"]
-    for name, text in zip(sys.argv[1:], (given, expected, printed)):
-        with open(name, "w", encoding="utf-8", errors="surrogatepass", newline="") as file:
-            file.write(text)
-    told = io.StringIO()
-    with contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
-        exec(compile(SCRIPT, "checker.py", "exec"), {"__name__": "__main__"})
-    return float(told.getvalue()) == 1
-"""
-
-
 def _using_files(source: str, language: str) -> str:
     """Return the program with its input in `input.txt` and its `output.txt` on standard output."""
     if language == "cpp":
         return f'{_CPP_FILES}\n#line 1 "program.cpp"\n{source}'
     return _PYTHON_FILES.replace("PROGRAM", repr(source))
-
-
-_PYTHON_FILES = """
-def _use_files():
-    import atexit, contextlib, gc, io, os, shutil
-
-    printed = os.fdopen(os.dup(1), "wb")
-    with open(0, "rb", closefd=False) as given, open("input.txt", "wb") as file:
-        shutil.copyfileobj(given, file)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
-    @atexit.register
-    def finish():
-        for opened in gc.get_objects():
-            if type(opened) in (io.TextIOWrapper, io.BufferedWriter):
-                with contextlib.suppress(Exception):
-                    opened.flush()
-        with open("output.txt", "rb") as file:
-            shutil.copyfileobj(file, printed)
-        printed.flush()
-
-_use_files()
-del _use_files
-exec(compile(PROGRAM, "program.py", "exec"), globals())
-"""
-_CPP_FILES = r"""
-#include <cstdio>
-#include <fcntl.h>
-#include <unistd.h>
-namespace {
-int printed_fd;
-void copy_all(int from, int to) {
-    static char part[1 << 16];
-    for (ssize_t size; (size = read(from, part, sizeof part)) > 0;)
-        for (ssize_t done = 0, now; done < size && (now = write(to, part + done, size - done)) > 0;) done += now;
-}
-__attribute__((constructor(101))) void take_files() {
-    int file = open("input.txt", O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    copy_all(0, file);
-    close(file);
-    printed_fd = dup(1);
-    dup2(open("/dev/null", O_WRONLY), 1);
-}
-__attribute__((destructor(101))) void give_files() {
-    fflush(nullptr);
-    copy_all(open("output.txt", O_RDONLY), printed_fd);
-}
-}
-"""

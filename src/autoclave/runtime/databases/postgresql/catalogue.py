@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 from typing import Any
 
 from autoclave.runtime.databases.tables import BaseCatalogue, BaseTable, Column, ForeignKey, place_of
@@ -115,32 +116,8 @@ class Catalogue(BaseCatalogue[TableFacts]):
             return sorted(places)
 
 
-_TABLES = """
-SELECT c.oid, n.nspname AS schema, c.relname AS name, c.relkind::text AS kind,
-    CASE WHEN c.relkind = 'f' THEN 'is on another server, and cannot be taken back'
-        WHEN c.relkind = 'p' OR EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE c.oid IN (i.inhparent, i.inhrelid))
-        THEN 'is partitioned, is a partition or inherits, which is not supported'
-        WHEN c.relkind = 'r' AND c.relhasrules THEN 'has rules, which are not supported' ELSE '' END AS refusal,
-    ARRAY(SELECT pg_catalog.json_build_array(a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull,
-            a.attgenerated, a.attidentity,
-            CASE WHEN a.attgenerated = '' THEN pg_catalog.pg_get_expr(d.adbin, d.adrelid) END)
-        FROM pg_catalog.pg_attribute a
-        LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum) AS columns,
-    ARRAY(SELECT pg_catalog.json_build_array(tgname, tgenabled) FROM pg_catalog.pg_trigger
-        WHERE tgrelid = c.oid AND NOT tgisinternal ORDER BY tgname) AS triggers
-FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = ANY (%s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-"""
-_CONSTRAINTS = """
-SELECT k.conrelid, k.contype::text, k.conname, k.confrelid,
-    k.confdeltype IN ('c', 'n', 'd') OR k.confupdtype IN ('c', 'n', 'd'), k.confdeltype = 'c', k.condeferrable,
-    ARRAY(SELECT a.attname::text FROM pg_catalog.unnest(k.conkey) WITH ORDINALITY u (n, i)
-        JOIN pg_catalog.pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.n ORDER BY u.i),
-    ARRAY(SELECT a.attname::text FROM pg_catalog.unnest(k.confkey) WITH ORDINALITY u (n, i)
-        JOIN pg_catalog.pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.n ORDER BY u.i)
-FROM pg_catalog.pg_constraint k WHERE k.conrelid = ANY (%s) AND k.contype IN ('p', 'u', 'f') AND k.conparentid = 0
-"""
+_TABLES = Path(__file__).with_name("tables.sql").read_text("utf-8")
+_CONSTRAINTS = Path(__file__).with_name("constraints.sql").read_text("utf-8")
 
 
 def catalogue_of(connection: Any, schemas: Sequence[str]) -> Catalogue:

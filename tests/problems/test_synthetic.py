@@ -1,7 +1,11 @@
-"""Synthetic problems are right, strict, different, and the same in every process."""
+"""Synthetic problems are right, strict, different, and the same in every process; their split holds.
+
+The default problems and demonstrations take seconds to build: what reads them is in this file.
+"""
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
@@ -16,10 +20,18 @@ import pytest
 from autoclave.config.problems import SyntheticConfig
 from autoclave.config.training import SftConfig
 from autoclave.core import ConfigError, Problem, read_problems
-from autoclave.problems import SyntheticProblems, build_synthetic, demonstrations
+from autoclave.problems import Demonstration, SyntheticProblems, build_synthetic, demonstrations
 from autoclave.problems.synthetic import build
 from autoclave.problems.synthetic.compose import DOMAINS
-from tests.problems.whole_programs import inputs_and_outputs, operation_names, passes
+from autoclave.problems.synthetic.split import Part, Split, lowest
+from tests.problems.whole_programs import (
+    adjacent_pairs,
+    behaviour,
+    inputs_and_outputs,
+    operation_names,
+    passes,
+    program_of,
+)
 
 _DUMP = """
 import json, sys
@@ -34,6 +46,16 @@ for shown in demonstrations(config, SftConfig(demonstrations=400)):
     print(shown.task_id, json.dumps(shown.messages), json.dumps(shown.response), shown.is_right)
 print(sorted(built.heldout_pairs), sorted(built.validation_pairs))
 """
+
+
+@pytest.fixture(scope="module")
+def synthetic() -> SyntheticProblems:
+    return build_synthetic(SyntheticConfig())
+
+
+@pytest.fixture(scope="module")
+def shown() -> list[Demonstration]:
+    return demonstrations(SyntheticConfig(), SftConfig())
 
 
 def every(synthetic: SyntheticProblems) -> list[Problem]:
@@ -181,3 +203,102 @@ def test_more_problems_than_exist_are_an_error(monkeypatch):
     monkeypatch.setattr(build, "_MAX_REJECTED", 1)
     with pytest.raises(ConfigError, match=r"problems\.heldout = 5000: only \d+ different problems"):
         build_synthetic(SyntheticConfig(heldout_share=0.01, train=10, heldout=5000))
+
+
+# --- The split -------------------------------------------------------------------------------------------------------
+
+
+def test_ids_name_the_pairs():
+    assert adjacent_pairs("integer.call.sum.add-3.square.cap-9.number.01000") == {
+        ("integer.add", "integer.square"),
+        ("integer.square", "integer.cap"),
+    }
+    assert adjacent_pairs("text.stdin.replace-a-e.first-2.occurrences-a.000") == {("text.replace", "text.first")}
+
+
+def test_no_training_problem_has_a_kept_pair(synthetic):
+    kept = synthetic.heldout_pairs | synthetic.validation_pairs
+    assert all(adjacent_pairs(problem.id).isdisjoint(kept) for problem in synthetic.train)
+
+
+def test_no_demonstration_has_a_kept_pair(synthetic, shown):
+    kept = synthetic.heldout_pairs | synthetic.validation_pairs
+    assert all(adjacent_pairs(demonstration.task_id).isdisjoint(kept) for demonstration in shown)
+
+
+def test_every_heldout_problem_has_a_pair_of_its_own_set(synthetic):
+    for problem in synthetic.heldout:
+        pairs = adjacent_pairs(problem.id)
+        assert pairs & synthetic.heldout_pairs
+        assert pairs.isdisjoint(synthetic.validation_pairs)
+    for problem in synthetic.validation:
+        pairs = adjacent_pairs(problem.id)
+        assert pairs & synthetic.validation_pairs
+        assert pairs.isdisjoint(synthetic.heldout_pairs)
+
+
+def test_the_share_of_kept_pairs_is_as_configured(synthetic):
+    num_pairs = sum(len(domain.operations) * (len(domain.operations) - 1) for domain in DOMAINS)
+    kept = synthetic.heldout_pairs | synthetic.validation_pairs
+    assert len(kept) / num_pairs == pytest.approx(0.25, abs=0.01)
+    assert synthetic.heldout_pairs.isdisjoint(synthetic.validation_pairs)
+
+
+def test_no_kept_problem_behaves_like_anything_trained_on(synthetic, shown):
+    """Whole programs on probes of the test's own: every training solution, every demonstration, right or wrong."""
+    trained = {behaviour(problem.id, problem.solutions[0]) for problem in synthetic.train}
+    sources = {(demonstration.task_id.split(".")[0], program_of(demonstration)) for demonstration in shown}
+    trained |= {behaviour(domain, source) for domain, source in sources}
+    kept = [behaviour(problem.id, problem.solutions[0]) for problem in synthetic.heldout + synthetic.validation]
+    assert len(trained) > 10_000
+    assert trained.isdisjoint(kept)
+    assert len(set(kept)) == len(kept)
+
+
+def test_a_task_with_pairs_of_both_kept_sets_is_in_no_part():
+    split = Split(validation=frozenset({("a", "b")}), heldout=frozenset({("b", "c")}))
+    assert split.part([("a", "b"), ("b", "c")]) is None
+    assert split.part([("b", "c"), ("c", "d")]) is Part.HELDOUT
+    assert split.part([("a", "b"), ("b", "d")]) is Part.VALIDATION
+    assert split.part([("b", "a")]) is Part.TRAIN
+    assert split.part([]) is Part.TRAIN
+
+
+def test_a_larger_share_keeps_what_a_smaller_one_kept():
+    items = range(50)
+    assert lowest(items, 0.4, "salt")[:10] == lowest(items, 0.2, "salt")
+    assert lowest(items, 0.2, "salt") != lowest(items, 0.2, "pepper")
+
+
+# --- Demonstrations --------------------------------------------------------------------------------------------------
+
+
+def test_the_number_of_demonstrations_is_as_configured_and_three_in_five_are_right(shown):
+    assert len(shown) == 20_000
+    assert sum(demonstration.is_right for demonstration in shown) / len(shown) == pytest.approx(0.58, abs=0.04)
+
+
+def test_each_is_one_fenced_program_in_reply_to_a_bare_statement(shown):
+    for demonstration in shown[:3000]:
+        assert re.fullmatch(r"```python\n[^`]+\n```", demonstration.response)
+        ast.parse(program_of(demonstration))
+        (message,) = demonstration.messages
+        assert message["role"] == "user"
+        assert message["content"].endswith(".")
+
+
+def test_right_demonstrations_pass_and_wrong_ones_mostly_fail(synthetic, shown):
+    problems = {problem.id: problem for problem in synthetic.train}
+    known = [demonstration for demonstration in shown if demonstration.task_id in problems]
+    right = [passes(problems[d.task_id], program_of(d)) for d in known if d.is_right]
+    wrong = [passes(problems[d.task_id], program_of(d)) for d in known if not d.is_right]
+    assert len(right) > 50
+    assert all(right)
+    assert wrong.count(False) >= 0.95 * len(wrong)
+
+
+def test_every_operation_is_shown_right_at_least_once(shown):
+    names = {
+        name for demonstration in shown if demonstration.is_right for name in operation_names(demonstration.task_id)
+    }
+    assert names == {f"{domain.name}.{operation.name}" for domain in DOMAINS for operation in domain.operations}

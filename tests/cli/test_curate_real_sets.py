@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from collections import Counter
@@ -27,17 +28,22 @@ SETS = {
 EVALUATION = {"humaneval_plus": "humaneval_plus_mini.jsonl.gz", "livecodebench": "lcb_codegen_samples.jsonl.gz"}
 
 
-def recipe(data: Path) -> str:
+def recipe(data: Path, **others: Path) -> str:
+    """The settings, with `others` in place of files of the real data."""
     sources = [
-        {"set": name, "path": str(data / file), "needs_solutions": name != "eurus2"} for name, file in SETS.items()
+        {"set": name, "path": str(others.get(name, data / file)), "needs_solutions": name != "eurus2"}
+        for name, file in SETS.items()
     ]
     evaluation = [{"set": name, "path": str(data / file)} for name, file in EVALUATION.items()]
     settings = {"minimum_tests": 1, "prompt_tokens": None, "strength": None}
     return json.dumps({"name": "real", "sources": sources, "evaluation_sets": evaluation, **settings})
 
 
-def test_every_row_is_kept_or_dropped_with_a_reason(autoclave, data: Path, tmp_path: Path):
-    (tmp_path / "recipe.yaml").write_text(recipe(data))
+@pytest.mark.parametrize("num_rllm", [60, pytest.param(300, marks=pytest.mark.soak)])
+def test_every_row_is_kept_or_dropped_with_a_reason(autoclave, data: Path, tmp_path: Path, num_rllm: int):
+    rows = gzip.decompress((data / SETS["rllm"]).read_bytes()).splitlines(keepends=True)
+    (tmp_path / "rllm.jsonl").write_bytes(b"".join(rows[2 :: len(rows) // num_rllm] if num_rllm < len(rows) else rows))
+    (tmp_path / "recipe.yaml").write_text(recipe(data, rllm=tmp_path / "rllm.jsonl"))
     environment = os.environ | {"AUTOCLAVE_CACHE": str(tmp_path / "cache")}
     ended = autoclave("curate", "recipe.yaml", "--out", "set", env=environment)
     assert ended.returncode == 0, ended.stderr
@@ -46,7 +52,7 @@ def test_every_row_is_kept_or_dropped_with_a_reason(autoclave, data: Path, tmp_p
     assert stages["read"]["kept"] == {
         **dict.fromkeys(("apps", "taco", "synthetic1", "deepcoder", "eurus2"), 5),
         "leetcode": 30,
-        "rllm": 300,
+        "rllm": num_rllm,
         "humaneval": 164,
     }
     dropped = [value for _, value in read_jsonl(tmp_path / "set" / "dropped.jsonl.zst")]
@@ -57,7 +63,7 @@ def test_every_row_is_kept_or_dropped_with_a_reason(autoclave, data: Path, tmp_p
         assert reasons["verification", name, "solution_fails"] == 1
     assert reasons["verification", "rllm", "all_solutions_fail"] == 0
     kept = list(read_problems(tmp_path / "set" / "problems.jsonl.zst"))
-    assert len(kept) + len(dropped) == 5 * 5 + 30 + 300 + 164
+    assert len(kept) + len(dropped) == 5 * 5 + 30 + num_rllm + 164
     assert all(value["detail"] for value in dropped)
     titles = {
         problem.statement.split()[0] for problem in kept if problem.id.startswith(("apps", "reencoded", "eurus2"))

@@ -6,7 +6,7 @@ import difflib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoclave.config import (
@@ -83,6 +83,7 @@ def test_what_is_dumped_loads_as_the_same(tmp_path: Path, recipe: Path):
     assert load(schema_of(recipe), path).config == config
 
 
+@settings(max_examples=30)
 @given(
     st.text(max_size=20) | st.sampled_from(["3e-4", "1e5", "2024-01-01", "null", "yes", "1:30", "0x10", "~", "=", ""])
 )

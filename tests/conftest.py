@@ -142,7 +142,7 @@ def _refuse_skip(report: Any) -> Any:
 
 # --- Processes -----------------------------------------------------------------------------------------------------
 
-_GRACE_S = 5.0
+_GRACE_S = 20.0
 _OF_PYTHON = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # live as long as the interpreter
 _known: set[tuple[int, str]] = set()
 _keepers: set[Any] = set()

@@ -20,7 +20,7 @@ def counts(tmp_path: Path) -> Callable[..., dict[str, int]]:
 
     def run(*sources: str, **environment: str) -> dict[str, int]:
         rules = (HERE / "conftest.py").read_text()
-        (tmp_path / "conftest.py").write_text(rules.replace("_GRACE_S = 5.0", "_GRACE_S = 0.5"))
+        (tmp_path / "conftest.py").write_text(rules.replace("_GRACE_S = 20.0", "_GRACE_S = 0.5"))
         (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    gpu: g\n    root: r\n")
         for number, source in enumerate(sources):
             (tmp_path / f"test_{number}.py").write_text(f"import subprocess\nimport pytest\n{source}")

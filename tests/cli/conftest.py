@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def autoclave(tmp_path: Path) -> Callable[..., Ended]:
 @pytest.fixture
 def complaint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str]]:
+) -> Iterator[Callable[..., tuple[int, str]]]:
     """complaint("judge", ...): exit code and what is on standard error, where nothing is to come out."""
 
     def run(*words: object) -> tuple[int, str]:
@@ -55,7 +56,9 @@ def complaint(
         assert printed.out == ""
         return caught.value.code, printed.err
 
-    return run
+    before = signal.getsignal(signal.SIGTERM)
+    yield run
+    signal.signal(signal.SIGTERM, before)  # forks of this process would raise KeyboardInterrupt
 
 
 @pytest.fixture

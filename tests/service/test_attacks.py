@@ -129,7 +129,7 @@ def test_headers_are_bounded_and_must_arrive_in_time(served: ServerProcess, reco
         for connection in silent:
             answer(connection)
             connection.close()
-        assert time.monotonic() - began < 8.0
+        assert time.monotonic() - began < 20  # a connection of the test gives up after 30
 
 
 @pytest.mark.parametrize("count", [1500, pytest.param(5000, marks=pytest.mark.soak)])

@@ -42,7 +42,7 @@ def test_an_address_that_does_not_answer_fails_in_time_and_says_the_fix(
     began = time.monotonic()
     with pytest.raises(HostError, match=f"^RAY_ADDRESS = {address}: .*Fix: start one.*, or unset RAY_ADDRESS"):
         ray_cluster.connect()
-    assert time.monotonic() - began < 10 * SOON_S
+    assert time.monotonic() - began < 9  # the usual wait is 10
 
 
 def test_a_recorded_cluster_that_is_dead_is_replaced_by_one_of_our_own(

@@ -163,7 +163,7 @@ def test_a_service_that_is_away_delays_no_session(serving: Serving, tmp_path: Pa
         service.close()
         began = time.monotonic()
     with opened_on(service, tmp_path) as session:
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20  # a request may take 30
         assert state_of(session, action) is ActionState.UNDO_IN_DOUBT
 
 

@@ -68,7 +68,7 @@ class SandboxConformance(CellFixtures):
     def test_a_sleeping_program_is_stopped_by_the_wall_clock(self, run: Run):
         outcome = run("import time; time.sleep(100)", wall_s=0.6)
         assert outcome.ended is Ended.WALL_TIME
-        assert 0.5 < outcome.wall_s < 3
+        assert 0.5 < outcome.wall_s < 6
         assert outcome.cpu_s < 0.3
 
     def test_a_stopped_program_is_ended_by_the_wall_clock(self, run: Run):
@@ -245,7 +245,7 @@ class SandboxConformance(CellFixtures):
         )
         with open_cell(source) as cell:
             started = [cell.run(b"").wall_s for _ in range(3)]
-        assert max(started) < 3
+        assert max(started) < 6  # the limit is 7
 
     def test_neither_frames_nor_heap_hold_the_input_of_another_test(self, open_cell: OpenCell):
         source = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sqlite3
 import time
 from collections.abc import Callable
@@ -344,3 +345,35 @@ def test_a_file_that_another_process_locks_is_unavailable(tmp_path: Path, monkey
             store.add_batch(batch(), jobs("1"))
         other.rollback()
         store.add_batch(batch(), jobs("1"))
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda store: store.purge(0.0),
+        lambda store: store.add_batch(
+            batch(f"own{next(NUMBERS)}", f"{next(NUMBERS)}"), own_jobs(4), Bounds(9000, 9000)
+        ),
+        lambda store: store.finish([(job.id, "{}") for job in store.claim(4, 0.0)]),
+    ],
+    ids=["upkeep", "accept", "claim and finish"],
+)
+def test_work_does_not_grow_with_what_is_stored(tmp_path: Path, work: Callable[[SqliteStore], object]):
+    steps: list[int] = []
+    with contextlib.closing(SqliteStore(tmp_path / "store")) as store:
+        for size in (50, 1500):
+            store.put_problems(problem((f"{next(NUMBERS)}", "x")) for _ in range(size))
+            store.add_batch(batch(f"{size}", f"{size}"), own_jobs(size))
+            count = itertools.count()
+            store._database.set_progress_handler(lambda count=count: next(count) and None, 10)
+            work(store)
+            store._database.set_progress_handler(None, 0)
+            steps.append(next(count))
+    assert steps[1] <= 1.5 * steps[0]
+
+
+NUMBERS, ROOM = itertools.count(), Bounds(9000, 9000)
+
+
+def own_jobs(count: int) -> list[tuple[str, JobSpec]]:
+    return jobs(*(f"{next(NUMBERS)}" for _ in range(count)))

@@ -45,13 +45,10 @@ class ProblemCache:
         with self._lock:
             if known := self._known.get(key):
                 return known[0]
-            self._keep(key, problem)
+            size = len(body_of(problem))
+            self._known[key] = (problem, size)
+            self._bytes += size
+            while self._bytes > self._limit_bytes and len(self._known) > 1:
+                _, (_, freed) = self._known.popitem(last=False)
+                self._bytes -= freed
         return problem
-
-    def _keep(self, key: _Key, problem: Problem) -> None:
-        size = len(body_of(problem))
-        self._known[key] = (problem, size)
-        self._bytes += size
-        while self._bytes > self._limit_bytes and len(self._known) > 1:
-            _, (_, freed) = self._known.popitem(last=False)
-            self._bytes -= freed

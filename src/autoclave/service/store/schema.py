@@ -20,6 +20,8 @@ ADDED_TABLES = (
     cpu_s {real} NOT NULL,
     PRIMARY KEY (client, hour)
 )""",
+    "CREATE INDEX IF NOT EXISTS problems_deleted ON problems (digest) WHERE is_deleted = 1",
+    "CREATE INDEX IF NOT EXISTS problems_expiring ON problems (expires) WHERE expires IS NOT NULL",
 )
 
 

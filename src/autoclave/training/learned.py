@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -74,8 +75,11 @@ class ShuffledItems:
 
     def at_positions(self, places: Iterable[int]) -> list[TaskItem]:
         """The items at these places of all that is ever dealt, counted from 0."""
-        return [self._item(place) for place in places]
+        count = len(self._items)
+        found = (divmod(place, count) for place in places)
+        return [self._items[_order(self._seed, epoch, count)[index]] for epoch, index in found]
 
-    def _item(self, place: int) -> TaskItem:
-        epoch, index = divmod(place, len(self._items))
-        return self._items[np.random.default_rng((self._seed, epoch)).permutation(len(self._items))[index]]
+
+@lru_cache(maxsize=2)
+def _order(seed: int, epoch: int, count: int) -> np.ndarray:
+    return np.random.default_rng((seed, epoch)).permutation(count)

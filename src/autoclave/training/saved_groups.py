@@ -14,6 +14,8 @@ from autoclave.core.json import from_plain, to_plain
 from autoclave.training.learned import ItemSource
 
 FOLDER = "ahead"
+_PLAIN = ("log_prob_kind", "text", "submitted_at", "finished_at", "started_at", "sampled_by")
+"""Fields of completions that JSON has."""
 
 Known = Mapping[int, Mapping[int, Group | None]]
 """By iteration and index of the item; None for a group that is not complete."""
@@ -68,14 +70,9 @@ def _plain(rollout: Rollout) -> dict[str, Any]:
         "prompt_tokens": completion.prompt_tokens.tolist(),
         "tokens": completion.tokens.tolist(),
         "log_probs": completion.log_probs.astype(np.float64).tolist(),  # float32 comes back from that bit for bit
-        "log_prob_kind": completion.log_prob_kind,
         "finish_reason": completion.finish_reason,
-        "text": completion.text,
         "policy_versions": completion.policy_versions,
-        "submitted_at": completion.submitted_at,
-        "finished_at": completion.finished_at,
-        "started_at": completion.started_at,
-        "sampled_by": completion.sampled_by,
+        **{name: getattr(completion, name) for name in _PLAIN},
         "reward": reward.value,
         "reason": reward.reason,
         "reward_parts": dict(reward.parts),
@@ -98,14 +95,9 @@ def _rollout(item: TaskItem, plain: dict[str, Any]) -> Rollout:
             prompt_tokens=np.array(plain["prompt_tokens"], dtype=np.int64),
             tokens=np.array(plain["tokens"], dtype=np.int64),
             log_probs=np.array(plain["log_probs"], dtype=np.float32),
-            log_prob_kind=plain["log_prob_kind"],
             finish_reason=FinishReason(plain["finish_reason"]),
-            text=plain["text"],
             policy_versions=tuple(tuple(versions) for versions in plain["policy_versions"]),
-            submitted_at=plain["submitted_at"],
-            finished_at=plain["finished_at"],
-            started_at=plain["started_at"],
-            sampled_by=plain["sampled_by"],
+            **{name: plain[name] for name in _PLAIN},
         ),
         Reward(
             plain["reward"],

@@ -9,7 +9,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -76,15 +76,7 @@ def write_timeline(run_folder: Path, timeline: StepTimeline) -> None:
 
 
 def _line(span: Span) -> dict[str, Any]:
-    return {
-        "role": span.role,
-        "name": span.name,
-        "start": round(span.start, 6),
-        "end": round(span.end, 6),
-        "step": span.step,
-        "lane": span.lane,
-        "attributes": span.attributes,
-    }
+    return asdict(span) | {"start": round(span.start, 6), "end": round(span.end, 6)}
 
 
 def read_timeline(path: Path) -> StepTimeline:

@@ -220,12 +220,12 @@ def rollout_mismatch(
     own = np.concatenate([log_probs for _, log_probs in pairs])
     theirs = np.concatenate([completion.log_probs for completion, _ in pairs])
     is_current = np.concatenate([_is_of(completion, version) for completion, _ in pairs])
-    samplers = np.concatenate([[completion.sampled_by] * len(log_probs) for completion, log_probs in pairs])
-    for sampler in dict.fromkeys(samplers.tolist()):
-        for is_of_age in (is_current, ~is_current):
-            chosen = is_of_age & (samplers == sampler)
-            if limit is not None and chosen.any():
-                age = version if is_of_age is is_current else None
+    names, lengths = zip(*((completion.sampled_by, len(log_probs)) for completion, log_probs in pairs), strict=True)
+    for sampler in dict.fromkeys(names) if limit is not None else ():
+        is_own = np.repeat([name == sampler for name in names], lengths)
+        for age, is_of_age in ((version, is_current), (None, ~is_current)):
+            chosen = is_of_age & is_own
+            if chosen.any():
                 _require_explained(own[chosen], theirs[chosen], sampler, age, limit)
     found = mismatch(own, theirs)
     names = {"mean": found.mean, "max": found.max, "k3": found.k3, "ratio": _ratio(own, theirs)}

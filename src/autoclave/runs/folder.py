@@ -28,6 +28,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from autoclave.core import AlignmentSample, Group, HostError, InputError, Rollout
+from autoclave.core.compressed import COMPRESSION
 from autoclave.core.files import atomic_folder, atomic_writer, existing_file, write_atomically
 from autoclave.core.json import finite, to_plain
 from autoclave.core.rollout import FloatArray
@@ -96,7 +97,7 @@ class RunFolder:
         """
         path = self.path / "rollouts" / f"step-{step:06d}.jsonl.gz"
         rollouts = [rollout for group in groups for rollout in group.rollouts]
-        with atomic_writer(path, text=False) as raw, gzip.open(raw, "wt", encoding="utf-8") as file:
+        with atomic_writer(path, text=False) as raw, gzip.open(raw, "wt", COMPRESSION, encoding="utf-8") as file:
             for rollout, entry, found in zip(rollouts, ledger, log_probs, strict=True):
                 file.write(json.dumps(_rollout_line(step, rollout, entry, found)) + "\n")
 

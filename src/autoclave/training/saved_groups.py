@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from autoclave.core import CheckpointError, Completion, FinishReason, Group, Reward, Rollout, TaskItem, Verdict
+from autoclave.core.compressed import COMPRESSION
 from autoclave.core.files import atomic_writer, write_manifest
 from autoclave.core.json import from_plain, to_plain
 from autoclave.training.learned import ItemSource
@@ -28,7 +29,7 @@ def save_groups(known: Known, folder: Path) -> None:
     (folder / FOLDER).mkdir()
     for iteration, groups in known.items():
         path = folder / FOLDER / f"iteration-{iteration:06d}.jsonl.gz"
-        with atomic_writer(path, text=False) as raw, gzip.open(raw, "wt", encoding="utf-8") as file:
+        with atomic_writer(path, text=False) as raw, gzip.open(raw, "wt", COMPRESSION, encoding="utf-8") as file:
             for index, group in groups.items():
                 line = {"index": index, "rollouts": None if group is None else [_plain(r) for r in group.rollouts]}
                 file.write(json.dumps(line) + "\n")

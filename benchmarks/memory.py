@@ -108,7 +108,7 @@ def settings(
         group_size=group_size,
         micro_batch_tokens=micro_batch_tokens,
         model=ModelConfig(device="cpu", dtype=dtype),
-        trainer=TrainerConfig(logits_chunk=logits_chunk),
+        trainer=TrainerConfig(logits_chunk=logits_chunk, packing="never"),  # as it is planned
         sampler=SamplerConfig(engine=TransformersEngineConfig(batch_size=512)),
     )
 

@@ -426,6 +426,7 @@ LARGER: dict[str, Any] = {
     | {"tiny": {"hidden_size": 256, "layers": 6, "heads": 4, "vocabulary": 300, "context": 96}},
     "sft": {"steps": 0},
     "evaluation": {"every": 0, "final_samples": 1},
+    "trainer": {"packing": "never"},  # as it is planned
 }
 
 

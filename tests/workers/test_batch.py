@@ -180,13 +180,17 @@ def test_packed_rows_stand_one_after_the_other_and_count_their_positions(batch):
 def test_a_shared_prompt_stands_once_before_all_its_responses(batch):
     (rows,) = batch.micro_batches(10**6, "shared_prompts")
     batch = batch.select(rows)
-    ids, positions, response, owners, before = batch.with_shared_prompts()
-    assert len(ids) == len({tuple(prompt) for prompt, *_ in unpacked(batch)})
+    ids, positions, response, before, sequences, places = batch.with_shared_prompts()
+    prompts = {tuple(prompt) for prompt, *_ in unpacked(batch)}
+    assert ids.shape == (1, sum(map(len, prompts)) + batch.response_lengths.sum())
     assert ids[response].tolist() == [token for _, tokens, *_ in unpacked(batch) for token in tokens]
-    assert positions[response].tolist() == [
-        place for all_, own in zip(batch.lengths, batch.prompt_lengths, strict=True) for place in range(own, all_)
-    ]
-    place, column = response.nonzero()
     previous = before[response]
-    assert (positions[place, previous] == positions[place, column] - 1).all()
-    assert ((owners[place, previous] == owners[place, column]) | (owners[place, previous] == 0)).all()
+    assert (positions[0, previous] == positions[response] - 1).all()
+    for row, length in enumerate(batch.lengths):
+        columns = sequences[row, :length]
+        assert ids[0, columns].tolist() == batch.tokens[batch.offsets[row] : batch.offsets[row + 1]].tolist()
+        assert positions[0, columns].tolist() == list(range(length))
+        own = columns[batch.prompt_lengths[row] :]
+        assert before[0, own].tolist() == sequences[row, batch.prompt_lengths[row] - 1 : length - 1].tolist()
+    assert sequences.reshape(-1)[places].tolist() == list(range(ids.shape[1]))
+    assert (places % sequences.shape[1] < batch.lengths[places // sequences.shape[1]]).all()  # none is padding

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from transformers import (
+    AutoModelForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
@@ -20,7 +21,7 @@ from transformers import (
 from autoclave.algorithms import build_algorithm
 from autoclave.config import GrpoConfig, OptimizerConfig, TrainerConfig
 from autoclave.core import ConfigError
-from autoclave.models import Layout, Policy, require_full_attention
+from autoclave.models import Layout, Policy, layout_for, require_full_attention
 from autoclave.workers import Batch
 from autoclave.workers.trainer.actor import ActorWorker
 from autoclave.workers.trainer.reference import ReferenceWorker
@@ -56,6 +57,13 @@ def model_of(family: str) -> PreTrainedModel:
     return model
 
 
+def laid_out(family: str, layout: Layout) -> PreTrainedModel:
+    """The model with the attention that `layout` needs."""
+    model, packing = model_of(family), {"padded": "never", "packed": "always"}.get(layout, layout)
+    assert layout_for(model, packing, model.device, model.dtype) == layout  # pyright: ignore[reportArgumentType]
+    return model
+
+
 def rollouts() -> Batch:
     rng = np.random.default_rng(0)
     pairs = [tuple(rng.integers(0, 200, length) for length in pair) for pair in LENGTHS]
@@ -74,7 +82,7 @@ def rollouts() -> Batch:
 
 def scored(family: str, layout: Layout) -> tuple[torch.Tensor, torch.Tensor]:
     """Log-probs and entropies of `rollouts`, and the gradient of a mixture of them."""
-    model, rows = model_of(family), np.array([0, 3, 1, 2, 4, 5])  # those that share a prompt are neighbours
+    model, rows = laid_out(family, layout), np.array([0, 3, 1, 2, 4, 5])  # those that share a prompt are neighbours
     batch, scoring = rollouts().select(rows), Scoring(0.8, 1000, 16, layout)
     found = torch.cat(batch_log_probs(model, batch, scoring, entropy_gradient=True))
     (found * torch.linspace(-1, 1, len(found))).mean().backward()
@@ -91,7 +99,7 @@ def test_every_layout_gives_the_scores_and_gradients_of_padded_rows(family: str,
 @pytest.mark.parametrize("layout", OTHERS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_sequence_does_not_see_the_one_before_it(family: str, layout: Layout):
-    model, scoring = model_of(family), Scoring(1.0, 1000, 1000, layout)
+    model, scoring = laid_out(family, layout), Scoring(1.0, 1000, 1000, layout)
     batch = rollouts().select(np.array([0, 3, 1, 2, 4, 5]))
     last = batch.select(np.array([len(batch) - 1]))
     alone = batch_log_probs(model, last, scoring)[0]
@@ -134,12 +142,27 @@ def test_a_reference_packs_as_well():
     assert columns[1] == pytest.approx(columns[2], abs=1e-5)
 
 
-def test_rows_are_padded_by_default_where_no_kernel_takes_packed_ones():
-    model = model_of("llama")
-    for packing, layout in (("auto", "padded"), ("never", "padded"), ("always", "packed")):
+def test_wide_models_share_prompts_by_default_on_the_cpu():
+    cpu, gpu, wide = torch.device("cpu"), torch.device("cuda"), LlamaConfig(**SHAPE | {"hidden_size": 128})
+    windowed = Qwen2Config(**SHAPE | {"hidden_size": 128}, layer_types=["full_attention", "sliding_attention"])
+    for shape, packing, device, layout in (
+        (wide, "auto", cpu, "shared_prompts"),
+        (wide, "auto", gpu, "padded"),
+        (wide, "never", cpu, "padded"),
+        (wide, "always", cpu, "packed"),
+        (windowed, "auto", cpu, "padded"),
+        (LlamaConfig(**SHAPE), "auto", cpu, "padded"),
+    ):
+        model = AutoModelForCausalLM.from_config(shape)
         trainer = TrainerConfig(packing=packing)
-        assert Scoring.of(model, trainer, model.device, temperature=1.0, micro_batch_tokens=10).layout == layout
-    assert model.config._attn_implementation == "sdpa"
+        assert Scoring.of(model, trainer, device, temperature=1.0, micro_batch_tokens=10).layout == layout
+
+
+def test_attention_for_shared_prompts_is_that_of_torch_where_none_is_shared():
+    model, ids = laid_out("llama", "shared_prompts"), torch.arange(8).reshape(2, 4)
+    mask = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
+    expected = model_of("llama")(input_ids=ids, attention_mask=mask).logits
+    assert torch.equal(model(input_ids=ids, attention_mask=mask).logits, expected)
 
 
 @pytest.mark.parametrize(

@@ -77,10 +77,11 @@ class TrainerConfig(Config):
     512 MiB in float32."""
     packing: Literal["auto", "always", "never", "shared_prompts"] = "auto"
     """Pack a micro-batch of policy and reference into one row, sequence after sequence without padding. `auto`: where
-    attention has a kernel for sequences of different lengths (FlashAttention 2, on a GPU, in bfloat16). `always`:
+    attention has a kernel for sequences of different lengths (FlashAttention 2, on a GPU, in bfloat16); on the CPU,
+    if the model is a Llama, Qwen2 or Qwen3 with a hidden size of at least 128, as `shared_prompts`. `always`:
     elsewhere too, by a mask that grows with the square of the micro-batch. `shared_prompts`: each prompt is computed
-    once for all its responses, which stand behind it in one row, by a mask; for prompts that are long beside their
-    responses. Results are the same up to rounding."""
+    once for all its responses, which stand behind it in one row; attention alone computes whole sequences. Results are
+    the same up to rounding."""
     liger: bool = False
     """Compute norms, rotary embeddings and feed-forward layers of policy and reference by the Triton kernels of
     liger-kernel, on a GPU."""

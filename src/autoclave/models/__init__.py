@@ -9,7 +9,6 @@ from autoclave.models.attention import apply_liger as apply_liger
 from autoclave.models.attention import layout_for as layout_for
 from autoclave.models.attention import require_full_attention as require_full_attention
 from autoclave.models.attention import require_liger as require_liger
-from autoclave.models.attention import shared_prompt_mask as shared_prompt_mask
 from autoclave.models.compatibility import INCIDENTAL as INCIDENTAL
 from autoclave.models.compatibility import adapter_shapes as adapter_shapes
 from autoclave.models.compatibility import require_same_vocabulary as require_same_vocabulary

@@ -20,6 +20,7 @@ def response_log_probs(
     position_ids: Tensor | None = None,
     logits_chunk: int | None = None,
     predictors: Tensor | None = None,
+    **attention: Any,
 ) -> tuple[Tensor, Tensor]:
     """Log-probability and entropy of each response token.
 
@@ -29,20 +30,25 @@ def response_log_probs(
     Args:
         model: a causal language model whose logits are its output embedding of the last hidden state.
         input_ids: (B, L) int64, prompt and response, padded on the right; or (1, M), sequences one after the other.
-        attention_mask: (B, L) int64, 1 on real tokens; None for sequences one after the other; or (B, 1, L, L), what
-            is added to the attention scores.
+        attention_mask: (B, L) int64, 1 on real tokens; None for sequences one after the other; or four dimensions,
+            which the attention takes as they are.
         response_mask: (B, L) bool, True on response tokens; never on the first of a sequence.
         temperature: divides the logits; that of sampling.
         entropy_gradient: whether the entropies carry a gradient.
         position_ids: (B, L) int64. Without an attention mask, a sequence begins where they do not go on by 1.
         logits_chunk: most tokens whose logits exist at a time; None for all.
         predictors: (B, L) int64, the column whose hidden state predicts each response token; None: the one before it.
+        attention: more that the attention of the model takes.
 
     Returns:
         Two (N,) float32 tensors in row-major order of `response_mask`; natural logarithms, and nats.
     """
     hidden = model.base_model(
-        input_ids=input_ids, attention_mask=attention_mask, position_ids=position_ids, use_cache=False
+        input_ids=input_ids,
+        attention_mask=attention_mask,
+        position_ids=position_ids,
+        use_cache=False,
+        **attention,
     ).last_hidden_state
     head: nn.Module = model.get_output_embeddings()  # pyright: ignore[reportAssignmentType]
     if predictors is None:

@@ -7,7 +7,6 @@ per response token; their names are those of `algorithms.Column`. Padding appear
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -201,39 +200,36 @@ class Batch:
         """Row indices in pieces whose size is at most `max_tokens`, at least one row each.
 
         The size is that of the padded rows, which are taken by ascending length; or, if they will be packed, of their
-        tokens, and pieces are of about equal size. With shared prompts a row is a prompt with all its responses, or as
-        many as fit.
+        tokens, and pieces are of about equal size. With shared prompts, a prompt counts once, and stays with all its
+        responses, or as many as fit.
         """
         if layout == "packed":
             yield from bounded_parts(self.lengths, max_tokens)
             return
-        rows, lengths = [[row] for row in range(len(self))], self.lengths
         if layout == "shared_prompts":
-            rows = self._by_prompt(max_tokens)
-            lengths = np.array([self._joint_length(members) for members in rows], dtype=np.int64)
-        order = np.argsort(lengths, kind="stable")
-        start = 0
+            rows, lengths = self._by_prompt(max_tokens)
+            yield from (np.concatenate([rows[place] for place in part]) for part in bounded_parts(lengths, max_tokens))
+            return
+        order, start = np.argsort(self.lengths, kind="stable"), 0
         for stop in range(1, len(order) + 1):
-            if stop == len(order) or (stop + 1 - start) * lengths[order[stop]] > max_tokens:
-                yield np.concatenate([rows[place] for place in order[start:stop]])
+            if stop == len(order) or (stop + 1 - start) * self.lengths[order[stop]] > max_tokens:
+                yield order[start:stop]
                 start = stop
 
-    def _by_prompt(self, max_tokens: float) -> list[list[int]]:
-        """Rows with the same prompt, in order; of those that are longer than `max_tokens` together, as many as fit."""
-        found: dict[tuple[bytes, int], list[int]] = {}
-        parts: dict[bytes, int] = {}
-        for row in range(len(self)):
-            start = self.offsets[row]
-            prompt = self.tokens[start : start + self.prompt_lengths[row]].tobytes()
-            members = found.get((prompt, parts.setdefault(prompt, 0)), [])
-            if members and self._joint_length([*members, row]) > max_tokens:
-                parts[prompt] += 1
-            found.setdefault((prompt, parts[prompt]), []).append(row)
-        return list(found.values())
-
-    def _joint_length(self, rows: Sequence[int]) -> int:
-        """Tokens of the prompt of `rows`, which is the same for all, and of all responses."""
-        return int(self.prompt_lengths[rows[0]] + self.response_lengths[list(rows)].sum())
+    def _by_prompt(self, max_tokens: int) -> tuple[list[list[int]], IntArray]:
+        """Rows with the same prompt, in order, or as many of them as fit; and the tokens of each piece."""
+        found: list[list[int]] = []
+        sizes: list[int] = []
+        last: dict[bytes, int] = {}
+        for row, (length, more) in enumerate(zip(self.prompt_lengths, self.response_lengths, strict=True)):
+            prompt = self.tokens[self.offsets[row] :][:length].tobytes()
+            if prompt not in last or sizes[last[prompt]] + more > max_tokens:
+                last[prompt] = len(found)
+                found.append([])
+                sizes.append(length)
+            found[last[prompt]].append(row)
+            sizes[last[prompt]] += more
+        return found, np.array(sizes, dtype=np.int64)
 
     def padded(self) -> tuple[Array, Array, Array]:
         """`input_ids` (B, L) int64, `attention_mask` (B, L) int64, `response_mask` (B, L) bool, padded on the right.
@@ -255,34 +251,29 @@ class Batch:
         response = positions >= np.repeat(self.prompt_lengths, self.lengths)
         return self.tokens[None], positions[None], response[None]
 
-    def with_shared_prompts(self) -> tuple[Array, Array, Array, Array, Array]:
-        """A row for each prompt, with its responses behind it; those of a prompt are neighbours in this batch.
+    def with_shared_prompts(self) -> tuple[Array, ...]:
+        """A row of M tokens in which each prompt stands once, before all its responses, which are neighbours here.
 
         Returns:
-            Five (G, L) arrays, padded on the right. `input_ids` int64; `position_ids` int64, which go on from the
-            prompt in each response; `response_mask` bool, whose True entries in row-major order are the N response
-            tokens in order; int64, 0 on the prompt, k on its k-th response, and -1 on padding; and int64, the column
-            of the token before each.
+            (1, M) each: `input_ids`; `position_ids`, which go on from the prompt in each response; `response_mask`,
+            whose True entries are the N response tokens in order; the column of the token before each. Then
+            `sequences` (B, L), the columns of each rollout, padded on the right; `places` (M,), of each token in it.
         """
-        groups = self._by_prompt(math.inf)
-        shape = (len(groups), max(map(self._joint_length, groups), default=1))
-        ids, positions, before = (np.zeros(shape, dtype=np.int64) for _ in range(3))
-        owners = np.full(shape, -1, dtype=np.int64)
-        for place, rows in enumerate(groups):
-            length = int(self.prompt_lengths[rows[0]])
-            ids[place, :length] = self.tokens[self.offsets[rows[0]] :][:length]
-            positions[place, :length] = np.arange(length)
-            owners[place, :length] = 0
-            start = length
-            for number, row in enumerate(rows, 1):
-                response = slice(start, start + int(self.response_lengths[row]))
-                ids[place, response] = self.tokens[self.offsets[row] + length : self.offsets[row + 1]]
-                positions[place, response] = np.arange(length, self.lengths[row])
-                before[place, response] = np.arange(response.start - 1, response.stop - 1)
-                before[place, response][:1] = length - 1
-                owners[place, response] = number
-                start = response.stop
-        return ids, positions, owners > 0, owners, before
+        seen: dict[bytes, int] = {}
+        prompts = map(slice, self.offsets, self.offsets[:-1] + self.prompt_lengths)
+        first = [seen.setdefault(self.tokens[prompt].tobytes(), row) for row, prompt in enumerate(prompts)]
+        positions = _ranges(np.zeros(len(self), np.int64), self.lengths)
+        is_response = positions >= np.repeat(self.prompt_lengths, self.lengths)
+        here = np.arange(len(self.tokens))
+        origin = np.where(is_response, here, np.repeat(self.offsets[first], self.lengths) + positions)
+        kept = origin == here
+        columns = (np.cumsum(kept) - 1)[origin]
+        before = np.concatenate([[0], columns[:-1]])
+        is_filled = np.arange(self.lengths.max(initial=1)) < self.lengths[:, None]
+        sequences = np.zeros(is_filled.shape, dtype=np.int64)
+        sequences[is_filled] = columns
+        row = (self.tokens, positions, is_response, before)
+        return *(values[kept][None] for values in row), sequences, np.flatnonzero(is_filled)[kept]
 
 
 def _ranges(starts: Array, lengths: Array) -> Array:

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from autoclave.config import TrainerConfig
 from autoclave.core.rollout import FloatArray
-from autoclave.models import Layout, apply_liger, layout_for, response_log_probs, shared_prompt_mask
+from autoclave.models import Layout, apply_liger, layout_for, response_log_probs
 from autoclave.workers.batch import Array, Batch
 from autoclave.workers.trainer.peers import FILLER, missing_passes
 from autoclave.workers.trainer.sharding import device_of, reshard, run_as_forward
@@ -58,11 +58,9 @@ def batch_log_probs(
         scoring.layout
     ]
     ids, places, response, *shared = (torch.from_numpy(array).to(device_of(model)) for array in arrays())
+    attention, positions = (places, None) if scoring.layout == "padded" else (None, places)
     if shared:
-        attention, positions, predictors = shared_prompt_mask(shared[0], model.dtype), places, shared[1]
-    else:
-        attention, positions = (places, None) if scoring.layout == "padded" else (None, places)
-        predictors = None
+        attention = ids.new_ones(1, 1, 1, 1)  # no mask is to be made of the positions
     return run_as_forward(
         model,
         response_log_probs,
@@ -70,7 +68,7 @@ def batch_log_probs(
         attention,
         response,
         position_ids=positions,
-        predictors=predictors,
+        **({"predictors": shared[0], "shared": tuple(shared[1:])} if shared else {}),
         temperature=scoring.temperature,
         entropy_gradient=entropy_gradient,
         logits_chunk=scoring.logits_chunk,

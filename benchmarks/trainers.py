@@ -2,11 +2,13 @@
 
     python benchmarks/trainers.py [--quick] [--json FILE]        (TRL comes with `make setup-bench`)
 
-Both start from the same random policy and do the same work in a step: sample the same number of responses to the same
+All start from the same random policy and do the same work in a step: sample the same number of responses to the same
 prompts, all of the same length (the token that ends a response does not exist), reward them by the same Python
-function, and take one optimizer step on all of them. Each side lives in a process of its own with one thread; the two
-take turns. Of several micro-batches the one that suits TRL best decides. CPU times stand beside the times of the clock:
-on a machine with other work they are what the clock would show on an idle one.
+function, and take one optimizer step on all of them. In the first step all learn from the same given responses, and
+loss, gradient norm and entropy are compared before any time is. TRL runs twice: without what makes it slower here
+(gradient checkpointing, bfloat16), with the micro-batches that suit it best; and with its defaults. Each side lives in
+a process of its own with one thread; they take turns. CPU times stand beside the times of the clock: on a machine with
+other work they are what the clock would show on an idle one.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from harness import arguments, finish, print_environment, seconds, sized
+import numpy as np
+from harness import Comparison, arguments, finish, print_environment, seconds, sized
 from sides import Times, Turn, open_sides
 
 from autoclave.config import SyntheticConfig, TinyModelConfig
@@ -40,12 +43,13 @@ class Case:
 
 
 CASES = {
-    "": Case(TinyModelConfig(), prompts=64),  # the step of recipes/demo.yaml
-    "fewer_responses/": Case(TinyModelConfig(), prompts=16),
-    "4M/": Case(TinyModelConfig(hidden_size=256, layers=5, heads=8), prompts=16),
+    "": Case(TinyModelConfig(hidden_size=128, layers=5), prompts=16),
+    "_4m": Case(TinyModelConfig(hidden_size=256, layers=5, heads=8), prompts=16),
+    "_30m": Case(TinyModelConfig(hidden_size=512, layers=10, heads=8), prompts=4),
+    "_demo": Case(TinyModelConfig(), prompts=64),  # the step of recipes/demo.yaml
 }
+"""By the suffix of their figures: policies of 1, 4, 32 and 0.4 million weights."""
 TINY = {"": Case(TinyModelConfig(hidden_size=48, layers=1, heads=3), prompts=2, group_size=2, new_tokens=8)}
-"""By the prefix of their figures."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,19 @@ class Work:
     def rows(self) -> int:
         return len(self.statements) * self.group_size
 
+    @property
+    def given(self) -> np.ndarray:
+        """(rows, new_tokens): the responses that the first step learns from; of the bytes of the vocabulary."""
+        return np.random.default_rng(0).integers(4, 260, (self.rows, self.new_tokens))
+
+
+CHECKED = {"loss": 1e-5, "gradient_norm": 1e-3, "entropy": 1e-3}
+"""What the sides say of the first step, and how far they may be apart, relative to values above 1."""
+
 
 def reward_of(text: str) -> float:
-    """Something cheap that tells responses apart: the share of distinct characters."""
-    return len(set(text)) / max(1, len(text))
+    """Something cheap that tells responses apart: the mean of the bytes."""
+    return sum(text.encode()) / max(1, len(text.encode()))
 
 
 def make_endless(model: Any, tokenizer: Any) -> None:
@@ -143,33 +156,72 @@ def ours(work: Work, turn: Turn) -> None:
     )
     try:
         stages.begin(0)
+        found: Times = {}
         for number in range(work.steps):
             turn.begin()
-            turn.end(_our_step(stages, items, number, work))
+            turn.end(_our_step(stages, items, number, work, found))
     finally:
         pool.close()
 
 
-def _our_step(stages: Any, items: Sequence[Any], number: int, work: Work) -> Times:
+def _our_step(stages: Any, items: Sequence[Any], number: int, work: Work, checked: Times) -> Times:
     groups: list[Any] = []
     learned: list[Any] = []
-    times = {
-        "sample": seconds(lambda: groups.extend(stages.collect(items, number).result())),
-        "learn": seconds(lambda: learned.append(stages.learn(groups))),
-        "publish": seconds(lambda: stages.publish(number + 1)),
-    }
+    sample_s = seconds(lambda: groups.extend(stages.collect(items, number).result()))
     lengths = {len(rollout.completion.tokens) for group in groups for rollout in group.rollouts}
+    if number == 0:
+        groups = [_given(group, rows, stages.tokenizer) for group, rows in _by_group(groups, work)]
+    learn_s = seconds(lambda: learned.append(stages.learn(groups)))
+    publish_s = seconds(lambda: stages.publish(number + 1))
     if lengths != {work.new_tokens} or len(learned[0].computed.response) != work.rows:
         raise SystemExit("our side did not do the work that was asked for")
-    return times
+    if number == 0:
+        checked |= {name: learned[0].metrics[name] for name in CHECKED}
+    return {"sample": sample_s, "learn": learn_s, "publish": publish_s} | checked
+
+
+def _by_group(groups: Sequence[Any], work: Work) -> list[tuple[Any, np.ndarray]]:
+    return list(zip(groups, work.given.reshape(len(groups), work.group_size, work.new_tokens), strict=True))
+
+
+def _given(group: Any, responses: np.ndarray, tokenizer: Any) -> Any:
+    """`group` with these responses in place of those that were sampled."""
+    from autoclave.core import Reward
+
+    rollouts: list[Any] = []
+    for rollout, tokens in zip(group.rollouts, responses, strict=True):
+        text = tokenizer.decode(tokens, skip_special_tokens=True)
+        completion = replace(rollout.completion, tokens=tokens, text=text)
+        rollouts.append(replace(rollout, completion=completion, reward=Reward(reward_of(text), "measured")))
+    return replace(group, rollouts=tuple(rollouts))
 
 
 def theirs(work: Work, turn: Turn) -> None:
-    """Steps by TRL."""
+    """Steps by TRL as fast as it is here."""
+    settings = {
+        "per_device_train_batch_size": work.micro_batch_rows,
+        "temperature": 1.0,
+        "beta": 0.0,
+        "loss_type": "grpo",
+        "learning_rate": 1e-5,
+        "lr_scheduler_type": "constant",
+        "max_grad_norm": 1.0,
+        "gradient_checkpointing": False,
+        "bf16": False,
+    }
+    _their_steps(work, turn, settings)
+
+
+def their_defaults(work: Work, turn: Turn) -> None:
+    """Steps by TRL with the settings that it has by itself."""
+    _their_steps(work, turn, {"per_device_train_batch_size": min(8, work.rows)})
+
+
+def _their_steps(work: Work, turn: Turn, changed: dict[str, Any]) -> None:
     import torch
     from datasets import Dataset
-    from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
-    from trl import GRPOConfig, GRPOTrainer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer  # pyright: ignore[reportPrivateImportUsage]
 
     times: Times = {}
 
@@ -181,6 +233,11 @@ def theirs(work: Work, turn: Turn) -> None:
                 raise SystemExit("TRL did not do the work that was asked for")
             return found[0]
 
+        def _generate_single_turn(self, *words: Any, **names: Any) -> Any:
+            if self.state.global_step == 0:
+                return work.given.tolist(), None
+            return super()._generate_single_turn(*words, **names)
+
     class Turns(TrainerCallback):
         def on_step_begin(self, *_: Any, **__: Any) -> None:
             turn.begin()
@@ -188,28 +245,25 @@ def theirs(work: Work, turn: Turn) -> None:
         def on_step_end(self, *_: Any, **__: Any) -> None:
             turn.end(dict(times))
 
+        def on_log(self, *_: Any, logs: Any, **__: Any) -> None:
+            if "grad_norm" in logs:  # of the first step
+                times.update(loss=logs["loss"], gradient_norm=float(logs["grad_norm"]), entropy=logs["entropy"])
+
     with tempfile.TemporaryDirectory() as folder:
         settings = GRPOConfig(
             output_dir=folder,
-            per_device_train_batch_size=work.micro_batch_rows,
-            gradient_accumulation_steps=work.rows // work.micro_batch_rows,
+            gradient_accumulation_steps=work.rows // changed["per_device_train_batch_size"],
             num_generations=work.group_size,
             max_completion_length=work.new_tokens,
             max_steps=work.steps,
-            temperature=1.0,
-            beta=0.0,
-            loss_type="grpo",
-            learning_rate=1e-5,
-            lr_scheduler_type="constant",
-            max_grad_norm=1.0,
-            gradient_checkpointing=False,  # it is on by default, and slower
-            bf16=False,
             use_cpu=not torch.cuda.is_available(),
             shuffle_dataset=False,
+            logging_first_step=True,
             logging_steps=10**6,
             save_strategy="no",
             report_to="none",
             disable_tqdm=True,
+            **changed,
         )
         prompts = [[{"role": "user", "content": statement}] for statement in work.statements]
         model = AutoModelForCausalLM.from_pretrained(work.folder, dtype=torch.float32)
@@ -223,26 +277,31 @@ def theirs(work: Work, turn: Turn) -> None:
             train_dataset=Dataset.from_dict({"prompt": prompts * work.steps}),
             callbacks=[Turns()],
         )
+        trainer.remove_callback(PrinterCallback)
         trainer.train()
 
 
 # --- Measuring -----------------------------------------------------------------------------------------------------
 
 
+SIDES = {"ours": ours, "trl": theirs, "trl_defaults": their_defaults}
+"""The last one not with `--tiny`."""
+
+
 @dataclass(frozen=True)
 class Measured:
-    """What the steps of both sides took, and the peaks of their memory."""
+    """What the steps of all sides took, and the peaks of their memory."""
 
     times: dict[str, list[Times]]
     peaks: dict[str, dict[str, float]]
 
     def median(self, side: str, part: str) -> float:
-        return median(step.get(part, 0.0) for step in self.times[side])
+        return median(step[part] for step in self.times[side])
 
-    def speedup(self, part: str) -> float:
-        """Theirs over ours, the median over rounds."""
-        rounds = zip(self.times["trl"], self.times["ours"], strict=True)
-        return median(theirs[part] / ours[part] for theirs, ours in rounds)
+    def speedup(self, part: str, side: str = "trl") -> Comparison:
+        """Theirs over ours, of each round."""
+        rounds = zip(self.times[side], self.times["ours"], strict=True)
+        return Comparison(tuple(theirs[part] / ours[part] for theirs, ours in rounds))
 
 
 def build_model(case: Case, folder: Path) -> tuple[str, ...]:
@@ -256,15 +315,25 @@ def build_model(case: Case, folder: Path) -> tuple[str, ...]:
     return tuple(statements[: case.prompts])
 
 
-def measure(work: Work) -> Measured:
-    times: dict[str, list[Times]] = {"ours": [], "trl": []}
-    with open_sides({"ours": ours, "trl": theirs}, work) as sides:
+def measure(work: Work, names: Sequence[str]) -> Measured:
+    times: dict[str, list[Times]] = {name: [] for name in names}
+    with open_sides({name: SIDES[name] for name in names}, work) as sides:
         for side in sides.values():
-            side.step()  # the first one loads and warms up
-        for number in range(work.steps - 1):
+            side.step()  # loads, and learns from given responses
+        warm = {name: side.step() for name, side in sides.items()}
+        require_equal(warm["ours"], warm["trl"])
+        for number in range(work.steps - 2):
             for name in list(sides)[:: 1 if number % 2 else -1]:
                 times[name].append(sides[name].step())
         return Measured(times, {name: side.peaks() for name, side in sides.items()})
+
+
+def require_equal(ours: Times, theirs: Times) -> None:
+    """End the program unless both learnt the same from the same responses."""
+    print("  first step, ours and TRL's:", *(f"{name} {ours[name]:.6g} {theirs[name]:.6g}" for name in CHECKED))
+    for name, tolerance in CHECKED.items():
+        if abs(ours[name] - theirs[name]) > tolerance * max(1.0, abs(theirs[name])):
+            raise SystemExit(f"{name} of the first step: ours {ours[name]:.6g}, TRL's {theirs[name]:.6g}")
 
 
 def figures_of(found: Measured, rows: int) -> dict[str, float]:
@@ -272,13 +341,14 @@ def figures_of(found: Measured, rows: int) -> dict[str, float]:
     whole = sum(found.median("ours", part) for part in ("sample", "learn", "publish"))
     peaks = {f"{side}_peak_{name}": size for side, of_side in found.peaks.items() for name, size in of_side.items()}
     return {
-        "speedup_vs_trl": found.speedup("step"),
-        "speedup_vs_trl_in_cpu_time": found.speedup("cpu"),
+        "speedup_vs_trl": found.speedup("step").median,
+        "speedup_vs_trl_in_cpu_time": found.speedup("cpu").median,
+        **{f"speedup_vs_{side}": found.speedup("step", side).median for side in list(found.times)[2:]},
         "step_s": found.median("ours", "step"),
         "trl_step_s": found.median("trl", "step"),
         "sample_share": found.median("ours", "sample") / whole,
         "learn_share": found.median("ours", "learn") / whole,
-        "speedup_of_sampling": found.speedup("sample"),
+        "speedup_of_sampling": found.speedup("sample").median,
         "micro_batch_rows": float(rows),
         **peaks,
     }
@@ -290,20 +360,23 @@ def main() -> None:
         raise SystemExit("TRL is not installed: make setup-bench")
     print_environment()
     figures: dict[str, float] = {}
-    for prefix, case in sized(options, CASES, {"": CASES[""]}, TINY).items():
+    for suffix, case in sized(options, CASES, CASES, TINY).items():
         with tempfile.TemporaryDirectory() as folder:
             statements = build_model(case, Path(folder))
-            work = Work(Path(folder), statements, case.group_size, case.new_tokens, 32, sized(options, 6, 3, 2))
-            sizes = sized(options, (32, 128), (32,), (work.rows,))
-            tried = {rows: measure(replace(work, micro_batch_rows=rows)) for rows in sizes}
-        best = min(tried, key=lambda rows: tried[rows].median("trl", "cpu"))
-        figures |= {prefix + name: value for name, value in figures_of(tried[best], best).items()}
-        print(f"\n{prefix or 'embedded default'}: {work.rows} responses of {case.new_tokens} tokens")
-        for rows, found in tried.items():
-            print(
-                f"  micro-batches of {rows:>3}: TRL over ours {found.speedup('step'):.2f} by the clock, "
-                f"{found.speedup('cpu'):.2f} in CPU time"
-            )
+            work = Work(Path(folder), statements, case.group_size, case.new_tokens, 32, sized(options, 7, 5, 3))
+            print(f"\nspeedup_vs_trl{suffix}: {work.rows} responses of {case.new_tokens} tokens")
+            sizes = [min(32, work.rows), *sized(options, [rows for rows in (128,) if rows <= work.rows], [], [])]
+            tried = {rows: replace(work, micro_batch_rows=rows) for rows in sizes}
+            names = list(SIDES)[: sized(options, 3, 3, 2)]
+            found = {rows: measure(each, names) for rows, each in tried.items()}
+        best = min(found, key=lambda rows: found[rows].median("trl", "cpu"))
+        figures |= {name + suffix: value for name, value in figures_of(found[best], best).items()}
+        for rows, each in found.items():
+            print(f"  micro-batches of {rows:>3}: TRL over ours {each.speedup('step')} by the clock")
+            print(f"{'in CPU time':>45} {each.speedup('cpu')}")
+            print(f"{'sampling':>45} {each.speedup('sample')}")
+            for side in names[2:]:
+                print(f"{'its defaults':>45} {each.speedup('step', side)}")
     finish("trainers", figures, options.json)
 
 

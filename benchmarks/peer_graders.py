@@ -91,7 +91,7 @@ def livecodebench(checkout: Path, _: str) -> Grader:
 
 def verl(checkout: Path, _: str) -> Grader:
     score = imported("verl", checkout).compute_score
-    return lambda case: score(fenced(case), tests_of(case))[0] is True
+    return lambda case: score(fenced(case), tests_of(case), continuous=True)[0] == 1
 
 
 def prime_rl(checkout: Path, _: str) -> Grader:

@@ -103,8 +103,10 @@ def right(kind: str, count: int) -> list[Case]:
 def compared(options: argparse.Namespace) -> Iterator[Case]:
     """Yield what answers are compared on."""
     for kind, source in KINDS.items():
-        if not (options.tiny and kind == "endless"):
+        if kind != "endless":
             yield sums(source)
+        elif not options.tiny:  # with one test: some graders wait for each
+            yield {"source": source, "inputs": ["1 2 3\n"], "outputs": ["6\n"]}
     folder = os.environ.get("AUTOCLAVE_DATA")
     if not folder:
         print("programs of LiveCodeBench are left out: AUTOCLAVE_DATA is not set")

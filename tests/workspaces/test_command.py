@@ -21,6 +21,7 @@ import pytest
 import autoclave.sandbox
 from autoclave.core import IsolationError, Outcome
 from autoclave.core.outcome import Ended
+from autoclave.sandbox.cgroups import find_place
 from autoclave.workspaces import (
     CommandLimits,
     SealedCommand,
@@ -295,6 +296,14 @@ def test_nothing_is_left_when_we_are_killed(tree: Path):
     assert str(layers) not in Path("/proc/self/mountinfo").read_text()
 
 
+def test_the_control_groups_of_one_that_was_killed_are_removed_by_the_next(run: Run):
+    groups = [place / f"autoclave-cell-killed-{os.getpid()}" for place in find_place().folders]
+    for group in groups:
+        group.mkdir()
+    assert run("true").exit_code == 0
+    assert not any(group.exists() for group in groups)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_an_ordinary_user_needs_nothing_more():
     interpreter = shutil.which("python3.11", path="/usr/bin")
@@ -338,8 +347,8 @@ def test_a_cell_made_ahead_serves_the_next_command_unless_something_has_changed(
     warm_cell(SealedCommand((), tree, tree.with_name("layers")), limits)
     (spare,) = command._spares
     if changed == "host":
-        root_of = command._root_of
-        monkeypatch.setattr(command, "_root_of", lambda *given: {**root_of(*given), "mounts": "others"})
+        root_of = command.root_of
+        monkeypatch.setattr(command, "root_of", lambda *given: {**root_of(*given), "mounts": "others"})
     served = list[command._Cell]()
     start = command._Cell.start
     monkeypatch.setattr(command._Cell, "start", lambda cell, *given: served.append(cell) or start(cell, *given))

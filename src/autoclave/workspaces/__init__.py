@@ -1,6 +1,7 @@
 """Sealed commands over a folder: what a command writes is kept apart until it is accepted. Imports `sandbox`."""
 
 from autoclave.sandbox.namespace.root import base_interpreter as python_executable
-from autoclave.workspaces.command import CommandLimits, SealedCommand, overlay_problem, run_command, warm_cell
+from autoclave.workspaces.command import overlay_problem, run_command, warm_cell
+from autoclave.workspaces.sealed import CommandLimits, SealedCommand
 
 __all__ = ["CommandLimits", "SealedCommand", "overlay_problem", "python_executable", "run_command", "warm_cell"]

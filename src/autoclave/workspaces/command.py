@@ -38,90 +38,27 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from autoclave.core import IsolationError, Outcome, SandboxFault
 from autoclave.core.outcome import Ended
 from autoclave.sandbox.bootstrap import FOLDER, guest_command, guest_environment, require_current_parts
-from autoclave.sandbox.cgroups import Group, find_place
+from autoclave.sandbox.cgroups import Group, find_place, remove_stale_groups
 from autoclave.sandbox.exhaustion import named_faults
-from autoclave.sandbox.namespace.root import base_interpreter, root_plan
+from autoclave.sandbox.namespace.root import base_interpreter
+from autoclave.workspaces.sealed import HOME, CommandLimits, SealedCommand, root_of
+from autoclave.workspaces.sizes import size_of
 from autoclave.workspaces.streams import CommandStreams
 
 _GUEST = Path(__file__).parent / "guest" / "command.py"
-HOME = "/.home"
-"""Home of a command: an empty folder of its own, in memory."""
-_SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-_OF_ETC = (
-    *("/etc/ld.so.cache", "/etc/alternatives", "/etc/mime.types", "/etc/localtime"),
-    *("/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf"),  # not /etc/ssl/private
-)
-_HOST_NAMES = ("/etc/hosts", "/etc/resolv.conf")
-_LINKS = (
-    ("/dev/fd", "/proc/self/fd"),
-    ("/dev/stdin", "/proc/self/fd/0"),
-    ("/dev/stdout", "/proc/self/fd/1"),
-    ("/dev/stderr", "/proc/self/fd/2"),
-)
-_SCRATCH = ("/mnt", "/media", "/srv", "/run", "/opt", "/tmp", "/var", "/home")
 _FILE_CAPABILITIES = (0, 1, 3, 4)
 """CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID: root needs them to act on files of other users."""
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": HOME, "LANG": "C.UTF-8", "TZ": "UTC"}
 _POLL_S = 0.05
 _START_TIMEOUT_S = 60.0
 _NOT_FOUND = 127
-_MAX_PATH_BYTES = 2000
-"""Bytes of a path passed to the kernel at once; its limit is 4096."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommandLimits:
-    """Limits of a command with all processes that it starts. `disk_mb` limits its writes to the folder."""
-
-    wall_s: float = 60.0
-    cpu_s: float = 60.0
-    memory_mb: int = 1024
-    processes: int = 256
-    disk_mb: int = 1024
-    scratch_mb: int = 256
-    open_files: int = 1024
-    output_bytes: int = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class SealedCommand:
-    """A command and the folder that it runs over.
-
-    Attributes:
-        argv: program and arguments; the program is looked for in PATH of the environment.
-        tree: the folder of the host, which it sees at the same absolute path.
-        layers: a folder with the empty folders `upper` and `work`, not below `tree`; the changes of the command go into
-            `upper`. With the method `copy`, `upper` is a copy of the tree, which the command works on.
-        tree_inode: device and inode number that `tree` must still have; None accepts any.
-        method: `overlay`, or `copy` where the host cannot stack folders; see `overlay_problem`.
-        environment: variables added to a minimal environment; nothing is inherited.
-        hidden: files of the tree, without links on the way, that it can neither read nor change: it sees sockets there.
-        shown: other folders and files of the host that it sees read-only, each with its path inside.
-        listens: whether to make a socket that listens at `port` on its loopback interface.
-        shares_network: whether it has the network of the host; not together with `listens`.
-    """
-
-    argv: tuple[str, ...]
-    tree: Path
-    layers: Path
-    tree_inode: tuple[int, int] | None = None
-    method: Literal["overlay", "copy"] = "overlay"
-    stdin: bytes = b""
-    environment: Mapping[str, str] = field(default_factory=dict[str, str])
-    hidden: tuple[str, ...] = ()
-    shown: tuple[tuple[str, str], ...] = ()
-    listens: bool = False
-    port: int = 3128
-    shares_network: bool = False
 
 
 def run_command(
@@ -184,12 +121,15 @@ class _Cell:
 
     def __init__(self, command: SealedCommand, limits: CommandLimits) -> None:
         self._command, self._limits = command, limits
-        self._root = _root_of(command, limits)
-        place = find_place()
-        self._group = Group(place) if place.is_usable else None
+        self._root = root_of(command, limits)
+        self._group = None
+        if (place := find_place()).is_usable:
+            remove_stale_groups(place)
+            self._group = Group(place)
         self._first = -1
         with named_faults("a command cannot be started"):
             self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._answers = self._link.makefile("rb")
             with theirs:
                 self._process = subprocess.Popen(
                     guest_command(base_interpreter(), str(_GUEST), str(theirs.fileno())),
@@ -219,7 +159,7 @@ class _Cell:
 
     def is_like(self, command: SealedCommand, limits: CommandLimits) -> bool:
         """Return whether it can serve a command, on this host as it is now."""
-        return self._root == _root_of(command, limits)
+        return self._root == root_of(command, limits)
 
     def start(self, command: SealedCommand, limits: CommandLimits) -> socket.socket | None:
         """Complete the cell; return its listening socket, if the command has one."""
@@ -231,7 +171,7 @@ class _Cell:
         self._send(self._plan())
         if not self._command.listens:
             return None
-        content, descriptors, _, _ = socket.recv_fds(self._link, 6, 1)
+        content, descriptors, _, _ = socket.recv_fds(self._link, 3, 1)
         if not descriptors:
             raise self._fault(self._receive(content))
         return socket.socket(fileno=descriptors[0])
@@ -265,6 +205,7 @@ class _Cell:
             if stream:
                 with contextlib.suppress(OSError):
                     stream.close()
+        self._answers.close()
         self._link.close()
         if self._first >= 0:
             os.close(self._first)
@@ -353,7 +294,7 @@ class _Cell:
 
     def _is_over_disk(self) -> bool:
         upper, most = self._command.layers / "upper", self._limits.disk_mb << 20
-        return self._command.method == "overlay" and _size_of(upper) > most
+        return self._command.method == "overlay" and size_of(upper) > most
 
     def _report(self) -> dict[str, Any]:
         """Return the final report of the first process; empty if it was killed."""
@@ -371,33 +312,22 @@ class _Cell:
             self._process.kill()
 
     def _send(self, message: dict[str, Any]) -> None:
-        content = json.dumps(message).encode()
         try:
-            self._link.sendall(len(content).to_bytes(4, "big") + content)
+            self._link.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
             raise self._fault(self._report()) from None
 
     def _receive(self, content: bytes = b"") -> dict[str, Any]:
         """Receive a message, or the rest of one that begins with `content`."""
         try:
-            content += self._read(4 - len(content)) if len(content) < 4 else b""
-            length = int.from_bytes(content[:4], "big")
-            content += self._read(4 + length - len(content))
-            answer = json.loads(content[4:])
+            if not (content := content + self._answers.readline()):
+                raise EOFError
+            answer = json.loads(content)
         except (OSError, ValueError) as error:
             raise SandboxFault(f"the cell of a command does not answer ({error})") from None
         if "fault" in answer:
             raise self._fault(answer)
         return answer
-
-    def _read(self, length: int) -> bytes:
-        content = b""
-        while len(content) < length:
-            piece = self._link.recv(length - len(content))
-            if not piece:
-                raise EOFError
-            content += piece
-        return content
 
     def _fault(self, answer: dict[str, Any]) -> SandboxFault | IsolationError:
         reason = str(answer.get("fault", "it ended without a message"))
@@ -419,44 +349,6 @@ def warm_cell(command: SealedCommand, limits: CommandLimits) -> None:
     _spares.append(_Cell(command, limits))
 
 
-def _root_of(command: SealedCommand, limits: CommandLimits) -> dict[str, Any]:
-    """Return the plan of a root, which is the same for many commands while mounts of the host and files in it are."""
-    root = root_plan(base_interpreter())
-    links = [(name, os.readlink(name)) for name in _SYSTEM if os.path.islink(name)]
-    taken = {name for name, _ in links} | {"/dev/shm"}
-    system = ["/usr", *(name for name in _SYSTEM if os.path.isdir(name) and not os.path.islink(name))]
-    own = [path for path in root.binds if not path.startswith(tuple(f"{each}/" for each in (*system, *_SYSTEM)))]
-    binds = [*system, *own, *_DEVICES, *(path for path in _OF_ETC if os.path.exists(path))]
-    pairs = [*((path, path) for path in dict.fromkeys(binds)), *command.shown]
-    sources = [*(source for source, _ in pairs), str(command.tree.resolve()), str(command.layers.resolve())]
-    account = (
-        f"root:x:0:0:root:{HOME}:/bin/sh\nuser:x:{os.geteuid() or 1000}:{os.getegid() or 1000}:user:{HOME}:/bin/sh\n"
-    )
-    resolving = _HOST_NAMES if command.shares_network else ()
-    names = {path: Path(path).read_text(errors="replace") for path in resolving if os.path.exists(path)}
-    groups = f"root:x:0:\nuser:x:{os.getegid() or 1000}:\n"
-    return {
-        "scratch": _scratch(sources),
-        "binds": pairs,
-        "masks": [path for path in root.masks if not path.startswith("/usr/")],
-        "links": [*links, *_LINKS, *(each for each in root.links if each[0] not in taken)],
-        "files": {
-            "/etc/passwd": account,
-            "/etc/group": groups,
-            "/etc/hosts": "127.0.0.1 localhost\n",
-            "/etc/nsswitch.conf": f"passwd: files\ngroup: files\nhosts: files{' dns' if resolving else ''}\n",
-            "/etc/resolv.conf": "",
-            **names,
-        },
-        "scratch_folders": ["/tmp", "/dev/shm", HOME],
-        "scratch_bytes": limits.scratch_mb << 20,
-        "scratch_files": 1 << 17,
-        "shares_network": command.shares_network,
-        "mounts": Path("/proc/self/mountinfo").read_text(errors="replace"),
-        "files_of_host": [os.stat(path).st_ino for path in (*_OF_ETC, *_DEVICES) if os.path.exists(path)],
-    }
-
-
 def _write_id_maps(pid: int) -> None:
     """Map ids of the user namespace of a process to themselves: all of them for root, else the own."""
     try:
@@ -471,51 +363,3 @@ def _write_id_maps(pid: int) -> None:
             Path(f"/proc/{pid}/gid_map").write_text(f"{os.getegid()} {os.getegid()} 1\n")
     except OSError as error:
         raise SandboxFault(f"cannot map user ids: {error}") from None
-
-
-def _scratch(sources: Sequence[str]) -> str:
-    """Return a folder of the host where the root can be assembled without hiding a source of it."""
-    for path in _SCRATCH:
-        is_free = not any(source == path or source.startswith(f"{path}/") for source in sources)
-        if is_free and Path(path).is_dir():
-            return path
-    raise SandboxFault(f"none of {', '.join(_SCRATCH)} is a folder without parts of the cell in it")
-
-
-def _size_of(folder: Path) -> int:
-    """Return the bytes on disk of all files below."""
-    total, waiting = 0, [""]
-    with contextlib.suppress(OSError), _descriptor(str(folder), None) as top:
-        while waiting:
-            place = waiting.pop()
-            with contextlib.suppress(OSError), _descriptor_below(top, place) as inner, os.scandir(inner) as inside:
-                for each in inside:
-                    if each.is_dir(follow_symlinks=False):
-                        waiting.append(f"{place}{each.name}/")
-                    else:
-                        total += each.stat(follow_symlinks=False).st_blocks * 512
-    return total
-
-
-@contextlib.contextmanager
-def _descriptor_below(top: int, path: str) -> Generator[int]:
-    """Open a folder below another. Walks in pieces, since the path may be longer than the kernel takes."""
-    with contextlib.ExitStack() as opened:
-        place = opened.enter_context(_descriptor(".", top))
-        while path:
-            end = len(path) if len(path) < _MAX_PATH_BYTES else path.rindex("/", 0, _MAX_PATH_BYTES) + 1
-            with contextlib.ExitStack() as opening:
-                place = opening.enter_context(_descriptor(path[:end], place))
-                opened.close()
-                opened.push(opening.pop_all())
-            path = path[end:]
-        yield place
-
-
-@contextlib.contextmanager
-def _descriptor(path: str, above: int | None) -> Generator[int]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)

@@ -15,7 +15,7 @@ import signal
 import socket
 import stat
 import struct
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 if TYPE_CHECKING:
     from autoclave.sandbox.guest import linux
@@ -44,16 +44,18 @@ _FAULT = 70
 def main(control: str) -> None:
     """Serve one command on a socket that was inherited. Ends the process."""
     link = socket.socket(fileno=int(control))
+    messages = link.makefile("rb")
     try:
         linux.die_with_parent()
-        root = _receive(link)
+        root = _receive(messages)
         linux.unshare(_ALL & ~linux.CLONE_NEWNET if root["shares_network"] else _ALL)
         _send(link, {"ids": os.getpid()})
-        _receive(link)
+        _receive(messages)
         pid = os.fork()
         if pid == 0:
-            _be_first_process(root, link)
+            _be_first_process(root, link, messages)
         _send(link, {"first": pid})
+        messages.close()
         link.close()
         os.waitpid(pid, 0)  # returns when all other processes of the namespace are gone, too
     except BaseException as error:  # noqa: BLE001  reported to the other side
@@ -61,14 +63,14 @@ def main(control: str) -> None:
     os._exit(0)
 
 
-def _be_first_process(root: "dict[str, Any]", link: socket.socket) -> NoReturn:
+def _be_first_process(root: "dict[str, Any]", link: socket.socket, messages: "BinaryIO") -> NoReturn:
     try:
         linux.die_with_parent()
-        _receive(link)
+        _receive(messages)
         notes = _build_root(root)
-        plan = _receive(link)  # much later, if the cell was made ahead
+        plan = _receive(messages)  # much later, if the cell was made ahead
         _enter_root(plan, root["scratch"])
-        _listen(plan, link)
+        _listen(plan, link, messages)
         reported, reporter = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -182,7 +184,7 @@ def _within(place: str, path: str) -> str:
     return found
 
 
-def _listen(plan: "dict[str, Any]", link: socket.socket) -> None:
+def _listen(plan: "dict[str, Any]", link: socket.socket, messages: "BinaryIO") -> None:
     """Send the other side a socket that listens in this otherwise empty network."""
     if not plan["listens"]:
         return
@@ -190,8 +192,8 @@ def _listen(plan: "dict[str, Any]", link: socket.socket) -> None:
         fcntl.ioctl(listener, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
         listener.bind(("127.0.0.1", plan["port"]))
         listener.listen(128)
-        socket.send_fds(link, [b"\0\0\0\2{}"], [listener.fileno()])
-    _receive(link)
+        socket.send_fds(link, [b"{}\n"], [listener.fileno()])
+    _receive(messages)
 
 
 def _be_command(plan: "dict[str, Any]", reporter: int, *, has_network: bool) -> NoReturn:
@@ -216,24 +218,15 @@ def _be_command(plan: "dict[str, Any]", reporter: int, *, has_network: bool) -> 
         os._exit(127)
 
 
-# --- Messages: four bytes of length, then JSON -----------------------------------------------------------------------
+# --- Messages: lines of JSON ------------------------------------------------------------------------------------------
 
 
 def _send(link: socket.socket, message: "dict[str, Any]") -> None:
-    content = json.dumps(message).encode()
-    link.sendall(len(content).to_bytes(4, "big") + content)
+    link.sendall(json.dumps(message).encode() + b"\n")
 
 
-def _receive(link: socket.socket) -> "dict[str, Any]":
-    length = int.from_bytes(_read(link, 4), "big")
-    return json.loads(_read(link, length))
-
-
-def _read(link: socket.socket, length: int) -> bytes:
-    content = b""
-    while len(content) < length:
-        piece = link.recv(length - len(content))
-        if not piece:
-            os._exit(0)  # the other side is gone
-        content += piece
-    return content
+def _receive(messages: "BinaryIO") -> "dict[str, Any]":
+    content = messages.readline()
+    if not content.endswith(b"\n"):
+        os._exit(0)  # the other side is gone
+    return json.loads(content)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 
 from autoclave.core import InputError, UsageError
+from autoclave.runtime.actions import Actions
 from autoclave.runtime.interface import NotPermitted
 from autoclave.runtime.session import Session
 
@@ -23,21 +24,21 @@ def session_of(session: Session, action: str) -> str:
     return str(session.journal.standing(action).proposed["session"])
 
 
-def own_actions(session: Session, name: str | None, since: int = 0) -> list[str]:
+def own_actions(actions: Actions, name: str | None, savepoint: str | None = None) -> list[str]:
     """Return the actions of the session `name` (None: of all) that stand, in the order of their execution.
 
-    `since`: only those after the record with this number.
+    `savepoint`: only those since its latest savepoint of that name. Raises UsageError where it has none.
     """
-    order = (each for each in session.actions.standing_order() if each.number > since)
+    numbers = [0]
+    if savepoint is not None:
+        records = [each for each in actions.journal.records(savepoint) if each.kind == "savepoint"]
+        numbers = [each.number for each in records if name in (None, each.body["session"])]
+    if not numbers:
+        raise UsageError(
+            f"savepoint {savepoint!r}: {f'session {name!r} has none of that name' if name else 'there is none'}"
+        )
+    order = (each for each in actions.standing_order() if each.number > numbers[-1])
     return [each.action for each in order if name in (None, each.proposed["session"])]
-
-
-def own_actions_since(session: Session, name: str, savepoint: str) -> list[str]:
-    """Return the actions of the session `name` since its latest savepoint of that name, as `own_actions`."""
-    records = [each for each in session.journal.records(savepoint) if each.kind == "savepoint"]
-    if not (own := [each.number for each in records if each.body["session"] == name]):
-        raise UsageError(f"savepoint {savepoint!r}: session {name!r} has none of that name")
-    return own_actions(session, name, own[-1])
 
 
 def require_own(session: Session, name: str, *actions: str) -> None:

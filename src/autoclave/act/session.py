@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from autoclave.act.connecting import changing_connections
 from autoclave.act.functions import name_of
-from autoclave.act.own import own_actions, own_actions_since, require_independent, require_not_stopped, require_own
+from autoclave.act.own import own_actions, require_independent, require_not_stopped, require_own
 from autoclave.act.results import Change, Result
 from autoclave.act.tools import (
     OWN,
@@ -213,13 +213,6 @@ class Session(Closing):
         guarantee = None if plan.is_read else plan.guarantee
         return Result(result_of(plan, "" if plan.is_read else action), action, guarantee, plan.changes, plan.output)
 
-    def perform(self, given: Json) -> Result:
-        """Propose and run an operation, as `attempt`. Raises as `propose` and `run` of a session of the runtime."""
-        result = self.attempt(given)
-        if result.error is not None:
-            raise result.error
-        return result
-
     def _refused(self, error: AutoclaveError | OSError, action: str = "") -> Result:
         refusal = refusal_of(error).reason if isinstance(error, InputError) else str(error)
         return Result(f"refused: {refusal}", action, output=dict(getattr(error, "output", {})), error=error)
@@ -312,7 +305,7 @@ class Session(Closing):
             raise UsageError("undo: give ids of actions, or one of last=N and all=True")
         with self.opened() as found:
             require_not_stopped(found)
-            own = own_actions(found, self.name)
+            own = own_actions(found.actions, self.name)
             chosen = actions or tuple(own if all else own[-(last or 1) :])
             require_own(found, self.name, *chosen)
             require_independent(found, self.name, chosen)
@@ -322,7 +315,7 @@ class Session(Closing):
         """Undo the actions of this session since a savepoint of it that stand, all or none; return the ids in order."""
         with self.opened() as found:
             require_not_stopped(found)
-            chosen = own_actions_since(found, self.name, savepoint)
+            chosen = own_actions(found.actions, self.name, savepoint)
             require_independent(found, self.name, chosen)
             return found.undo(*chosen, on_conflict=on_conflict) if chosen else []
 
@@ -344,7 +337,7 @@ class Session(Closing):
     def commit(self, *actions: str) -> None:
         """Make actions permanent, by default all of this session, and free what was kept for their undo."""
         with self.opened() as found:
-            for action in actions or own_actions(found, self.name):
+            for action in actions or own_actions(found.actions, self.name):
                 found.commit(action)
 
     def run_queued(self) -> list[Change]:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from autoclave import __version__
+from autoclave.act.own import own_actions
 from autoclave.core import AutoclaveError, HostError, UsageError
 from autoclave.core.json import rule_of
 from autoclave.review import deciding
@@ -241,7 +242,7 @@ class Nothing(_Body):
 def preview(body: Previewed, place: PlaceDep) -> Response:
     """Return what an undo would undo, what stands in its way, and what others have changed since."""
     with place.records() as (actions, _):
-        chosen = body.actions or deciding.since_savepoint(actions, body.savepoint or "")
+        chosen = body.actions or own_actions(actions, None, body.savepoint or "")
         told = deciding.undo_preview(actions, chosen)
     try:
         with place.open_session() as session:

@@ -8,21 +8,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from autoclave.core import AutoclaveError, InputError, UsageError
+from autoclave.act.own import own_actions
+from autoclave.core import AutoclaveError, InputError
 from autoclave.runtime.actions import Actions
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import Choice, NotPermitted
 from autoclave.runtime.session import Session
 
 _ORDER = (Guarantee.EXACT, Guarantee.EQUIVALENT, Guarantee.COMPENSATING, Guarantee.NONE)
-
-
-def since_savepoint(actions: Actions, name: str) -> list[str]:
-    """Return the actions since a savepoint that stand. Raises UsageError where there is no such savepoint."""
-    numbers = [record.number for record in actions.journal.records(name) if record.kind == "savepoint"]
-    if not numbers:
-        raise UsageError(f"savepoint {name!r}: there is none")
-    return [each.action for each in actions.standing_order() if each.number > numbers[-1]]
 
 
 def undo_preview(actions: Actions, chosen: Sequence[str]) -> dict[str, Any]:
@@ -79,16 +72,14 @@ def undo(session: Session, previewed: Sequence[str], savepoint: str | None, choi
 
     Raises InputError as `Session.undo`, and where a preview would name other actions now.
     """
-    chosen = previewed if savepoint is None else since_savepoint(session.actions, savepoint)
+    chosen = previewed if savepoint is None else own_actions(session.actions, None, savepoint)
     if differing := set(undo_preview(session.actions, chosen)["actions"]) ^ set(previewed):
         raise InputError(
             f"actions {', '.join(sorted(differing))}: came since the preview, or do not stand any more; nothing was "
             "undone. Fix: preview again; if agents are at work, stop them first"
         )
     names = {os.fsdecode(bytes.fromhex(key)): choice for key, choice in choices.items()}
-    if savepoint is None:
-        return session.undo(*previewed, choices=names)
-    return session.undo_to(savepoint, choices=names)
+    return session.undo(*previewed, choices=names)
 
 
 def each_in_turn(actions: Sequence[str], do: Callable[[str], object]) -> dict[str, Any]:

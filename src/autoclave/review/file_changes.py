@@ -6,7 +6,6 @@ What an action left at a path is in the tree, or, where a later action replaced 
 import contextlib
 import itertools
 import os
-import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -21,6 +20,7 @@ from autoclave.review.line_diff import compared, text_of
 from autoclave.runtime.actions import Actions
 from autoclave.runtime.files.operations import key_of
 from autoclave.runtime.files.plans import steps_from
+from autoclave.runtime.files.reading import PRIVATE_KEY
 from autoclave.runtime.files.scope import Scope, open_file
 from autoclave.runtime.files.steps import Step
 from autoclave.runtime.files.tree_digest import tree_digest
@@ -39,7 +39,6 @@ _IMAGES = {
 }
 _HIDDEN = "Not shown: it may hold keys or passwords."
 _CONTENTS = ("content", "content_base64", "old_string", "new_string")
-_PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY|AGE-SECRET-KEY-1|PuTTY-User-Key-File")
 Place = tuple[Path | None, str]
 """The folder of an action in the stash (None: the tree), and a path in it."""
 
@@ -238,7 +237,7 @@ def without_secrets(operation: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_hidden(path: str, side: Side) -> bool:
-    return is_secret(path) or bool(side.content and _PRIVATE_KEY.search(side.content))
+    return is_secret(path) or bool(side.content and PRIVATE_KEY.search(side.content))
 
 
 def _side_in(scope: Scope, path: str) -> Side:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from autoclave.core.line_diff import Work, hunks_of, lines_of
+from autoclave.review.answers import shortened
 
 MOST_BYTES = 1 << 19
 MOST_LINES = 4000
@@ -41,13 +42,9 @@ def _lines(old: list[str], new: list[str], work: Work) -> Iterator[Line]:
         for tag, first, last, new_first, new_last in hunk:
             if tag == "equal":
                 for offset, text in enumerate(old[first:last]):
-                    yield " ", first + offset + 1, new_first + offset + 1, _shortened(text)
+                    yield " ", first + offset + 1, new_first + offset + 1, shortened(text, _LONGEST_LINE)
                 continue
             for place in range(first, last):
-                yield "-", place + 1, None, _shortened(old[place])
+                yield "-", place + 1, None, shortened(old[place], _LONGEST_LINE)
             for place in range(new_first, new_last):
-                yield "+", None, place + 1, _shortened(new[place])
-
-
-def _shortened(line: str) -> str:
-    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} ... {len(line) - _LONGEST_LINE} more"
+                yield "+", None, place + 1, shortened(new[place], _LONGEST_LINE)

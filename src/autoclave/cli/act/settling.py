@@ -50,7 +50,7 @@ def undo(
     \b
     Example: autoclave act undo 3f2a9c01 --root project
     """
-    from autoclave.act.own import own_actions, own_actions_since, require_independent
+    from autoclave.act.own import own_actions, require_independent
     from autoclave.runtime.interface import Choice
 
     if sum((bool(actions), last is not None, is_all, savepoint_name is not None, group is not None)) != 1:
@@ -64,10 +64,7 @@ def undo(
             ids = session.undo_to(savepoint_name, **settled)
         else:
             who = None if name == "main" else name
-            if savepoint_name is not None:
-                order = own_actions_since(session, name, savepoint_name)
-            else:
-                order = own_actions(session, who)
+            order = own_actions(session.actions, who, savepoint_name)
             chosen = actions or (order[-last:] if last else order)
             if who and not actions:
                 require_independent(session, who, chosen)

@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from shell_budget import told
+
 from autoclave.act.client import exchange
 from autoclave.act.install import hook_command
 from autoclave.act.observer import Observer, ToolUse, observer_folder
@@ -78,7 +80,10 @@ def shell_overhead(place: Path, num_files: int, rounds: int) -> dict[str, float]
     with open_records(root) as (_, permissions):
         permissions.grant(Grant(resources=("files/**", "programs/**"), verbs=("*",)))
     line = [sys.executable, "-m", "autoclave", "act", "shell", "--root", str(root)]
-    folder = default_state(root) / "shell"
+    folder, clocks = default_state(root) / "shell", place / "clocks"
+    folder.mkdir(parents=True)
+    clocked = [sys.executable, "-c", "import shell_budget; shell_budget.main()", str(folder), str(root), str(clocks)]
+    subprocess.Popen(clocked, cwd=Path(__file__).parent)
     quick = shlex.split(subprocess.run([*line, "--resident"], stdout=subprocess.PIPE, check=True).stdout.decode())
     while not (folder / "socket").exists():
         time.sleep(0.1)
@@ -96,7 +101,7 @@ def shell_overhead(place: Path, num_files: int, rounds: int) -> dict[str, float]
     with contextlib.suppress(ConnectionResetError):  # it ends without an answer
         exchange(str(folder), "stop", b"")
     spread = sorted(times["resident"])
-    print(f"act shell: {spread[0] * 1000:.1f} to {spread[-1] * 1000:.1f} ms in {rounds} rounds")
+    print(f"act shell: {spread[0] * 1000:.1f} to {spread[-1] * 1000:.1f} ms in {rounds} rounds, {told(clocks)}")
     bare, ours, alone = (statistics.median(found or [0.0]) * 1000 for found in times.values())
     return {"shell_overhead_ms": ours - bare, "shell_alone_ms": alone - bare if alone else 0.0}
 

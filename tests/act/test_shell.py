@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -31,6 +31,8 @@ def root(tmp_path: Path) -> Path:
     root = tmp_path / "project"
     root.mkdir()
     (root / "a.txt").write_text("first\n")
+    (root / "folder").mkdir()
+    (root / "folder/b.txt").write_text("second\n")
     permit(root, "files/**", "programs/*")
     return root
 
@@ -156,17 +158,55 @@ def test_a_process_that_is_kept_does_the_same_and_sees_what_has_changed(root: Pa
     assert (root / "a.txt").read_text() == "of others 2\n"
 
 
-@needs_client
-def test_what_others_change_while_a_quick_command_runs_is_not_overwritten(root: Path, prefix: list[str]):
-    words = [*prefix, "sh", "-c", "cat a.txt > copy; echo begun; sleep 0.5"]
+@contextlib.contextmanager
+def running(prefix: list[str], line: str) -> Iterator[list[str]]:
+    """Run a block while a command does; yield a list that has its exit code and messages afterwards."""
+    words, ended = [*prefix, "sh", "-c", f"{line}; echo begun; sleep 0.3"], list[str]()
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
-        (root / "a.txt").write_text("theirs\n")
+        yield ended
         _, told = process.communicate()
-    assert process.returncode == 125
-    assert "its resource has changed since it was planned" in told
-    assert not (root / "copy").exists()
+    ended += [str(process.returncode), told]
+
+
+def content(root: Path) -> dict[str, tuple[int, int, bytes]]:
+    found = (path for path in root.rglob("*") if path.is_file())
+    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns, path.read_bytes()) for path in found}
+
+
+@needs_client
+def test_what_others_change_while_a_command_changes_it_is_not_overwritten(root: Path, prefix: list[str]):
+    cases: list[tuple[str, str, Callable[[Path], object]]] = [
+        ("echo more >> a.txt", "a.txt", lambda path: path.write_text("theirs\n")),
+        ("echo more >> folder/b.txt", "folder/b.txt", lambda path: path.unlink()),
+        ("echo more >> folder/new", "folder/new", lambda path: path.write_text("theirs\n")),
+        ("echo more >> folder/other", "folder", lambda path: path.rename(path.with_name("folder2"))),
+        ("rm -rf folder2", "folder2/c.txt", lambda path: path.write_text("theirs\n")),
+        ("rm -rf folder2", "folder2", lambda path: (path / "c.txt").write_text("again\n")),
+    ]
+    for line, path, act in cases:
+        with running(prefix, line) as ended:
+            act(root / path)
+            after = content(root)
+        assert (ended[0], content(root)) == ("125", after), line
+        assert f"path {path.removesuffix('/c.txt')!r}: somebody else has changed it meanwhile" in ended[1]
+
+
+@needs_client
+def test_what_others_change_elsewhere_while_a_command_runs_is_kept_by_it_and_by_its_undo(root: Path, prefix: list[str]):
+    before = content(root)
+    with running(prefix, "rm a.txt; echo more >> folder/b.txt; echo new > folder/new") as ended:
+        (root / "theirs.txt").write_text("theirs\n")
+        (root / "folder/theirs").write_text("theirs\n")
+    assert ended == ["0", ""]
+    assert sorted(content(root)) == ["b.txt", "new", "theirs", "theirs.txt"]
+    assert (root / "folder/b.txt").read_text() == "second\nmore\n"
+    with open_session(root) as session:
+        session.undo(session.journal.standings()[-1].action)
+    after = content(root)
+    assert {name: after[name] for name in before} == before
+    assert sorted(after.keys() - before.keys()) == ["theirs", "theirs.txt"]
 
 
 @needs_client

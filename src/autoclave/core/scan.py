@@ -39,8 +39,9 @@ class Scan(NamedTuple):
         """
         found, linked = hashlib.sha256(), set(self.linked)
         for path, entries in sorted(self.folders.items()):
-            told = repr([*map(_without_names, unpacked(entries))]).encode() if path in linked else entries
-            found.update(b"%s\0%d\0%s" % (os.fsencode(path), len(told), told))
+            if path in linked:
+                entries = repr([(name, facts.without_names) for name, facts in unpacked(entries)]).encode()
+            found.update(b"%s\0%d\0%s" % (os.fsencode(path), len(entries), entries))
         return found.hexdigest()
 
 
@@ -82,6 +83,12 @@ class Facts(NamedTuple):
     def is_file(self) -> bool:
         return stat.S_ISREG(self.mode)
 
+    @property
+    def without_names(self) -> "Facts":
+        """These facts without what changes with the other names of a file."""
+        has_names = self.num_links > 1 and not self.is_folder
+        return self._replace(ctime_ns=0, num_links=2) if has_names else self
+
 
 def facts_of(about: os.stat_result) -> Facts:
     return Facts(
@@ -98,13 +105,6 @@ def packed(folder: int) -> bytes:
             about = os.stat(name, dir_fd=folder, follow_symlinks=False)
             parts.append(LAYOUT.pack(*facts_of(about), len(name)) + name)
     return b"".join(parts)
-
-
-def _without_names(entry: tuple[str, Facts]) -> tuple[str, Facts]:
-    """Return an entry without what changes with the other names of a file."""
-    name, facts = entry
-    has_names = facts.num_links > 1 and not facts.is_folder
-    return name, facts._replace(ctime_ns=0, num_links=2) if has_names else facts
 
 
 def unpacked(entries: bytes) -> Iterator[tuple[str, Facts]]:

@@ -125,11 +125,11 @@ def shell(network: bool, timeout_s: float, stays: bool, root: Path, state: Path 
     stdin = "" if sys.stdin.isatty() else sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
     try:
         with opened(root, state, name) as session:
-            ran = run_shell(session, command, network=network, stdin=stdin, timeout_s=timeout_s)
+            code, warnings = run_shell(session, command, network=network, stdin=stdin, timeout_s=timeout_s)
     except AutoclaveError as error:
         hint = getattr(error, "hint", "")
         say(f"autoclave: {error}" + (f". What would permit it: {hint}" if hint else ""), err=True)
         sys.exit(_NOT_RUN)
-    for warning in ran.warnings:
+    for warning in warnings:
         say(f"autoclave: {warning}", err=True)
-    sys.exit(ran.exit_code)
+    sys.exit(code)

@@ -15,7 +15,6 @@ import re
 import stat
 import subprocess
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache
@@ -75,16 +74,16 @@ class CommandRunner:
         self.on_output: Callable[[str, bytes], object] | None = None
         self.known: Callable[[], Scan | None] = lambda: None
         """Returns a scan of the scope that is still true, if there is one."""
-        self.is_applied_at_once = False
-        """Whether plans are run at once: a thread looks again at what a command saw as soon as that has ended."""
-        self._later: Future[Scan] | None = None
+        self.changed_since: Callable[[Scan, Sequence[Step]], str] | None = None
+        """Where plans are run at once: returns a path of steps that others have changed since a scan, "" for none."""
+        self._before: dict[str, Scan] = {}  # by action: of the scope, before a command whose plan is run at once
         self._shown, self._on_outcome = shown, on_outcome
 
     def run(self, operation: Command, folder: Path) -> tuple[list[Step], Json, str]:
         """Run a command; `folder` receives what it brings into the tree. An undo that it comes with is tested.
 
         Returns the steps that make its changes to the tree; its outcome, as JSON data; and a digest of the tree that
-        it saw, from before it began.
+        it saw, from before it began ("" where plans are run at once).
 
         Raises:
             CommandFailed: it failed, or met a limit; with its output, and what it would have changed.
@@ -96,7 +95,8 @@ class CommandRunner:
         self._identity = _git_identity(self._scope.root / operation.within)
         try:
             found = (not operation.within and self.known()) or scan_of(operation.within, self._scope)
-            seen, hidden = found.digest(), self._hidden_from(secrets_in(operation.within, found))
+            self._before = {folder.name: found} if self.changed_since and not operation.within else {}
+            hidden = self._hidden_from(secrets_in(operation.within, found))
             for name in ("upper", "work"):
                 (layers / name).mkdir(parents=True)
             with self._scope.folder(operation.within) as tree:  # walked without following links
@@ -120,15 +120,22 @@ class CommandRunner:
         finally:
             self._identity()
             remove_tree(layers)
-        return capture.steps, {**told, "hidden": warnings, "left_out": capture.left_out}, seen
+        told |= {"hidden": warnings, "left_out": capture.left_out}
+        return capture.steps, told, "" if self._before else found.digest()
 
     def _captured(self, written: Scope, operation: Command, top: Entry) -> Capture:
         return captured(written, self._scope, operation.within, top, is_whole=self.method == "copy")
 
-    def seen_by(self, operation: Command) -> str:
-        """Return a digest of the part of the tree that a command sees, as it is now."""
-        later, self._later = self._later, None
-        return (later.result() if later else scan_of(operation.within, self._scope)).digest()
+    def seen_by(self, action: str, operation: Command, steps: Sequence[Step]) -> str:
+        """Return a digest as `run` does, of the tree as it is now.
+
+        Raises InputError where plans are run at once, and somebody else has changed what the steps change.
+        """
+        if not self.changed_since or (before := self._before.get(action)) is None:
+            return scan_of(operation.within, self._scope).digest()
+        if changed := self.changed_since(before, steps):
+            raise InputError(f"path {changed!r}: somebody else has changed it meanwhile; the command changed nothing")
+        return ""
 
     def _prepare_upper(self, tree: int, upper: Path) -> None:
         """Make the layer of a command look like the folder that it sees."""
@@ -164,13 +171,10 @@ class CommandRunner:
         hidden: Sequence[str],
     ) -> str:
         """Run an undo over a copy of what its action wrote; return why it does not restore all, or ""."""
-        if undo.secrets or undo.network or not capture.steps:
-            why = (
-                "its program has secrets or the network"
-                if undo.secrets or undo.network
-                else "the action changes nothing here"
-            )
-            return f"it cannot be tested, since {why}"
+        if undo.secrets or undo.network:
+            return "it cannot be tested, since its program has secrets or the network"
+        if not capture.steps:
+            return "it cannot be tested, since the action changes nothing here"
         trial = layers / "trial"
         for name in ("upper", "work"):
             (trial / name).mkdir(parents=True)
@@ -189,12 +193,7 @@ class CommandRunner:
         limits = replace(self.limits, wall_s=operation.timeout_s)
         if not operation.secrets:
             command = replace(command, shares_network=operation.network)
-            outcome = run_command(command, limits, on_output=self.on_output, is_left=self.is_applied_at_once)
-            if self.is_applied_at_once:
-                threads = ThreadPoolExecutor(1)
-                self._later = threads.submit(scan_of, operation.within, self._scope)
-                threads.shutdown(wait=False)
-            return outcome
+            return run_command(command, limits, on_output=self.on_output, is_left=self.changed_since is not None)
         if operation.network:
             raise InputError(
                 f"{operation.do}: has either secrets or the network, since the network would pass the proxy"

@@ -120,8 +120,8 @@ class FileManager(Manager):
         """See `Manager`. Prepares what is new, durably, then compares everything with the plan once more."""
         try:
             planned = self._made_ready(action, operation, plan.kept)
-            sync_directory(self.stash / action)
-            sync_directory(self.stash)
+            for folder in () if isinstance(operation, Command) else (self.stash / action, self.stash):
+                sync_directory(folder)  # what a command brings was made durable when it ended
             steps = [located(step, self.scope, self.stash / action) for step in planned.steps]
             self._require_one_name(steps)
             before = surveys_of(steps, self.scope, self._planner.latest)

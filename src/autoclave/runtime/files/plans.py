@@ -83,8 +83,9 @@ class Planner:
         """Return the earlier result of a command (`kept`), with a digest of what it would see now (or `seen`)."""
         if not (self._stash / action).is_dir():
             raise InputError(f"action {action}: the result of its command is no longer kept; propose it again")
-        seen = seen or self._commands.seen_by(operation)
-        return Planned(steps_from(kept["steps"]), self._surveyed(action), output=kept["output"], seen=seen)
+        steps = steps_from(kept["steps"])
+        seen = seen or self._commands.seen_by(action, operation, steps)
+        return Planned(steps, self._surveyed(action), output=kept["output"], seen=seen)
 
     def _surveyed(self, action: str) -> dict[str, Survey]:
         with Scope(self._stash / action) as made:

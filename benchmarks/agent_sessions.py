@@ -36,15 +36,15 @@ class RandomSession:
     delay_s: float
 
 
-def random_sessions(num: int) -> Iterator[RandomSession]:
-    draw = random.Random(0)
+def random_sessions(num: int, seed: int) -> Iterator[RandomSession]:
+    draw = random.Random(seed)
     for number in range(num):
         calls = tuple(random_call(draw, number * _CALLS + index) for index in range(_CALLS))
         dies_in = draw.choice((None, draw.randrange(_CALLS), draw.randrange(_CALLS)))
         yield RandomSession(calls, dies_in, draw.uniform(0, _MOST_DELAY_S))
 
 
-async def wrong_restores(place: Path, num_sessions: int) -> dict[str, float]:
+async def wrong_restores(place: Path, num_sessions: int, seed: int) -> dict[str, float]:
     """Return the numbers of sessions that an undo restored wrongly, and that copies of edited files would have.
 
     A session is six random calls of file tools, shell and SQL after a savepoint. In two of three sessions the server is
@@ -54,7 +54,7 @@ async def wrong_restores(place: Path, num_sessions: int) -> dict[str, float]:
     """
     root, database = build(place / "sessions")
     num_wrong, num_wrong_copies, num_kills = 0, 0, 0
-    for number, session in enumerate(random_sessions(num_sessions)):
+    for number, session in enumerate(random_sessions(num_sessions, seed)):
         before, was = manifest(root, database), {path: path.read_bytes() for path in files(root)}
         copies: dict[Path, bytes | None] = {}
         done, timers = 0, list[threading.Timer]()

@@ -1,6 +1,6 @@
 """What the way from an agent to a reversible action costs: in Python, over MCP, and by hooks and shell of a host.
 
-    python benchmarks/agents.py [--quick] [--json FILE] [--only PART]
+    python benchmarks/agents.py [--quick] [--json FILE] [--only PART] [--sessions NUMBER] [--seed SEED]
 
 One small file is written by a session of `autoclave.act` and by a tool call of the official MCP client, in turn. The
 overhead is the difference of the medians. The cost of opening the state for each call, so that others can work on it in
@@ -34,7 +34,10 @@ def main() -> None:
     parser.add_argument(
         "--only", choices=("calls", "opening", "observer", "shell", "changes", "sessions", "published"), help="one part"
     )
+    parser.add_argument("--sessions", type=int, help="number of random sessions")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random sessions")
     options = parser.parse_args()
+    num_sessions = options.sessions or sized(options, 1000, 10, 1)
     print_environment()
     rounds, few = sized(options, 300, 100, 2), sized(options, 40, 15, 2)
     num_files = sized(options, 10_000, 10_000, 200)
@@ -46,7 +49,7 @@ def main() -> None:
             "observer": lambda: observer_overhead(place, num_files, few),
             "shell": lambda: shell_overhead(place, num_files, few),
             "changes": lambda: missed_changes(place, sized(options, 1000, 100, 5)),
-            "sessions": lambda: anyio.run(wrong_restores, place, sized(options, 1000, 10, 1)),
+            "sessions": lambda: anyio.run(wrong_restores, place, num_sessions, options.seed),
             "published": lambda: wrong_rewinds(place, sized(options, 200, 10, 0)),
         }
         figures: dict[str, float] = {}

@@ -34,7 +34,7 @@ def wrong_rewinds(place: Path, num_sessions: int) -> dict[str, float]:
     """Return in how many sessions stepback restored content, folder or anything wrongly. Needs a network once."""
     views = {"content": _content, "folder": _folder, "anything": lambda found: (_folder(found), found["database"])}
     num_wrong = dict.fromkeys(views, 0)
-    for number, session in enumerate(random_sessions(num_sessions)):
+    for number, session in enumerate(random_sessions(num_sessions, 0)):
         root, database = build(place / f"rewound{number}" / "project")
         calls = root.with_name("calls.jsonl")
         calls.write_text("".join(f"{json.dumps(call)}\n" for call in session.calls))

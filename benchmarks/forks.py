@@ -1,13 +1,16 @@
 """What a test costs without isolation: a fork of a warm interpreter, or a new interpreter. For `judge.py`.
 
-`source` is a program that adds the numbers of its input.
+`source` is a program that adds the numbers of its input; for calls, one that defines a function.
 """
 
 from __future__ import annotations
 
+import json
 import resource
 import subprocess
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 from autoclave.judge.profiles import PROFILES
 
@@ -49,6 +52,30 @@ for _ in range(int(rounds)):
     once()
 print(*((cpu_s(who) - spent) / int(rounds) * 1000 for who, spent in zip(sides, before)))
 """
+# Prints CPU milliseconds per case, of the loop and of its forks together.
+_CALLS = """
+import json, os, resource, sys
+*modules, source, name, cases, rounds = sys.argv[1:]
+namespace = {"__name__": "solution"}
+for module in modules:
+    exec(f"from {module} import *", namespace)
+code = compile(source, "program.py", "exec")
+cases = json.loads(cases)
+def is_right(arguments, expected):
+    pid = os.fork()
+    if pid == 0:
+        exec(code, namespace)
+        os._exit(namespace[name](*arguments) != expected)
+    return os.waitpid(pid, 0)[1] == 0
+def cpu_s():
+    usages = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+assert all(is_right(*case) for case in cases)
+before = cpu_s()
+for _ in range(int(rounds)):
+    assert all(is_right(*case) for case in cases)
+print((cpu_s() - before) / int(rounds) / len(cases) * 1000)
+"""
 _IMPORTS = "".join(f"from {name} import *\n" for name in PROFILES["lcb"].modules)
 
 
@@ -57,6 +84,13 @@ def floor_ms(source: str, rounds: int) -> tuple[float, float]:
     command = [base_interpreter(), "-I", "-S", "-c", _FLOOR, *PROFILES["lcb"].modules, source, str(rounds)]
     parent, child = map(float, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
     return parent, child
+
+
+def unsealed_calls_ms(source: str, name: str, cases: Sequence[tuple[list[Any], Any]], rounds: int) -> float:
+    """CPU milliseconds per case of a grader that forks, calls the function, compares the result, and exits."""
+    command = [base_interpreter(), "-I", "-S", "-c", _CALLS, *PROFILES["lcb"].modules]
+    command += [source, name, json.dumps(cases), str(rounds)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def interpreter_ms(source: str, rounds: int) -> float:

@@ -10,7 +10,9 @@ and imports what LiveCodeBench's preamble imports. CPU counts everything: judge,
 
 `cpu_ratio_vs_fork_floor` is of programs with 15 tests, `cpu_ratio_single_test` of programs with one;
 `cpu_ratio_marginal` is of one more test in a cell: the slope between 15 and 150 tests. `assert_ms` is the CPU time of
-an assert, 15 in a program, and `scaling_2_workers` how much faster two workers on two cores are than one on one.
+an assert, 15 in a program; `call_over_unsealed` is a call test, 15 in a program, over a grader that forks for each
+case, calls the function, compares the result, and exits. `scaling_2_workers` is how much faster two workers on two
+cores are than one on one.
 
 With AUTOCLAVE_DATA set, real programs of public benchmarks are judged as well.
 """
@@ -30,11 +32,21 @@ from statistics import median
 from typing import Any
 
 import budget
-from forks import floor_ms, interpreter_ms
+from forks import floor_ms, interpreter_ms, unsealed_calls_ms
 from harness import Comparison, argument_parser, compare, finish, print_environment, seconds, sized
 
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
-from autoclave.core import CheckTests, HostError, Problem, Program, StdinCase, StdinTests, Verdict
+from autoclave.core import (
+    CallCase,
+    CallTests,
+    CheckTests,
+    HostError,
+    Problem,
+    Program,
+    StdinCase,
+    StdinTests,
+    Verdict,
+)
 from autoclave.integrations import Scorer
 from autoclave.integrations.recorded import read_scored
 from autoclave.integrations.rejudging import problem_finder, rejudge_rows
@@ -65,6 +77,7 @@ ASSERTS = Problem(
     id="scale",
 )
 SCALE = "def scale(numbers, factor):\n    return [number * factor for number in numbers]\n"
+CALLS = [([[1, 2, n], 3], [3, 6, 3 * n]) for n in range(NUM_TESTS)]
 CPP = {
     "accepted": "#include <iostream>\nint main() { long a, b, c; std::cin >> a >> b >> c; std::cout << a + b + c; }\n",
     "wrong_answer": '#include <cstdio>\nint main() { puts("4"); }\n',
@@ -102,6 +115,7 @@ def main() -> None:
             "tests_per_s_one_core": tests_per_s(measure, STDIN, SOURCE, num_programs),
             "asserts_per_s_one_core": tests_per_s(measure, ASSERTS, SCALE, num_programs),
         }
+        figures |= call_figures(measure, num_programs, rounds)
         if len(cores) > 1:
             figures |= scaling(measure, sorted(cores)[-2:], 2 * num_programs, rounds)
     with judging(workers=0) as measure:
@@ -139,6 +153,15 @@ def ratios(measure: Measure, num_tests: int, rounds: int) -> dict[str, float]:
         print(f"{name:<40}{ratio}")
         figures[name] = ratio.median
     return figures
+
+
+def call_figures(measure: Measure, num_programs: int, rounds: int) -> dict[str, float]:
+    """CPU of a call test, also over that of a grader that forks for each case and isolates nothing."""
+    tests = CallTests("call", "scale", [CallCase(*case) for case in CALLS])
+    calls = measure.repeatedly(Problem("Scale.", tests, id="scale-calls"), SCALE, num_programs)
+    ratio = compare(calls, lambda: unsealed_calls_ms(SCALE, "scale", CALLS, num_programs), rounds=rounds)
+    print(f"{'call_over_unsealed':<40}{ratio}")
+    return {"call_over_unsealed": ratio.median, "cpu_ms_per_call": calls()}
 
 
 def show_budget(measure: Measure, num_tests: int) -> None:

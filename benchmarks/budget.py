@@ -25,9 +25,7 @@ SIZES = (15, 150)
 FIRST_PROCESS = "first process and zygote"
 _THREAD = "judging thread: the rest"
 _PARTS: dict[str, list[tuple[object, str]]] = {
-    "streams and order": [(pool, "start_test")],
-    "waiting": [(pool, "await_report")],
-    "reading outputs": [(pool, "drain")],
+    "streams, orders, waiting": [(pool, "run_tests")],
     "control group": [(GroupMeter, "__init__"), *((GroupMeter, name) for name in vars(GroupMeter) if name[0] != "_")],
     "outcome": [(pool, "outcome_of")],
     "comparison": [(StdinKind, "_compare")],

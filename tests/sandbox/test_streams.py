@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,11 +19,12 @@ from autoclave.sandbox import streams
 
 
 @pytest.fixture(params=["compiled", "python"], autouse=True)
-def variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "python":
         monkeypatch.setattr(streams, "_compiled", None)
     elif not streams.is_compiled():
         pytest.skip("the compiled part was not built")
+    return request.param
 
 
 @pytest.fixture
@@ -75,6 +79,8 @@ def test_a_cell_that_is_gone_is_a_fault_and_leaves_nothing_open(ends: tuple[sock
     before = open_descriptors()
     with pytest.raises(SandboxFault, match="the cell does not take a test"):
         streams.start_test(ends[0], b"input")
+    with pytest.raises(SandboxFault, match="the cell does not take a test"):
+        streams.run_tests(ends[0], [(b"input", b"")], 10, 100, 1, -1)
     assert open_descriptors() == before
 
 
@@ -88,15 +94,76 @@ def test_an_order_waits_for_nobody(ends: tuple[socket.socket, socket.socket]):
     assert open_descriptors() == before
 
 
-def test_a_report_comes_whole_or_in_part_or_not_at_all(ends: tuple[socket.socket, socket.socket]):
-    assert streams.await_report(ends[0], 10, 1) == b""
-    ends[1].send(b"abc")
-    assert streams.await_report(ends[0], 10, 1000) == b"abc"
-    ends[1].send(b"0123456789more")
-    assert streams.await_report(ends[0], 10, 1000) == b"0123456789"
-    ends[1].close()
-    assert streams.await_report(ends[0], 10, 1000) == b"more"
-    assert streams.await_report(ends[0], 10, 1000) == b""
+def answer(end: socket.socket, reports: list[bytes], printed: list[bytes], before_each: Callable[[], object]) -> None:
+    """Answer orders as a cell does: the outputs are closed before the report."""
+    for report, content in zip(reports, printed, strict=True):
+        _, theirs, _, _ = socket.recv_fds(end, 1, 4)
+        os.write(theirs[1], content)
+        for descriptor in theirs:
+            os.close(descriptor)
+        before_each()
+        end.send(report)
+
+
+@pytest.fixture
+def run_tests(ends: tuple[socket.socket, socket.socket], variant: str) -> Callable[..., list[tuple[bytes, Any, Any]]]:
+    """run_tests(reports, printed): the runs of TESTS, in a cell that answers so."""
+    if variant == "python":
+        pytest.skip("Python starts one test at a time")
+
+    def run(
+        reports: list[bytes], printed: list[bytes], kills: int = -1, before_each: Callable[[], object] = int
+    ) -> list[tuple[bytes, Any, Any]]:
+        with ThreadPoolExecutor() as threads:
+            answered = threads.submit(answer, ends[1], reports, printed, before_each)
+            runs = streams.run_tests(ends[0], TESTS, 10, 100, 5000, kills)
+            answered.result()
+        return runs
+
+    return run
+
+
+GOOD, BAD = bytes(10), b"\1" + bytes(9)
+TESTS = [(b"1", b"one\n"), (b"2", b"two"), (b"3", b"three")]
+
+
+@pytest.mark.parametrize(
+    ("reports", "printed"),
+    [
+        ([GOOD, GOOD, GOOD], [b"one", b"two \n", b"three\n"]),  # blanks at the end are for a checker to judge
+        ([GOOD, GOOD], [b"one\n", b"2"]),
+        ([GOOD, BAD], [b"one\n", b"two"]),
+        ([GOOD], [b""]),
+        ([GOOD], [b"one\n" * 30]),
+    ],
+)
+def test_tests_follow_until_one_is_not_as_expected(run_tests, reports: list[bytes], printed: list[bytes]):
+    runs = run_tests(reports, printed)
+    assert [report for report, _, _ in runs] == reports
+    assert [out for _, out, _ in runs] == [(content[:100], max(0, len(content) - 100)) for content in printed]
+
+
+def test_none_follows_a_kill_or_where_kills_are_unknown(run_tests, tmp_path: Path):
+    file = tmp_path / "events"
+    file.write_text("oom_kill 1\n")
+    with open(file, "rb") as kills:
+        assert len(run_tests([GOOD] * 3, [b"one", b"two", b"three"], kills.fileno())) == 3
+        counts = iter(("oom_kill 1\n", "oom_kill 2\n"))
+        runs = run_tests([GOOD] * 2, [b"one", b"two"], kills.fileno(), lambda: file.write_text(next(counts)))
+        assert len(runs) == 2
+    assert len(run_tests([GOOD], [b"one"], -2)) == 1
+
+
+@pytest.mark.parametrize("sent", [b"", b"abc"])
+def test_a_test_that_takes_longer_is_handed_over_as_it_runs(ends: tuple[socket.socket, socket.socket], sent: bytes):
+    ends[1].send(sent)
+    ((report, out, err),) = streams.run_tests(ends[0], TESTS, 10, 100, 1, -1)
+    assert (report or ends[0].recv(10) if sent else report) == sent  # Python reads nothing yet
+    _, theirs, _, _ = socket.recv_fds(ends[1], 1, 4)
+    os.write(theirs[1], b"out")
+    assert os.read(out, 10) == b"out"
+    for descriptor in (*theirs, out, err):
+        os.close(descriptor)
 
 
 @given(printed=st.binary(max_size=3000), limit=st.integers(0, 3000), is_closed=st.booleans())

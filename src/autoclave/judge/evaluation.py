@@ -99,6 +99,7 @@ class Evaluation:
         with self._gate.shared():  # compiling takes a core, too
             started = self._start(self._prepared.limits.first)
         with started as trial:
+            trial.order = self._prepared.indices
             if trial.compile_error is not None:
                 return self._verdict(Status.COMPILE_ERROR, message=trial.compile_error)
             return self._run_tests(trial)

@@ -115,6 +115,14 @@ class Cell(Protocol):
         """
         ...
 
+    def run_ahead(self, tests: list[tuple[bytes, ...]]) -> list[Outcome]:
+        """Run tests in order, each with its input, while they are short and print what is given with it.
+
+        Returns outcomes of the first and of those that followed. What a test is to print stays out of the cell. Raises
+        as `run` does.
+        """
+        ...
+
     def session(self, stdin: bytes = b"") -> Session:
         """Start the program with `stdin` and exchange frames with it.
 

@@ -42,6 +42,9 @@ class TestUsage:
 class Meter(Protocol):
     """Measures the processes of one cell from outside of it, and bounds them in the kernel where it can."""
 
+    kills: int
+    """A file whose content changes when the kernel kills a process for memory; -1 if it never does, -2 if unknown."""
+
     def begin_cell(self, limits: Limits) -> None:
         """Bound the cell. Its first process has not received the program yet.
 
@@ -52,11 +55,8 @@ class Meter(Protocol):
     def begin_test(self) -> None:
         """Start measuring: earlier usage does not count."""
 
-    def watch(self) -> None:
-        """Prepare for samples of the test: it is no short one."""
-
     def usage(self) -> Usage:
-        """Return the current usage of the running test, which is watched."""
+        """Return the current usage of the running test. Of a short test nobody asks for it."""
         ...
 
     def end_test(self, reaped_cpu_s: float) -> TestUsage:

@@ -8,6 +8,7 @@ import socket
 import struct
 import threading
 import time
+from functools import lru_cache
 from typing import Self
 
 from autoclave.config.levels import Level
@@ -18,7 +19,7 @@ from autoclave.sandbox.interface import Limits, Profile, Runner
 from autoclave.sandbox.launch import Launcher
 from autoclave.sandbox.report import REPORT_BYTES, Observed, outcome_of, printable
 from autoclave.sandbox.running_test import MAX_FILES, SHORT_TEST_MS, CellSession, RunningTest
-from autoclave.sandbox.streams import await_report, drain, start_test
+from autoclave.sandbox.streams import Printed, run_tests, start_test
 from autoclave.sandbox.zygote import Zygote
 
 _MAX_IDLE = 4
@@ -131,7 +132,7 @@ class ZygoteCell:
         self.compile_error: str | None = None
         self._pool = pool
         self._profile = profile
-        self._message = self._settings() + _block(content)
+        self._message = _settings_of(limits) + _block(content)
         self._runner = runner
         self._begin()
 
@@ -160,16 +161,28 @@ class ZygoteCell:
             self._begin()
 
     def run(self, stdin: bytes) -> Outcome:
+        return self.run_ahead([(stdin, b"")])[0]
+
+    def run_ahead(self, tests: list[tuple[bytes, ...]]) -> list[Outcome]:
         self._revive()
         self.meter.begin_test()
-        started = time.monotonic()
-        streams = start_test(self.connection, stdin)
-        report = await_report(self.connection, REPORT_BYTES, SHORT_TEST_MS)
-        if len(report) == REPORT_BYTES:
-            return self._outcome(report, streams)
-        with contextlib.closing(RunningTest(self, streams, started=started, report=report)) as test:
-            test.watch()
-            return test.finish()
+        limits, meter, started = self.limits, self.meter, time.monotonic()
+        runs = run_tests(self.connection, tests, REPORT_BYTES, limits.output_bytes, SHORT_TEST_MS, meter.kills)
+        report, *streams = runs[-1]
+        is_over = len(report) == REPORT_BYTES
+        outcomes = [
+            outcome_of(
+                run[0], Observed(), limits, meter if run is runs[-1] else None, Printed(*run[1]), Printed(*run[2])
+            )
+            for run in (runs if is_over else runs[:-1])
+        ]
+        if not is_over:
+            started = started if len(runs) == 1 else time.monotonic() - SHORT_TEST_MS / 1000
+            with contextlib.closing(
+                RunningTest(self, (streams[0], streams[1]), started=started, report=report)
+            ) as test:
+                outcomes.append(test.finish())
+        return outcomes
 
     def session(self, stdin: bytes = b"") -> CellSession:
         self._revive()
@@ -184,15 +197,6 @@ class ZygoteCell:
                 ours.close()
                 raise
         return CellSession(RunningTest(self, streams, started=started, channel=ours))
-
-    def _outcome(self, report: bytes, streams: tuple[int, int]) -> Outcome:
-        """Return the outcome of a test that ended before it was watched."""
-        try:
-            stdout, stderr = (drain(stream, self.limits.output_bytes) for stream in streams)
-        finally:
-            for stream in streams:
-                os.close(stream)
-        return outcome_of(report, Observed(), self.limits, self.meter, stdout, stderr)
 
     def close(self) -> None:
         if self._is_open:
@@ -210,11 +214,6 @@ class ZygoteCell:
         if error is not None:
             self._is_sound = False
         self.close()
-
-    def _settings(self) -> bytes:
-        kernel = [(limit.kernel, getattr(self.limits, limit.setting)) for limit in LIMITS.values()]
-        bounds = [_KERNEL_LIMIT.pack(known[0], int(known[1] * value) + known[2]) for known, value in kernel if known]
-        return _SCRATCH.pack(self.limits.disk_mb << 20, MAX_FILES, len(bounds)) + b"".join(bounds)
 
     def _prepare(self, unsent: memoryview) -> None:
         self.connection.settimeout(self.limits.wall_s)
@@ -251,6 +250,13 @@ class ZygoteCell:
         if status is None or not os.WIFSIGNALED(status) or os.WTERMSIG(status) not in crashes:
             raise SandboxFault(f"the cell died while starting ({error}, status {status})")
         self.compile_error = "the compiler crashed"
+
+
+@lru_cache
+def _settings_of(limits: Limits) -> bytes:
+    kernel = [(limit.kernel, getattr(limits, limit.setting)) for limit in LIMITS.values()]
+    bounds = [_KERNEL_LIMIT.pack(known[0], int(known[1] * value) + known[2]) for known, value in kernel if known]
+    return _SCRATCH.pack(limits.disk_mb << 20, MAX_FILES, len(bounds)) + b"".join(bounds)
 
 
 def _error_in(message: bytes) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from autoclave.core import Ended, ExhaustedFault, Outcome, SandboxFault
 from autoclave.core.outcome import limit_named
 from autoclave.sandbox.interface import Limits
-from autoclave.sandbox.launch import Meter
+from autoclave.sandbox.launch import Meter, TestUsage
 from autoclave.sandbox.streams import Printed
 
 _REPORT = struct.Struct("<idddq")
@@ -37,9 +37,9 @@ def report_of_death(wall_s: float) -> bytes:
 
 
 def outcome_of(
-    report: bytes, observed: Observed, limits: Limits, meter: Meter, stdout: Printed, stderr: Printed
+    report: bytes, observed: Observed, limits: Limits, meter: Meter | None, stdout: Printed, stderr: Printed
 ) -> Outcome:
-    """Return the outcome of the test that `meter` measures.
+    """Return the outcome of the test that `meter` measures; without one, of a short test that nothing was refused to.
 
     Raises:
         SandboxFault: its process could not be set up, the host refused a request within its limits, or its account
@@ -50,16 +50,16 @@ def outcome_of(
     if account == _SETTING_UP and not observed.is_cut_short:
         raise SandboxFault(f"the process of a test could not be set up (wait status {status})")
     exit_code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
-    used = meter.end_test(user_s + system_s)
+    used = meter.end_test(user_s + system_s) if meter else TestUsage(user_s + system_s)
     cpu_s = max(used.cpu_s, observed.cpu_s)
     peak_mb = max(peak_kib / 1024, used.peak_mb, observed.peak_mb)
     ended = observed.ended_by
-    if ended is None and meter.is_memory_exceeded():
+    if ended is None and meter and meter.is_memory_exceeded():
         ended = Ended.MEMORY
     if ended is None:
         is_output_full = stdout.num_cut > 0 or stderr.num_cut > 0
         ended = _reason(limits, status, cpu_s, peak_mb, account, is_output_full=is_output_full)
-    if (ended, exit_code) != (Ended.EXITED, 0) and (refusal := meter.refusal_of_host()):
+    if meter and (ended, exit_code) != (Ended.EXITED, 0) and (refusal := meter.refusal_of_host()):
         raise ExhaustedFault(refusal)
     return Outcome(
         ended=ended,

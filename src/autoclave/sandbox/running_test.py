@@ -78,9 +78,9 @@ class RunningTest:
             channel.setblocking(False)
             self._poll.register(channel, select.POLLIN)
 
-    def watch(self) -> None:
+    def _watch(self) -> None:
         """Measure and read output from now on while the program runs. A short test ends before, with one wake-up."""
-        self._cell.meter.watch()
+        self._cell.meter.usage()
         self._is_watched = True
         for reader in (self._out, self._err):
             self._poll.register(reader.descriptor, select.POLLIN)
@@ -133,7 +133,7 @@ class RunningTest:
             now = time.monotonic()
             is_due = now >= min(self._next_sample, self._wall_deadline)
             if not self._is_watched and (is_due or now - self._started >= SHORT_TEST_MS / 1000):
-                self.watch()
+                self._watch()
             if is_due and not self.is_over:
                 self._enforce_limits()
         while self.is_over and self.channel and self._take_frames():  # frames that an ended program left in the socket
@@ -148,9 +148,8 @@ class RunningTest:
             self.channel = None
 
     def _patience_ms(self) -> float:
-        if not self._is_watched:
-            return SHORT_TEST_MS
-        until = min(self._next_sample, self._wall_deadline)
+        is_watched, watch_from = self._is_watched, self._started + SHORT_TEST_MS / 1000
+        until = min(self._next_sample, self._wall_deadline) if is_watched else watch_from
         return max(0.0, until - time.monotonic()) * 1000 + 1
 
     def _serve(self, descriptor: int, event: int) -> None:

@@ -1,13 +1,11 @@
-"""Start a test with fresh standard streams, wait for it, and read what it printed: the judge's end of one test.
+"""Start tests with fresh standard streams, wait for them, and read what they printed: the judge's end of a test.
 
 The system calls of a short test exist twice: in C (`_streams.c`), built with the package where there is a compiler, and
 here in Python.
 """
 
-import contextlib
 import importlib
 import os
-import select
 import socket
 from typing import Any, NamedTuple
 
@@ -50,16 +48,29 @@ def start_test(connection: socket.socket, stdin: bytes, channel: int = -1) -> tu
         raise fault_of("the cell does not take a test", error) from None
 
 
-def await_report(connection: socket.socket, size: int, timeout_ms: int) -> bytes:
-    """Read what has arrived of a report of `size` bytes, when something arrived or the time is over."""
-    if _compiled:
-        return _compiled.await_report(connection.fileno(), size, timeout_ms)
-    poll = select.poll()
-    poll.register(connection, select.POLLIN)
-    with contextlib.suppress(OSError):  # the caller that waits next gets it again
-        if poll.poll(timeout_ms):
-            return connection.recv(size, socket.MSG_DONTWAIT)
-    return b""
+def run_tests(
+    connection: socket.socket,
+    tests: list[tuple[bytes, ...]],
+    report_bytes: int,
+    output_bytes: int,
+    timeout_ms: int,
+    kills: int,
+) -> list[tuple[bytes, Any, Any]]:
+    """Run tests in order, each with its input, while they end in time with status 0 and print what is given with it.
+
+    Returns report and outputs (the fields of `Printed`) of each; of the last, if it runs, what has arrived of the
+    report, and the descriptors of its outputs. In C, tests follow for some milliseconds, or until the kernel kills a
+    process: then the content of the file `kills` changes (-1 if it never does). In Python none follows.
+
+    Raises:
+        SandboxFault: the cell has ended, or the host is exhausted.
+    """
+    if not _compiled:
+        return [(b"", *start_test(connection, tests[0][0]))]
+    try:
+        return _compiled.run_tests(connection.fileno(), tests, report_bytes, output_bytes, timeout_ms, kills)
+    except OSError as error:
+        raise fault_of("the cell does not take a test", error) from None
 
 
 def drain(descriptor: int, limit: int) -> Printed:

@@ -117,9 +117,9 @@ class FolderMeter:
     def __init__(self, meter: Meter, folder: str) -> None:
         self._folder = folder
         self._meter = meter
+        self.kills = meter.kills
         self.begin_cell = meter.begin_cell
         self.begin_test = meter.begin_test
-        self.watch = meter.watch
         self.end_test = meter.end_test
         self.is_memory_exceeded = meter.is_memory_exceeded
         self.refusal_of_host = meter.refusal_of_host

@@ -28,6 +28,7 @@ class ProcessMeter:
     """Adds up the descendants of one process. Bounds nothing, and misses what happens between two samples."""
 
     def __init__(self, first_process: Callable[[], int]) -> None:
+        self.kills = -1
         self._first_process = first_process
         self._delays = RunDelays()
         self._hidden = HiddenTime()
@@ -38,9 +39,6 @@ class ProcessMeter:
     def begin_test(self) -> None:
         self._delays = RunDelays()
         self._hidden = HiddenTime()
-
-    def watch(self) -> None:
-        """Do nothing: no sample is earlier."""
 
     def usage(self) -> Usage:
         cpu_s, memory, seen = 0.0, _Memory(), list[_Stat]()
@@ -158,9 +156,12 @@ def _stat_of(pid: int) -> _Stat:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU seconds of a process and the children it waited for."""
-    stat = _stat_of(pid)
-    return stat.own_s + stat.children_s
+    """CPU seconds of a process and the children it waited for; 0 once it has ended."""
+    try:
+        stat = _stat_of(pid)
+    except (OSError, LookupError, ValueError):
+        return 0.0
+    return max(stat.own_s, stat.ran_s) + stat.children_s
 
 
 def _delay_ns(pid: int, task: str) -> int | None:

@@ -27,6 +27,8 @@ class Trial(ABC):
 
     compile_error: str | None = None
     """Reason for which the program cannot be run at all; then no test is judged."""
+    order: Sequence[int] = ()
+    """The tests that will be judged, in this order: those after the next one may be run ahead."""
 
     def __init__(self, *cells: AbstractContextManager[object]) -> None:
         self._cells = ExitStack()

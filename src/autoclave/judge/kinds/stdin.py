@@ -1,8 +1,10 @@
 """Standard input in, standard output compared by the problem's checker."""
 
-from functools import partial
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
-from autoclave.core import CustomChecker, Problem, Program, Status, StdinTests
+from autoclave.core import CustomChecker, Outcome, Problem, Program, Status, StdinTests
 from autoclave.judge.checkers import Rule
 from autoclave.judge.kinds.interface import Judgement, Trial, start_in_one_cell
 from autoclave.judge.languages import Environment
@@ -14,6 +16,7 @@ _SMALL_BYTES = 1 << 20
 _SPELLING_FACTOR = 64
 """An output above the small size and that many times longer than the expected one is refused unread: text takes up to
 four times the memory of its bytes, and comparing it some more."""
+_MOST_AHEAD, _SMALL_INPUT = 31, 1 << 14
 
 
 class StdinKind:
@@ -35,11 +38,26 @@ class StdinKind:
 
     def start(self, sandbox: Sandbox, program: Program, limits: Limits) -> Trial:
         special = SpecialJudge.of(self._checker, sandbox, self._problem_id, limits)
-        return start_in_one_cell(self._environment, sandbox, program, limits, partial(self._judge, special), special)
+        ahead: dict[int, Outcome] = {}
 
-    def _judge(self, special: SpecialJudge | None, cell: Cell, index: int, source: str) -> Judgement:
+        def judge(cell: Cell, index: int, source: str) -> Judgement:
+            if index not in ahead:
+                ahead.update(self._run(cell, index, trial.order))
+            return self._judged(special, index, ahead.pop(index), source)
+
+        trial = start_in_one_cell(self._environment, sandbox, program, limits, judge, special)
+        return trial
+
+    def _run(self, cell: Cell, index: int, order: Sequence[int]) -> Iterable[tuple[int, Outcome]]:
+        """Outcomes of a test, and of those that were run after it."""
+        following = order[bisect_right(order, index) :][:_MOST_AHEAD]
+        indices = [index, *takewhile(lambda each: len(self._cases[each].input) < _SMALL_INPUT, following)]
+        cases = [self._cases[each] for each in indices]
+        tests = [tuple(text.encode("utf-8", "surrogatepass") for text in (case.input, case.output)) for case in cases]
+        return zip(indices, cell.run_ahead(tests), strict=False)
+
+    def _judged(self, special: SpecialJudge | None, index: int, outcome: Outcome, source: str) -> Judgement:
         case = self._cases[index]
-        outcome = cell.run(case.input.encode("utf-8", "surrogatepass"))
         failure = failure_of(outcome, source)
         if failure:
             return Judgement(outcome, *failure)

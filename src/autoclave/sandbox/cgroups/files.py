@@ -27,7 +27,7 @@ class ControlFile:
         self._path = path
         self._lock = threading.Lock()  # after a close by another thread the number may be another file
         self._is_kept_open = is_kept_open
-        self._descriptor = _open(path)
+        self.descriptor = _open(path)
         if not is_kept_open:
             self.close()
 
@@ -57,9 +57,9 @@ class ControlFile:
 
     def close(self) -> None:
         with self._lock:
-            if self._descriptor >= 0:
-                os.close(self._descriptor)
-                self._descriptor = -1
+            if self.descriptor >= 0:
+                os.close(self.descriptor)
+                self.descriptor = -1
 
     def _read(self) -> bytes:
         try:
@@ -70,7 +70,7 @@ class ControlFile:
     def _access(self, act: Callable[[int, _Given, int], _Got], given: _Given) -> _Got:
         if self._is_kept_open:
             with self._lock:
-                return act(self._descriptor, given, 0)
+                return act(self.descriptor, given, 0)
         descriptor = _open(self._path)
         try:
             return act(descriptor, given, 0)
@@ -127,7 +127,7 @@ class Memory(ABC):
     """Memory of a group: anonymous and shared pages, files in memory, page cache, what the kernel keeps for it."""
 
     def __init__(self, now: ControlFile, limit: ControlFile, events: ControlFile) -> None:
-        self._now, self._limit, self._events = now, limit, events
+        self._now, self._limit, self.events = now, limit, events
         self._limit_now = -1
 
     def limit(self, num_bytes: int) -> None:
@@ -142,7 +142,7 @@ class Memory(ABC):
 
     def num_kills(self) -> int:
         """Number of processes that were killed because memory ran out, here or on the host."""
-        return self._events.entry(b"oom_kill")
+        return self.events.entry(b"oom_kill")
 
     @abstractmethod
     def _bound(self, num_bytes: int) -> None: ...
@@ -216,7 +216,7 @@ class MemoryV2(Memory):
         return peak if peak > self._old_peak else None
 
     def num_hits(self) -> int:
-        return self._events.entry(b"oom")
+        return self.events.entry(b"oom")
 
 
 class CpuTime:

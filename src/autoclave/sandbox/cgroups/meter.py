@@ -3,8 +3,8 @@
 The content of the group when the cell was made does not count: the zygote and the first process. The limit bounds the
 rest, so the kernel refuses a burst that no sample would see.
 
-Of a short test only kills are read here; the first process, which waits for its processes, measures the rest. The peak
-of the cell counts from the moment that a longer one is watched.
+Of a short test only kills are read here; the first process, which waits for its processes, measures the rest. The
+peak of the cell counts from the moment that a longer one is watched.
 """
 
 import contextlib
@@ -30,40 +30,41 @@ class GroupMeter:
     def __init__(self, group: Group, first_process: Callable[[], int]) -> None:
         self._group = group
         self._first_process = first_process
+        self.kills = group.memory.events.descriptor
         self._delays = RunDelays()
         self._start_cpu_s = 0.0
-        self._start_bytes = 0
         self._limit_mb = 0
-        self._is_watched = True
-        self._start_kills = group.memory.num_kills()
-        self._start_hits = group.memory.num_hits()
+        self._begin()
         self._start_refusals = group.processes.num_refusals() if group.processes else 0
 
     def begin_cell(self, limits: Limits) -> None:
         memory = self._group.memory
         self._limit_mb = limits.memory_mb
-        memory.limit(_rounded_up(memory.now() + (limits.memory_mb << 20)))
+        memory.limit(_rounded_up(self._start_bytes + (limits.memory_mb << 20)))
         if self._group.processes:
             self._group.processes.limit(limits.processes + _OWN_PROCESSES)
 
     def begin_test(self) -> None:
-        group = self._group
-        self._start_cpu_s = group.cpu.seconds()
-        if self._is_watched:  # a short test leaves the others as they were
-            self._start_bytes = group.memory.now()
-            # Leftovers of a test may meet the limit while they are removed.
-            self._start_kills, self._start_hits = group.memory.num_kills(), group.memory.num_hits()
-            self._is_watched = False
+        if self._is_watched:  # short tests leave nothing; leftovers of others may meet the limit while they are removed
+            self._begin()
 
-    def watch(self) -> None:
+    def _begin(self) -> None:
+        memory = self._group.memory
+        self._start_bytes, self._start_kills, self._start_hits = memory.now(), memory.num_kills(), memory.num_hits()
+        self._is_watched = False
+
+    def _watch(self) -> None:
         self._is_watched = True
         self._delays = RunDelays()
+        self._start_cpu_s = self._group.cpu.seconds() - sum(map(cpu_seconds, descendants(self._first_process())))
         memory = self._group.memory
         memory.restart_peak()
         if memory.num_kills() == self._start_kills:  # short tests before this one may have met the limit, too
             self._start_hits = memory.num_hits()
 
     def usage(self) -> Usage:
+        if not self._is_watched:
+            self._watch()
         num_processes = self._sample_processes()
         return Usage(self._cpu_s(), self._own_mb(self._group.memory.now()), num_processes, self._delays.seconds)
 

@@ -197,6 +197,7 @@ class ContainerMeter(ProcessMeter):
 
     def __init__(self, first_process: Callable[[], int], main_process: int) -> None:
         super().__init__(first_process)
+        self.kills = -2
         self._scratch = f"/proc/{main_process}/root/tmp"
         self._cpu_file = _group_file(main_process, "cpuacct", "cpuacct.usage", "cpu.stat")
         self._kills_file = _group_file(main_process, "memory", "memory.oom_control", "memory.events")

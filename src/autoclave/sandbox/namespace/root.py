@@ -109,6 +109,7 @@ def _is_inside(path: str, folders: set[str]) -> bool:
     return any(str(parent) in folders for parent in Path(path).parents)
 
 
+@cache
 def _probe(executable: str) -> dict[str, list[str]]:
     try:
         done = subprocess.run(
@@ -123,12 +124,13 @@ def _probe(executable: str) -> dict[str, list[str]]:
 
 def _names_of(library: Path) -> list[tuple[str, str]]:
     """Return the symbolic links to a shared library in its folder, such as libz.so.1 for libz.so.1.3."""
-    stem = library.name.split(".so")[0]
-    return [
-        (str(link), library.name)
-        for link in library.parent.glob(f"{stem}*.so*")
-        if link.is_symlink() and link.resolve() == library
-    ]
+    stem, links = library.name.split(".so")[0], _links_in(library.parent)
+    return [(str(link), library.name) for link, real in links if link.name.startswith(stem) and real == library]
+
+
+@cache
+def _links_in(folder: Path) -> list[tuple[Path, Path]]:
+    return [(link, link.resolve()) for link in folder.glob("*.so*") if link.is_symlink()]
 
 
 def _folder_links(binds: tuple[str, ...]) -> dict[str, str]:

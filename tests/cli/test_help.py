@@ -110,13 +110,26 @@ def test_commands_without_tensors_load_no_tensor_library(
     command = [sys.executable, "-c", script, *words, *map(str, arguments.get(words[0], []))]
     ended = subprocess.run(command, input="3 4\n", capture_output=True, text=True, timeout=600, check=False)
     assert ended.returncode == 0
-    assert {"torch", "transformers", "ray", "vllm"}.isdisjoint(json.loads(ended.stderr))
+    loaded = json.loads(ended.stderr)
+    assert {"torch", "transformers", "ray", "vllm"}.isdisjoint(loaded)
+    if words[0] in arguments:  # without settings or a recipe
+        others = {"numpy", "yaml", "httpx", "autoclave.config.training"}
+        assert others.isdisjoint(loaded)
+
+
+@pytest.mark.parametrize("command", ["judge", "run", "trace"])
+def test_the_help_of_a_command_that_runs_programs_loads_no_judge_and_no_settings(command: str):
+    script = "import sys; from autoclave.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    ended = subprocess.run([sys.executable, "-c", script, command, "-h"], capture_output=True, text=True, check=True)
+    heavy = {"pydantic", "yaml", "importlib.metadata", "autoclave.judge", "autoclave.config.base", "autoclave.sandbox"}
+    assert heavy.isdisjoint(ended.stderr.split())
 
 
 def test_the_list_of_commands_loads_no_command_and_no_settings():
     script = "import sys; from autoclave.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
     ended = subprocess.run([sys.executable, "-c", script, "--help"], capture_output=True, text=True, check=True)
-    assert {"pydantic", "yaml", "autoclave.cli.train", "autoclave.judge"}.isdisjoint(ended.stderr.split())
+    heavy = {"pydantic", "yaml", "importlib.metadata", "autoclave.core.json", "autoclave.cli.train", "autoclave.judge"}
+    assert heavy.isdisjoint(ended.stderr.split())
     listed = ended.stdout.partition("Commands:\n")[2].splitlines()
     assert [line.split()[0] for line in listed] == [words[0] for words in ALL if len(words) == 1]
     assert all(line.endswith(".") and not line.endswith("..") for line in listed)

@@ -157,13 +157,6 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
             "length_schedule={stages: [{max_new_tokens: 8}, {max_new_tokens: 9}], advance: {name: steps,steps: [999]}}",
             f"steps = {DEFAULT.steps}: the last of length_schedule.stages begins after 999 steps at least; raise",
         ),
-        ("publish.probe=null", "publish.probe: is called publish.sync_check now"),
-        (
-            "algorithm.masked_rows_vote=true",
-            "algorithm.masked_rows_vote: is called algorithm.include_masked_in_baseline now",
-        ),
-        ("curriculum={stages: []}", "curriculum: is called length_schedule now"),
-        ("problems.name=curriculum", 'problems.name = "curriculum": is called synthetic now'),
         ("judge.time_limit_range=[2, 1]", "judge: time_limit_range = [2.0, 1.0]: the first number must not exceed"),
         (
             "pools.main.processes=2",

@@ -9,7 +9,6 @@ import click
 
 from autoclave import __version__
 from autoclave.core import AutoclaveError, HostError, InputError, StalledFault
-from autoclave.core.install import install_command
 
 FAILED, BAD_INPUT, HOST_INCOMPLETE = 1, 2, 3
 DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
@@ -102,6 +101,8 @@ def main() -> None:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if not extra:
             raise
+        from autoclave.core.install import install_command
+
         click.echo(f"Error: this command needs {error.name}. Fix: {install_command(extra)}", err=True)
         sys.exit(HOST_INCOMPLETE)
     except BrokenPipeError:

@@ -1,35 +1,20 @@
 """Commands that run programs sealed: `autoclave judge`, `run` and `trace`."""
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
 from autoclave.cli.settings import resolve, takes_settings
-from autoclave.config import JudgeRunConfig
-from autoclave.core import (
-    CallCase,
-    CallTests,
-    Ended,
-    IncompleteError,
-    InputError,
-    Outcome,
-    Problem,
-    Program,
-    StdinCase,
-    StdinTests,
-    Tests,
-    Trace,
-    TraceStatus,
-)
-from autoclave.core.files import existing_file
-from autoclave.core.json import shown, to_plain
-from autoclave.judge import JudgeJob, judge_file, run_program, trace_file
-from autoclave.judge.profiles import PROFILES
-from autoclave.judge.trace_files import refuse_to_overwrite
+from autoclave.core import IncompleteError, InputError
+
+if TYPE_CHECKING:
+    from autoclave.core import Outcome, Tests, Trace
 
 _LANGUAGES = {".cpp": "cpp", ".cc": "cpp", ".cxx": "cpp"}
 
@@ -51,6 +36,9 @@ def judge(
     Example: autoclave judge problems.jsonl programs.jsonl --out verdicts.jsonl judge.workers=2
     """
     from autoclave.compose.host import build_judge
+    from autoclave.config import JudgeRunConfig
+    from autoclave.judge import judge_file, trace_file
+    from autoclave.judge.trace_files import refuse_to_overwrite
 
     config = resolve(JudgeRunConfig, settings).config
     if traces:
@@ -106,6 +94,10 @@ def run(file: Path, settings: tuple[str, ...], as_json: bool) -> None:
     Settings: judge.*, sandbox.*.
     Example: echo "3 4" | autoclave run sum.py
     """
+    from autoclave.config import JudgeRunConfig
+    from autoclave.core import Ended, Program
+    from autoclave.judge import run_program
+
     config = resolve(JudgeRunConfig, settings).config
     if config.judge.backend != "local":
         raise InputError(
@@ -140,7 +132,7 @@ def _plain(outcome: Outcome) -> dict[str, object]:
 @takes_settings
 @click.option("--call", "entry_point", metavar="NAME", help="Call this function instead: `f`, or a method `Class.f`.")
 @click.option("--arguments", metavar="JSON", help="With --call: the arguments, a JSON list.")
-@click.option("--profile", type=click.Choice(list(PROFILES)), default="plain", help="Interpreter profile.")
+@click.option("--profile", default="plain", help="Interpreter profile, such as lcb, or one of judge.profiles.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole trace as JSON.")
 def trace(
     file: Path, settings: tuple[str, ...], entry_point: str | None, arguments: str | None, profile: str, as_json: bool
@@ -155,6 +147,10 @@ def trace(
     Example: echo "3 4" | autoclave trace sum.py
     """
     from autoclave.compose.host import build_judge
+    from autoclave.config import JudgeRunConfig
+    from autoclave.core import Problem, Program, StdinCase, StdinTests, TraceStatus
+    from autoclave.core.json import to_plain
+    from autoclave.judge import JudgeJob
 
     config = resolve(JudgeRunConfig, settings).config
     if arguments is not None and not entry_point:
@@ -176,6 +172,9 @@ def trace(
 
 
 def _call(entry_point: str, arguments: str) -> Tests:
+    from autoclave.core import CallCase, CallTests
+    from autoclave.core.json import shown
+
     if not all(part.isidentifier() for part in entry_point.split(".")):
         raise InputError(f"--call {shown(entry_point)}: must be a name such as f or Solution.f")
     try:
@@ -188,6 +187,8 @@ def _call(entry_point: str, arguments: str) -> Tests:
 
 
 def _source(file: Path) -> str:
+    from autoclave.core.files import existing_file
+
     return _text(existing_file(file, "program").read_bytes(), f"program {file}")
 
 

@@ -1,17 +1,18 @@
 """Recipe and settings of commands: `RECIPE`, `a.b=value` anywhere, and short options for the common ones."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from autoclave.config import Config, Override, Resolved, TrainConfig, load, parse_override
-from autoclave.config.model_fit import require_recipe_of_model
-from autoclave.config.recipe import find_recipe
 from autoclave.core import ConfigError
-from autoclave.core.json import shown
 
-C = TypeVar("C", bound=Config)
+if TYPE_CHECKING:
+    from autoclave.config import Config, Resolved
+
+C = TypeVar("C", bound="Config")
 F = TypeVar("F", bound=Callable[..., Any])
 
 SHORT = {
@@ -46,15 +47,22 @@ def resolve(schema: type[C], settings: Sequence[str], short: Mapping[str, Any] |
     Raises:
         ConfigError: two recipes, a setting that cannot be used, or a recipe that does not suit the model.
     """
+    from autoclave.config import Override, load, parse_override
+
     recipes = [text for text in settings if "=" not in text]
     if len(recipes) > 1:
+        from autoclave.core.json import shown
+
         raise ConfigError(f"{shown(recipes[1])}: is a second recipe. Fix: give one; settings have the form KEY=VALUE")
     overrides = [
         Override(SHORT[name], value, f"--{name}") for name, value in (short or {}).items() if value is not None
     ]
     overrides += [parse_override(text) for text in settings if "=" in text]
-    recipe = find_recipe(recipes[0]) if recipes else None
-    found = load(schema, recipe, overrides)
-    if isinstance(found.config, TrainConfig):
-        require_recipe_of_model(cast("Resolved[TrainConfig]", found), recipe)
+    if not recipes:
+        return load(schema, None, overrides)
+    from autoclave.config.model_fit import require_recipe_of_model
+    from autoclave.config.recipe import find_recipe
+
+    found = load(schema, recipe := find_recipe(recipes[0]), overrides)
+    require_recipe_of_model(found, recipe)
     return found

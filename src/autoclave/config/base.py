@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 class Config(BaseModel):
     """Frozen, and closed: a key that is not declared is an error. The text under a field is its documentation."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
 
     @classmethod
     def dependent_defaults(cls, tree: Mapping[str, Any], stated: Collection[str]) -> Mapping[str, Any]:
@@ -27,6 +27,7 @@ class Config(BaseModel):
         return self
 
 
+Tree = dict[str, Any]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Positive = Annotated[int, Field(gt=0)]
 NonNegative = Annotated[int, Field(ge=0)]

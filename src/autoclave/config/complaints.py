@@ -9,8 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from autoclave.config.base import Config
 from autoclave.config.frameworks import ours_by_theirs
-from autoclave.config.renamed import RENAMED, RENAMED_CHOICES
-from autoclave.core.json import first_error, leaves, nearest, rule_of, shown
+from autoclave.core.json import first_error, leaves, nearest, rule_of, shown, upwards
 
 Path = tuple[str, ...]
 
@@ -22,14 +21,12 @@ def complaint(schema: type[Config], tree: Mapping[str, Any], origins: Mapping[st
     path = _with_parts_below(tree, path) if kind == "extra_forbidden" else path
     dotted = ".".join(part if part.isprintable() else shown(part) for part in path)
     if kind == "extra_forbidden":
-        new = RENAMED.get(".".join(path))
-        text = f"{dotted}: {f'is called {new} now' if new else f'no such setting; {_fix_of_name(schema, tree, path)}'}"
+        text = f"{dotted}: no such setting; {_fix_of_name(schema, tree, path)}"
     elif kind == "missing":
         text = f"{dotted}: required setting is missing"
     elif kind in ("union_tag_invalid", "union_tag_not_found"):
         given, known = _block(tree, path).get("name"), [_choice(member) for member in _members(schema, path)]
-        new = RENAMED_CHOICES.get(f"{dotted}.name", {}).get(str(given))
-        fix = f"is called {new} now" if new else f"no such choice; {_fix_of_choice(given, known)}"
+        fix = f"no such choice; {_fix_of_choice(given, known)}"
         other = {"algorithm": "algorithm.advantage", "algorithm.advantage": "algorithm"}.get(dotted)
         if other and str(given) in map(_choice, _members(schema, other.split("."))):
             fix = f"is a choice of {other}.name. Fix: {other}.name={given}"
@@ -47,18 +44,8 @@ def complaint(schema: type[Config], tree: Mapping[str, Any], origins: Mapping[st
         text += f" with a name, one of {', '.join(names)}" if names else ""
     else:
         text = f"{dotted} = {shown(first['input'])}: {rule_of(first['msg'])}"
-    source = next((origins[above] for above in _upwards((*path, "name")) if above in origins), "command line")
+    source = next((origins[above] for above in upwards(".".join((*path, "name"))) if above in origins), "command line")
     return text if source == "command line" else f"{text} (from {source})"
-
-
-def upwards(dotted: str) -> Iterator[str]:
-    """`dotted` itself, the block around it, and so on."""
-    return _upwards(tuple(dotted.split(".")))
-
-
-def _upwards(path: Path) -> Iterator[str]:
-    for length in range(len(path), 0, -1):
-        yield ".".join(path[:length])
 
 
 def _as_written(tree: Any, location: Sequence[str | int]) -> Path:

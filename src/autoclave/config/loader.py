@@ -13,11 +13,9 @@ from typing import Any, Generic, TypeVar, cast
 
 from pydantic import ValidationError
 
-from autoclave.config.base import Config
-from autoclave.config.complaints import annotations_at, complaint, upwards
-from autoclave.config.recipe import Tree, parse_yaml, read_recipe, write_yaml
+from autoclave.config.base import Config, Tree
 from autoclave.core.errors import ConfigError
-from autoclave.core.json import leaves, shown
+from autoclave.core.json import leaves, shown, upwards
 
 C = TypeVar("C", bound=Config)
 
@@ -54,6 +52,8 @@ def parse_override(text: str) -> Override:
     Raises:
         ConfigError: no `=`, an empty part in the path, or a value that is not YAML.
     """
+    from autoclave.config.recipe import parse_yaml
+
     path, equals, value = text.partition("=")
     if not equals or not all(path.split(".")):
         raise ConfigError(f"{shown(text)}: a setting is path=value, for example optimizer.learning_rate=3e-4")
@@ -70,7 +70,11 @@ def load(schema: type[C], recipe: Path | None = None, overrides: Iterable[Overri
         InputError: the recipe is missing.
         ConfigError: a key is unknown, a value has the wrong type or is out of range, or settings contradict.
     """
-    given = {} if recipe is None else read_recipe(recipe)
+    given: Tree = {}
+    if recipe is not None:
+        from autoclave.config.recipe import read_recipe
+
+        given = read_recipe(recipe)
     overrides = [_with_empty_text(schema, override) for override in overrides]
     _complete(given)
     origins = {path: str(recipe) for path, value in leaves(given) if value != {}}
@@ -88,12 +92,16 @@ def load(schema: type[C], recipe: Path | None = None, overrides: Iterable[Overri
         # Strict JSON mode: text is not a number, but a list may be a tuple and text a path.
         config = schema.model_validate_json(json.dumps(tree), strict=True)
     except ValidationError as error:
+        from autoclave.config.complaints import complaint
+
         raise ConfigError(complaint(schema, tree, origins, error)) from None
     return Resolved(config, origins)
 
 
 def dump(config: Config) -> str:
     """The whole configuration as YAML that `load` reads back to an equal object."""
+    from autoclave.config.recipe import write_yaml
+
     return write_yaml(config.model_dump(mode="json"))
 
 
@@ -167,8 +175,11 @@ def _with_empty_text(schema: type[Config], override: Override) -> Override:
     """
     if override.path == "algorithm.advantage" and isinstance(override.value, str):
         return replace(override, path="algorithm.advantage.name")
-    if override.value is None and str in annotations_at(schema, override.path.split(".")):
-        return replace(override, value="")
+    if override.value is None:
+        from autoclave.config.complaints import annotations_at
+
+        if str in annotations_at(schema, override.path.split(".")):
+            return replace(override, value="")
     return override
 
 

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from autoclave.config.loader import Resolved
 from autoclave.config.model import SamplerConfig
@@ -136,16 +137,17 @@ def require_problems(config: TrainConfig) -> None:
         )
 
 
-def require_recipe_of_model(resolved: Resolved[TrainConfig], recipe: Path | None) -> None:
+def require_recipe_of_model(resolved: Resolved[Any], recipe: Path) -> None:
     """Check that a pretrained model on the command line does not get what a recipe has for the embedded policy.
 
     Raises:
         ConfigError: it does.
     """
-    config, path = resolved.config, resolved.config.model.path
-    if recipe is None or not path or resolved.origins.get("model.path") == str(recipe):
+    config = resolved.config
+    if not isinstance(config, TrainConfig) or resolved.origins.get("model.path") == str(recipe):
         return
-    if not has_pretrained_size(path) or value_at(read_recipe(recipe), "model.path"):
+    path = config.model.path
+    if not path or not has_pretrained_size(path) or value_at(read_recipe(recipe), "model.path"):
         return
     length = "length_schedule.stages" if config.length_schedule else "sampler.max_new_tokens"
     suits_embedded = {

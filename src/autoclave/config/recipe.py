@@ -11,11 +11,10 @@ from typing import Any, cast
 
 import yaml
 
+from autoclave.config.base import Tree
 from autoclave.core.errors import ConfigError, InputError
 from autoclave.core.files import existing_file
 from autoclave.core.json import nearest, shown
-
-Tree = dict[str, Any]
 
 _TEXT = "tag:yaml.org,2002:str"
 _FLOAT = "tag:yaml.org,2002:float"

@@ -1,14 +1,4 @@
-"""Earlier names of settings and of their choices. An old name is an error that gives the new one."""
-
-RENAMED = {
-    "algorithm.masked_rows_vote": "algorithm.include_masked_in_baseline",
-    "algorithm.max_refills": "algorithm.max_resamples",
-    "curriculum": "length_schedule",
-    "health.sampler_gap_limit": "health.log_prob_mismatch_limit",
-    "publish.probe": "publish.sync_check",
-}
-
-RENAMED_CHOICES = {"problems.name": {"curriculum": "synthetic"}}
+"""Earlier names of commands and fields of the runtime. An old name is an error that gives the new one."""
 
 RENAMED_COMMANDS = {"pairs": "compensations"}
 """Commands of `autoclave act`."""

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import shutil
 import time
 import zlib
@@ -39,7 +38,7 @@ def atomic_writer(path: Path, *, text: bool = True) -> Generator[IO[Any]]:
         HostError: the disk is full or fails.
     """
     target = Path(os.path.realpath(path))  # a link stays, what it points to is replaced
-    temporary = target.with_name(f".{target.name[:40]}.{secrets.token_hex(4)}.partial")
+    temporary = target.with_name(f".{target.name[:40]}.{os.urandom(4).hex()}.partial")
     handle = _new_file(path, target, temporary)
     try:
         with os.fdopen(handle, "w" if text else "wb", encoding="utf-8" if text else None) as file:

@@ -6,7 +6,6 @@ a file (see `files.py`). Errors become one line: place, value, rule, fix.
 
 import dataclasses
 import datetime
-import difflib
 import json
 import math
 import re
@@ -34,6 +33,11 @@ def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield from leaves(cast("Mapping[str, Any]", value), f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
+
+
+def upwards(dotted: str) -> list[str]:
+    """`dotted` itself, the block around it, and so on."""
+    return [dotted, *upwards(dotted.rpartition(".")[0])] if dotted else []
 
 
 @cache
@@ -201,6 +205,8 @@ _LISTED = 60
 
 def nearest(name: str, known: Sequence[str]) -> str:
     """The fix for a name that is not known."""
+    import difflib
+
     if near := difflib.get_close_matches(name, known, n=1):
         return f"did you mean {near[0]}?"
     listed = sorted(known)[:_LISTED]

@@ -48,13 +48,6 @@ class _Call:
             self.future.set_exception(error)
 
 
-def done(result: R) -> Future[R]:
-    """A call that needed no worker: its result is there."""
-    future: Future[R] = CallFuture()
-    future.set_result(result)
-    return future
-
-
 _END = _Call(Future(), lambda: None)
 """The last call of a pool."""
 

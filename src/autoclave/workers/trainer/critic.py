@@ -9,10 +9,10 @@ from torch import Tensor
 
 from autoclave.algorithms import Algorithm, Column
 from autoclave.config import OptimizerConfig, TrainerConfig
+from autoclave.core.futures import completed
 from autoclave.models import HeadModel, response_values, save_model
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
-from autoclave.workers.pool import done
 from autoclave.workers.trainer.learner import LearningWorker
 from autoclave.workers.trainer.peers import this_rank
 from autoclave.workers.trainer.scoring import scores_of
@@ -101,13 +101,13 @@ class NoCritic:
 
     def update(self, batch: Batch, minibatches: int) -> Future[dict[str, float]]:
         """Nothing is learnt, and there are no metrics."""
-        return done({})
+        return completed({})
 
     def begin_save(self, folder: Path) -> Future[None]:
-        return done(None)
+        return completed(None)
 
     def finish_save(self, wait: bool) -> Future[bool]:
-        return done(True)
+        return completed(True)
 
     def load(self, folder: Path) -> Future[None]:
-        return done(None)
+        return completed(None)

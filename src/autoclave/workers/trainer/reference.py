@@ -8,12 +8,12 @@ import torch
 
 from autoclave.config import TrainerConfig
 from autoclave.core import FaultError
+from autoclave.core.futures import completed
 from autoclave.models import HeadModel, Policy, sequence_scores
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.group import WorkerGroup
 from autoclave.workers.memory import MeasuresMemory
-from autoclave.workers.pool import done
 from autoclave.workers.trainer.actor import ActorWorker
 from autoclave.workers.trainer.scoring import Scoring, log_probs_of
 from autoclave.workers.trainer.sharding import PLAIN, hold, offload, onload
@@ -109,4 +109,4 @@ class NoRewardModel:
     """In place of the reward model's group: the verdict alone is the reward."""
 
     def scores(self, batch: Batch) -> Future[Batch]:
-        return done(batch)
+        return completed(batch)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from autoclave.config import AdmissionConfig, CompatibleConfig
+from autoclave.core import CustomChecker
 from autoclave.service.store.records import JobSpec
 from autoclave.service.store.sql import Store
 from autoclave.service.tokens import Limits, Scope, create_token
 
-from .conftest import RIGHT, LiveServer, batch, problem, upload
+from .conftest import RIGHT, LiveServer, batch, problem, until, upload
 
 ORDINARY = (Scope.JUDGE, Scope.PROBLEMS_WRITE)
+BUSY = "for _ in range(6_000_000): pass"
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +85,54 @@ def test_runs_use_cpu_seconds_too(server: LiveServer):
         assert [client.post("/v1/runs", json=run).status_code for _ in range(2)] == [200, 429]
 
 
+def test_traces_use_cpu_seconds_too(server: LiveServer, digest: str):
+    trace = {"problem": digest, "source": "for _ in range(3_000_000): pass"}
+    with server.client_with(Scope.JUDGE, Scope.TRACES_READ, cpu_s_per_day=0.01) as client:
+        assert [client.post("/v1/traces", json=trace).status_code for _ in range(2)] == [200, 429]
+
+
+@pytest.mark.parametrize(
+    "work", [{"checker": CustomChecker("custom", f"{BUSY}\ndef check(*of): return True")}, {"language": "cpp"}], ids=str
+)
+def test_checkers_and_compilers_use_cpu_seconds_too(server: LiveServer, work: dict[str, Any]):
+    given = problem(("", "7"), **work)
+    source = '#include <bits/stdc++.h>\nint main() { puts("7"); }' if "language" in work else "print(7)"
+    job = {"problem": upload(server.client, given)[0], "source": source, "language": given.language, "wait_s": 60}
+    run = {"source": source, "language": given.language}
+    with server.client_with(Scope.JUDGE, cpu_s_per_day=1e6) as client:
+        requests = [("/v1/jobs", job), *([("/v1/runs", run)] if "language" in work else [])]
+        for count, (path, body) in enumerate(requests, 1):
+            reply = client.post(path, json=body)
+            assert reply.status_code == 200, reply.text
+            (id,) = [token.id for token in server.parts.store.tokens() if token.limits.cpu_s_per_day == 1e6][-1:]
+            assert server.parts.store.usage(time.time())[id].day_s > 0.1 * count
+
+
+def test_a_cancelled_program_uses_cpu_seconds(server: LiveServer):
+    digest = upload(server.client, problem(time_limit_s=12.0))[0]
+    with server.client_with(Scope.JUDGE, cpu_s_per_day=0.01) as client:
+        job = client.post("/v1/jobs", json={"problem": digest, "source": "while True: pass"}).json()["job"]
+        until(lambda: client.get(f"/v1/jobs/{job}").json()["state"] == "running")
+        time.sleep(0.1)
+        assert client.delete(f"/v1/jobs/{job}").json() == {"cancelled": 1}
+        until(lambda: client.post("/v1/runs", json={"source": ""}).status_code == 429)
+
+
+def test_a_repeated_request_is_answered_after_the_cpu_seconds_are_used_up(server: LiveServer, digest: str):
+    job = {"problem": digest, "source": "for _ in range(3_000_000): pass\n" + RIGHT, "wait_s": 30}
+    with server.client_with(Scope.JUDGE, cpu_s_per_day=0.01) as client:
+        first, again, other = [client.post("/v1/jobs", json=job, headers={"Idempotency-Key": key}) for key in "aab"]
+        assert (first.status_code, again.json(), other.status_code) == (200, first.json(), 429)
+        run = client.post("/v1/runs", json={"source": ""}, headers={"Idempotency-Key": "a"})
+        assert run.status_code == 429
+
+
 def test_used_cpu_time_counts_for_its_hour_and_its_day(store: Store):
     now = time.time()
     store.add_batch(batch(client="c"), [("1", JobSpec("0" * 64, b"")), ("2", JobSpec("0" * 64, b""))])
-    store.finish([("1", "{}")], {"c": 1.0})
-    store.finish([("2", "{}")], {"c": 2.0})
-    store.charge({"d": 5.0})
+    for id, seconds in (("1", 1.0), ("2", 2.0), ("2", 2.0)):  # the answer to the second was lost, and it is repeated
+        store.finish([(id, "{}")], {id: ("c", seconds)})
+    store.charge(("d", 5.0))
     assert {name: used.day_s for name, used in store.usage(now).items()} == {"c": 3.0, "d": 5.0}
     assert store.usage(now)["c"].hour_s == 3.0
     assert store.usage(now + 2 * 86400) == {}

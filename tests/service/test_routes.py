@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import threading
+import time
 import zlib
 from types import SimpleNamespace
 
@@ -361,6 +362,19 @@ def test_a_trace_has_the_values_of_variables(server: LiveServer):
     trace = server.client.post("/v1/traces", json=body).json()["trace"]
     assert (trace["variables"], trace["id"], trace["status"]) == ({"a": "3", "b": "4"}, "t", "finished")
     assert server.client.post("/v1/traces", json=body | {"test": 9}).status_code == 422
+
+
+def test_a_check_whether_a_program_can_be_traced_runs_nothing(start_server):
+    server = start_server()  # with one worker, which an endless program would hold for 12 s
+    digest = upload(server.client, problem())[0]
+    check = {"problem": digest, "source": SLOW, "check_only": True}
+    for place in range(3):
+        reply = server.client.post("/v1/traces", json=check | {"source": f"{SLOW}  # {place}"})
+        assert reply.json() == {"trace": None}
+    assert server.client.post("/v1/traces", json=check | {"test": 9}).status_code == 422
+    began = time.monotonic()
+    assert server.client.post("/v1/jobs", json=job(digest, RIGHT) | {"wait_s": 30}).json()["state"] == "done"
+    assert time.monotonic() - began < 10
 
 
 def test_metrics_are_in_the_format_of_prometheus(server: LiveServer):

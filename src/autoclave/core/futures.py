@@ -2,10 +2,16 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+class MeteredFuture(Future[T], Generic[T]):
+    """A future with the CPU seconds of all that ran for its result, such as a compiler; None if they are unknown."""
+
+    cpu_s: float | None = None
 
 
 def completed(result: T) -> Future[T]:

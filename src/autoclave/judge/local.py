@@ -31,12 +31,13 @@ from autoclave.core import (
     Trace,
     Verdict,
 )
+from autoclave.core.futures import MeteredFuture
 from autoclave.judge.evaluation import Cancelled, Evaluation, PreparedJob
 from autoclave.judge.gate import Gate
 from autoclave.judge.interface import JudgeJob
 from autoclave.judge.traces import PreparedTrace, SharedCell
 from autoclave.judge.validation import ProblemValidation
-from autoclave.sandbox import Sandbox, open_sandbox
+from autoclave.sandbox import Sandbox, open_sandbox, used_by_thread
 
 _ATTEMPTS = 3
 _BLAMED = "the program made its cell fail"
@@ -71,7 +72,9 @@ class _Pending:
 
     key: _Key
     prepared: PreparedJob
-    waiting: list[tuple[JudgeJob, Future[Verdict]]] = field(default_factory=list[tuple[JudgeJob, "Future[Verdict]"]])
+    waiting: list[tuple[JudgeJob, MeteredFuture[Verdict]]] = field(
+        default_factory=list[tuple[JudgeJob, "MeteredFuture[Verdict]"]]
+    )
     is_blamed: bool = False
     """True if the program was blamed for failed cells; such a verdict is not cached."""
 
@@ -135,7 +138,7 @@ class LocalJudge(Closing):
     def submit(self, job: JudgeJob) -> Future[Verdict]:
         problem = self._validation.of(job.problem)
         prepared = self._validation.prepared(job)
-        future: Future[Verdict] = Future()
+        future: MeteredFuture[Verdict] = MeteredFuture()
         key = (problem.digest, job.program.language, _digest_of(job.program), job.tests, job.stop_at_failure)
         with self._lock:
             if self._is_closed:
@@ -183,7 +186,7 @@ class LocalJudge(Closing):
             thread.join()
         self._validation.close()
 
-    def _enqueue(self, key: _Key, prepared: PreparedJob, future: Future[Verdict]) -> None:
+    def _enqueue(self, key: _Key, prepared: PreparedJob, future: MeteredFuture[Verdict]) -> None:
         item = self._pending.get(key)
         if item is None:
             item = self._pending[key] = _Pending(key, prepared)
@@ -200,7 +203,9 @@ class LocalJudge(Closing):
             if self._is_cancelled(item):
                 continue
             try:
-                self._finish(item, self._judge(item, sandbox))
+                before = used_by_thread.cpu_s
+                verdict = self._judge(item, sandbox)
+                self._finish(item, verdict, used_by_thread.cpu_s - before)
             except Cancelled:
                 continue
             except Exception as error:  # noqa: BLE001  a bug here must fail its job, not silence the worker
@@ -302,7 +307,7 @@ class LocalJudge(Closing):
         except SandboxFault:
             return False
 
-    def _finish(self, item: _Pending, verdict: Verdict) -> None:
+    def _finish(self, item: _Pending, verdict: Verdict, cpu_s: float) -> None:
         with self._lock:
             self._num_judged += 1
             self._pending.pop(item.key, None)
@@ -311,6 +316,7 @@ class LocalJudge(Closing):
             waiting = item.waiting
         for job, future in waiting:
             if future.set_running_or_notify_cancel():
+                future.cpu_s = cpu_s
                 future.set_result(_addressed(verdict, job))
 
     def _cache(self, key: _Key, verdict: Verdict) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, cast
@@ -16,7 +16,7 @@ from autoclave.judge.limits import sandbox_limits
 from autoclave.judge.plain_data import NotPlainError, decode, encode
 from autoclave.judge.profiles import FREE_RUN, NOTEBOOK
 from autoclave.judge.toolchain import find_toolchain
-from autoclave.sandbox import Limits, open_sandbox
+from autoclave.sandbox import Limits, open_sandbox, used_by_thread
 
 _ATTEMPTS = 3
 _MAX_VALUE_CHARS = 10_000
@@ -52,7 +52,7 @@ class NotebookCell:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Result of a run. All fields but the outcome come from the program's own process.
+    """Result of a run. All fields but the outcome and `cpu_s` come from the program's own process.
 
     `value` is the repr of the last expression, without `value_cut` characters; None if the program does not end with an
     expression, or did not finish.
@@ -64,6 +64,8 @@ class RunResult:
     value_cut: int = 0
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     cells: list[NotebookCell] = field(default_factory=list[NotebookCell])
+    cpu_s: float = 0.0
+    """Of the program, its compiler and attempts that failed."""
 
 
 class PlainRunner(Closing):
@@ -197,10 +199,11 @@ def run_program(
         return runner.run(program, RunOrder(stdin, profile=profile, time_limit_s=time_limit_s)).outcome
 
 
-def _retried(attempt: Any) -> RunResult:
+def _retried(attempt: Callable[[], RunResult]) -> RunResult:
+    before = used_by_thread.cpu_s
     for number in range(1, _ATTEMPTS + 1):
         try:
-            return attempt()
+            return replace(attempt(), cpu_s=used_by_thread.cpu_s - before)
         except SandboxFault:
             if number == _ATTEMPTS:
                 raise

@@ -24,6 +24,7 @@ from typing import Any, cast
 from autoclave.config.levels import Level
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import AutoclaveError, Closing, Fault, JudgeFault, Problem, Trace, Verdict
+from autoclave.core.futures import MeteredFuture
 from autoclave.judge.interface import JudgeJob
 from autoclave.judge.process_host import Outbox
 from autoclave.judge.validation import ProblemValidation
@@ -51,7 +52,7 @@ class _Request:
     number: int
     job: JudgeJob
     traced: int | None
-    future: Future[Any]
+    future: MeteredFuture[Any]
     deaths: int = 0
 
 
@@ -97,6 +98,10 @@ class ProcessJudge(Closing):
         self._validation.prepared_trace(job, index)
         return self._request(job, index)
 
+    def check_trace(self, job: JudgeJob, index: int) -> None:
+        """Make sure that a trace can be made, without making one. Raises as `trace`."""
+        self._validation.prepared_trace(job, index)
+
     def state(self) -> str:
         with self._lock:
             return f"{len(self._requests)} programs wait or are judged, {self._num_judged} were judged"
@@ -119,7 +124,7 @@ class ProcessJudge(Closing):
 
     def _request(self, job: JudgeJob, traced: int | None = None) -> Future[Any]:
         ticket = next(self._tickets)
-        request = _Request(ticket, self._validation.of(job.problem).number, job, traced, Future())
+        request = _Request(ticket, self._validation.of(job.problem).number, job, traced, MeteredFuture())
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the judge is closed")
@@ -159,7 +164,7 @@ class ProcessJudge(Closing):
         if name == "log":
             _log_here(given[0])
             return
-        ticket, value, error = given
+        ticket, value, error, cpu_s = given
         with self._lock:
             request = self._requests.pop(ticket, None)
             self._num_judged += request is not None and request.traced is None
@@ -168,6 +173,7 @@ class ProcessJudge(Closing):
         if error is not None:
             request.future.set_exception(error)
         else:
+            request.future.cpu_s = cpu_s
             request.future.set_result(value)
 
     def _note_death(self, reason: str) -> None:

@@ -2,7 +2,7 @@
 
 Messages go in batches, each a tuple of a name and arguments. To here: `hold`, `release`, `begin`, `cancel`, as the
 methods of `_Host`, and `end`. From here: `ready` with the level or `refused` with an error, `answer` with the ticket,
-the value and the error, and `log` with a record.
+the value, the error and the CPU seconds, and `log` with a record.
 """
 
 import contextlib
@@ -108,7 +108,7 @@ class _Host:
             job = JudgeJob(self._problems[number], program, *choices)
             future: Future[Any] = self._judge.submit(job) if traced is None else self._judge.trace(job, traced)
         except Exception as error:  # noqa: BLE001  the answer of one job, not the end of all
-            self._outbox.put("answer", ticket, None, _portable(error))
+            self._outbox.put("answer", ticket, None, _portable(error), None)
             return
         self._running[ticket] = future
         future.add_done_callback(partial(self._answer, ticket))
@@ -122,7 +122,8 @@ class _Host:
         self._running.pop(ticket, None)
         if not future.cancelled():
             error = future.exception()
-            self._outbox.put("answer", ticket, *((None, _portable(error)) if error else (future.result(), None)))
+            result = (None, _portable(error)) if error else (future.result(), None)
+            self._outbox.put("answer", ticket, *result, getattr(future, "cpu_s", None))
 
 
 def _portable(error: BaseException) -> BaseException:

@@ -11,6 +11,7 @@ from autoclave.sandbox.interface import Runner as Runner
 from autoclave.sandbox.interface import Sandbox as Sandbox
 from autoclave.sandbox.interface import Session as Session
 from autoclave.sandbox.packages import require_package as require_package
+from autoclave.sandbox.report import used_by_thread as used_by_thread
 from autoclave.sandbox.start import open_sandbox as open_sandbox
 from autoclave.sandbox.start import validate_backends as validate_backends
 

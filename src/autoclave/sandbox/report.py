@@ -3,6 +3,7 @@
 import os
 import signal
 import struct
+import threading
 from dataclasses import dataclass
 
 from autoclave.core import Ended, ExhaustedFault, Outcome, SandboxFault
@@ -16,6 +17,15 @@ _ACCOUNT_BYTES = 256
 REPORT_BYTES = _REPORT.size + _ACCOUNT_BYTES
 """Wait status, user, system and wall seconds, peak memory in KiB, and the account; see `guest/loops.py`."""
 _SETTING_UP = "setting up"
+
+
+class Used(threading.local):
+    """CPU seconds of all tests that ended in a thread."""
+
+    cpu_s = 0.0
+
+
+used_by_thread = Used()
 
 
 @dataclass(slots=True)
@@ -52,6 +62,7 @@ def outcome_of(
     exit_code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
     used = meter.end_test(user_s + system_s) if meter else TestUsage(user_s + system_s)
     cpu_s = max(used.cpu_s, observed.cpu_s)
+    used_by_thread.cpu_s += cpu_s
     peak_mb = max(peak_kib / 1024, used.peak_mb, observed.peak_mb)
     ended = observed.ended_by
     if ended is None and meter and meter.is_memory_exceeded():

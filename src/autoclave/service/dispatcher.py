@@ -49,6 +49,8 @@ _PAUSE_S = 1.0
 _log = logging.getLogger(__name__)
 
 Observer = Callable[[StartedJob, Verdict, float], None]
+_Ended = tuple[StartedJob, Verdict, float]
+"""A job, its verdict, and the CPU seconds that it took."""
 
 
 class Dispatcher:
@@ -80,7 +82,7 @@ class Dispatcher:
         self._recent_refusals = RecentRefusals()
         self._changed = threading.Condition()
         self._running: dict[str, tuple[StartedJob, float, Future[Verdict]]] = {}
-        self._ended: list[tuple[str, Verdict]] = []
+        self._ended: list[_Ended] = []
         self._settle_at = 0.0
         """Monotonic time at which `_ended` must be stored."""
         self._may_wait = True
@@ -301,27 +303,25 @@ class Dispatcher:
             return
         except Exception as error:  # noqa: BLE001  as in `_submitted`
             verdict = _verdict_after_bug(error)
+        known_s: float | None = getattr(future, "cpu_s", None)  # of a cached verdict it is not known
+        cpu_s = sum(test.cpu_s for test in verdict.tests) if known_s is None else known_s
         with self._changed:
             if not self._ended:
                 self._settle_at = time.monotonic() + _GATHER_S
-            self._ended.append((job.id, verdict))
+            self._ended.append((job, verdict, cpu_s))
             self._changed.notify_all()
 
-    def _settle(self, ended: Sequence[tuple[str, Verdict]]) -> None:
+    def _settle(self, ended: Sequence[_Ended]) -> None:
         if not ended:
             return
-        cpu_s: dict[str, float] = {}
-        for id, verdict in ended:
-            if running := self._running.get(id):
-                client = running[0].client
-                cpu_s[client] = cpu_s.get(client, 0.0) + sum(test.cpu_s for test in verdict.tests)
-        kept = set(self._store.finish([(id, _written(verdict)) for id, verdict in ended], cpu_s))
+        used = {job.id: (job.client, cpu_s) for job, _, cpu_s in ended}
+        kept = set(self._store.finish([(job.id, _written(verdict)) for job, verdict, _ in ended], used))
         with self._changed:
             self._rate.note(time.monotonic(), len(ended))
-            for id, verdict in ended:
-                running = self._running.pop(id, None)
-                if running is not None and id in kept:
-                    self._observe(running[0], verdict, time.monotonic() - running[1])
+            for job, verdict, _ in ended:
+                running = self._running.pop(job.id, None)
+                if running is not None and job.id in kept:
+                    self._observe(job, verdict, time.monotonic() - running[1])
             self._changed.notify_all()
 
     def _give_back(self) -> None:
@@ -341,20 +341,16 @@ class Dispatcher:
                 return
             self._are_cancelled = False
             ids = list(self._running)
-        spent: dict[str, float] = {}
-        for id in self._store.ended_among(ids):
-            if (running := self._running.get(id)) and running[2].cancel():
-                client = running[0].client
-                spent[client] = spent.get(client, 0.0) + time.monotonic() - running[1]
-        if spent:
-            self._store.charge(spent)
+        running = [self._running[id] for id in self._store.ended_among(ids) if id in self._running]
+        if spent := [(job.client, time.monotonic() - since) for job, since, future in running if future.cancel()]:
+            self._store.charge(*spent)
 
     def _purge(self) -> None:
         if time.time() >= self._next_purge:
             self._next_purge = time.time() + _PURGE_EVERY_S
             self._store.purge(time.time() - self._keep_results_s)
 
-    def _try_again_later(self, ended: list[tuple[str, Verdict]]) -> None:
+    def _try_again_later(self, ended: list[_Ended]) -> None:
         with self._changed:
             self._ended = ended + self._ended
             self._may_wait = self._are_cancelled = True

@@ -4,7 +4,7 @@ import threading
 from dataclasses import dataclass, field
 
 from autoclave.config import ServeConfig
-from autoclave.judge import Judge, PlainRunner
+from autoclave.judge import PlainRunner, ProcessJudge
 from autoclave.service.audit import AuditLog, JsonLog
 from autoclave.service.dispatcher import Dispatcher
 from autoclave.service.leases import Leases
@@ -23,7 +23,7 @@ class Parts:
     """The parts of one server."""
 
     config: ServeConfig
-    judge: Judge
+    judge: ProcessJudge
     runner: PlainRunner
     store: Store
     dispatcher: Dispatcher

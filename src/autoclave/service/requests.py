@@ -41,15 +41,16 @@ def _accept(parts: Parts, client: Client, jobs: Sequence[Job], options: Options,
         message = f"priority = {options.priority}: this token allows at most {client.greatest_priority}"
         raise Refused(403, "forbidden", message)
     specs = [spec_of(job) for job in jobs]
-    fingerprint = hashlib.sha256(
-        canonical_json([[job.model_dump() for job in jobs], options.priority])  # `deadline_s` shrinks from try to try
-    ).hexdigest()
+    fingerprint = hashlib.sha256()  # of [jobs, priority] as JSON; `deadline_s` shrinks from try to try
+    for place, job in enumerate(jobs):  # one at a time, so that other threads run between two
+        fingerprint.update((b"," if place else b"[[") + canonical_json(job.model_dump()))
+    fingerprint.update(b"],%d]" % options.priority)
     now = time.time()
     batch = Batch(
         secrets.token_urlsafe(15),
         client.id,
         key or secrets.token_urlsafe(15),
-        fingerprint,
+        fingerprint.hexdigest(),
         min(options.priority, client.greatest_priority),
         now,
         None if options.deadline_s is None else now + options.deadline_s,
@@ -132,7 +133,7 @@ async def run_queued(
     """
     parts.dispatcher.require_accepting()
     queue, loop = parts.run_queue, asyncio.get_running_loop()
-    body = hashlib.sha256(await request.body()).digest()
+    body = (await asyncio.to_thread(hashlib.sha256, await request.body())).digest()
     since, is_retry = queue.first_seen(client.id, body)
     if isinstance(program, Program):
         run, source, language = partial(parts.runner.run, program), program.source, program.language
@@ -158,7 +159,7 @@ async def run_queued(
                 with judge_errors_refused():
                     result = await asyncio.to_thread(run, _part_of(order, limit_s))
                 with contextlib.suppress(StoreUnavailable):  # runs go on without the store
-                    await asyncio.to_thread(parts.store.charge, {client.id: result.outcome.cpu_s})
+                    await asyncio.to_thread(parts.store.charge, (client.id, result.cpu_s))
             reached = result.outcome.ended.limit
             is_late = reached is not None and reached.status is Status.TIME_LIMIT
             if not is_late:

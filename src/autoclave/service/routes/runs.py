@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 import time
-from concurrent.futures import Future
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Request
 
-from autoclave.core import Program, Trace
+from autoclave.core import Program
 from autoclave.judge import JudgeJob, RunOrder, RunResult
 from autoclave.service.access import Judging, PartsDep, needs
 from autoclave.service.answers import until_disconnect
@@ -21,6 +21,7 @@ from autoclave.service.tokens import Client, Scope
 from autoclave.service.wire import RunAnswer, RunRequest, TraceAnswer, TraceRequest
 
 router = APIRouter(prefix="/v1", tags=["runs"])
+T = TypeVar("T")
 
 
 @router.post("/runs")
@@ -63,27 +64,28 @@ async def trace(
     """Run a program on one test and return the final values of its variables."""
     parts.dispatcher.require_accepting()
     if body.check_only:
-        (await asyncio.to_thread(_begun, parts, body)).cancel()
+        await asyncio.to_thread(_prepared, parts, body, parts.judge.check_trace)
         return TraceAnswer(trace=None)
     parts.run_queue.require_room(client.id, b"")
     limit_s = parts.config.judge.time_limit_range[1]
     async with until_disconnect(request) as gone, parts.run_queue.place(client.id, limit_s, gone):
-        future = await asyncio.to_thread(_begun, parts, body)
+        future = await asyncio.to_thread(_prepared, parts, body, parts.judge.trace)
         begun = time.monotonic()
         with judge_errors_refused():
             found = await asyncio.wrap_future(future)
         with contextlib.suppress(StoreUnavailable):
             used_s = min(time.monotonic() - begun, limit_s)
-            await asyncio.to_thread(parts.store.charge, {client.id: used_s})
+            await asyncio.to_thread(parts.store.charge, (client.id, used_s))
     source = body.source.encode("utf-8", "surrogatepass")
     parts.audit.note(client.id, "trace", source=source, problem=body.problem, test=body.test)
     return TraceAnswer(trace=found)
 
 
-def _begun(parts: Parts, body: TraceRequest) -> Future[Trace]:
+def _prepared(parts: Parts, body: TraceRequest, then: Callable[[JudgeJob, int], T]) -> T:
+    """Return what `then` makes of the job and the test, or raise `Refused`."""
     spec = JobSpec(body.problem, body.source.encode("utf-8", "surrogatepass"), body.language, body.id)
     problem = parts.problems.get(spec) if parts.store.problem_records([body.problem]) else None
     if problem is None:
         raise unknown_problem(body.problem)
     with judge_errors_refused():
-        return parts.judge.trace(JudgeJob(problem, Program(body.source, body.language), body.id), body.test)
+        return then(JudgeJob(problem, Program(body.source, body.language), body.id), body.test)

@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict
 
 from autoclave.service.store.records import ClientLoad, Server, Usage, token_of
@@ -50,12 +51,15 @@ class Accounts(Statements):
         )
         return {client: Usage(*seconds) for client, *seconds in rows}
 
-    def charge(self, cpu_s: Mapping[str, float]) -> None:
+    def charge(self, *used: tuple[str, float]) -> None:
         """Add CPU seconds to the usage of clients."""
         with self._changing():
-            self._charge(cpu_s)
+            self._charge(used)
 
-    def _charge(self, cpu_s: Mapping[str, float]) -> None:
+    def _charge(self, used: Iterable[tuple[str, float]]) -> None:
+        cpu_s = defaultdict[str, float](float)
+        for client, seconds in used:
+            cpu_s[client] += seconds
         hour = int(time.time() // _HOUR_S) * _HOUR_S
         self._run_many(
             "INSERT INTO client_usage (client, hour, cpu_s) VALUES (?, ?, ?) ON CONFLICT (client, hour) "

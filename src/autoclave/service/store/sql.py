@@ -249,12 +249,15 @@ class Store(Accounts):
         return self._value("SELECT min(deadline) FROM jobs WHERE state = 'accepted' AND deadline IS NOT NULL")
 
     def finish(
-        self, verdicts: Sequence[tuple[str, str]], cpu_s: Mapping[str, float] = MappingProxyType({})
+        self, verdicts: Sequence[tuple[str, str]], cpu_s: Mapping[str, tuple[str, float]] = MappingProxyType({})
     ) -> list[str]:
-        """Store verdicts (JSON) of unfinished jobs by id, and charge clients; return the ids of those jobs."""
+        """Store verdicts (JSON) of unfinished jobs by id; return the ids of those jobs.
+
+        `cpu_s` has clients and CPU seconds by job. A verdict that was stored before is not charged again.
+        """
         with self._changing() as events:
             ended = self._end("done", dict(verdicts), events)
-            self._charge(cpu_s)
+            self._charge(cpu_s[id] for id in ended if id in cpu_s)
             return ended
 
     def cancel(self, ids: Sequence[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import ssl
 import threading
@@ -200,6 +201,45 @@ def test_bombs_of_lines_and_values_are_refused_while_others_are_answered(start_p
         text = '",\\"' * 10**5  # commas in strings are no values
         reply = client.post("/v1/jobs", json={"problem": "0" * 64, "source": text})
         assert reply.json()["error"]["kind"] == "unknown_problem"
+
+
+def test_bodies_at_the_limit_of_size_do_not_delay_others(start_process, record_property):
+    server = start_process("compatible.protocols=[sandbox_fusion,piston]")
+    digest, text = "0" * 64, "one line\\n\\u00e9" * (48 << 16)  # of 16 bytes
+    cases = ",".join(['{"input":{"stdin":"1 2"},"output":{"stdout":"3"}}'] * 400_000)
+
+    def submission(test: str) -> str:
+        row = f'{{"content":"","test":{test}}}'
+        given = f'{{"dataset_type":"CommonOJDataset","language":"python","provided_data":{row}}}'
+        return f'{{"dataset":"d","id":"1","completion":"","config":{given}}}'
+
+    def job(text: str) -> str:
+        return f'{{"problem":"{digest}","source":"{text}"}}'
+
+    contents = {
+        "a.py": "",
+        "input.txt": text,
+        "correct_output.txt": "",
+        "grader_config": "TIME_LIMIT=1\\nMEMORY_LIMIT=99",
+    }
+    files = ",".join(f'{{"name":"{name}","content":"{content}"}}' for name, content in contents.items())
+    bodies = [
+        ("/v1/jobs", job(text), 404),
+        ("/v1/batches", f'{{"jobs":[{",".join([job(text[: 12 << 10])] * 4000)}]}}', 404),
+        ("/v1/runs", f'{{"source":"","files":{{"a":"{"YWJj" * (12 << 20)}"}}}}', 422),
+        ("/submit", submission(f"[{cases}]"), 413),
+        ("/submit", submission(json.dumps(f"[{cases}]")), 413),
+        ("/api/v2/execute", f'{{"language":"cf_python3","version":"*","files":[{files}]}}', 200),
+    ]
+    kinds = {"Content-Type": "application/json", "Content-Encoding": "zstd"}
+    packed = [(path, zstandard.compress(body.encode()), status) for path, body, status in bodies]
+    with (
+        healthy(server, record_property, 1024),
+        httpx.Client(base_url=server.url, timeout=60.0, trust_env=False) as client,
+    ):
+        for path, body, status in packed:
+            reply = client.post(path, content=body, headers=kinds)
+            assert reply.status_code == status, (path, reply.text[:300])
 
 
 # --- The database --------------------------------------------------------------------------------------------------

@@ -77,13 +77,10 @@ async def client_of(
     missing = [scope for scope in needed.scopes if scope not in client.scopes]
     if missing:
         raise Refused(403, "forbidden", f"the token does not have the scope {missing[0]}")
-    parts = parts_of(request)
-    if wait_s := parts.buckets.wait_s(client.id, time.monotonic(), client.limits.requests_per_s):
-        raise busy("too many requests. Fix: retry after Retry-After seconds", wait_s, "rate")
     if request.method == "POST" and Scope.JUDGE in needed.scopes:
         is_job = request.url.path in ("/v1/jobs", "/v1/batches")
         key = request.headers.get("idempotency-key") if is_job else None
-        await asyncio.to_thread(_require_cpu_time, parts, client, key)
+        await asyncio.to_thread(_require_cpu_time, parts_of(request), client, key)
     return client
 
 
@@ -105,10 +102,13 @@ def _require_cpu_time(parts: Parts, client: Client, key: str | None) -> None:
 
 
 async def _authenticated(request: Request, token: str | None) -> Client:
-    """Return the client of a token, looked up once per request."""
+    """Return the client of a token, looked up and counted once per request."""
     known: Client | None = getattr(request.state, "client", None)
     if known is None:
-        request.state.client = known = await _client_with(parts_of(request), request, token)
+        parts = parts_of(request)
+        request.state.client = known = await _client_with(parts, request, token)
+        if wait_s := parts.buckets.wait_s(known.id, time.monotonic(), known.limits.requests_per_s):
+            raise busy("too many requests. Fix: retry after Retry-After seconds", wait_s, "rate")
     return known
 
 

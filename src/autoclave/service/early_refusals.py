@@ -13,15 +13,27 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
-from starlette.requests import ClientDisconnect
 
-from autoclave.service.access import authenticate, parts_of
+from autoclave.service.access import parts_of
 from autoclave.service.refusals import Refused
-from autoclave.service.tokens import Client, Scope
+from autoclave.service.tokens import Scope
 
-_BATCHES = "/v1/batches"
 _PROGRAM = re.compile(rb'"source"\s*:')
 """Matches once per program: inside a JSON string, quotation marks are escaped."""
+
+
+class _JudgingRequest(Request):
+    async def json(self) -> Any:
+        parts, client = parts_of(self), self.state.client  # authenticated before its body was read
+        if Scope.JUDGE in client.scopes and parts.dispatcher.has_refused(time.monotonic()):
+            try:
+                is_batch = self.url.path == "/v1/batches"
+                parts.dispatcher.require_room(client.id, len(_PROGRAM.findall(await self.body())) if is_batch else 1)
+            except Refused:
+                key = self.headers.get("idempotency-key")  # of a request that was accepted before
+                if key is None or await asyncio.to_thread(parts.store.batch_of_key, client.id, key) is None:
+                    raise
+        return await super().json()
 
 
 class JudgingRoute(APIRoute):
@@ -31,27 +43,6 @@ class JudgingRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handler(request: Request) -> Response:
-            if request.method == "POST" and parts_of(request).dispatcher.has_refused(time.monotonic()):
-                await _require_room(request)
-            return await handle(request)
+            return await handle(_JudgingRequest(request.scope, request.receive))
 
         return handler
-
-
-async def _require_room(request: Request) -> None:
-    """Raise `Refused` if the request cannot fit and was not accepted before under its idempotency key."""
-    await authenticate(request.scope)
-    parts, client = parts_of(request), request.state.client
-    assert isinstance(client, Client)
-    if Scope.JUDGE not in client.scopes:
-        return
-    try:
-        count = len(_PROGRAM.findall(await request.body())) if request.url.path == _BATCHES else 1
-    except ClientDisconnect:
-        return
-    try:
-        parts.dispatcher.require_room(client.id, count)
-    except Refused:
-        key = request.headers.get("idempotency-key")
-        if key is None or await asyncio.to_thread(parts.store.batch_of_key, client.id, key) is None:
-            raise

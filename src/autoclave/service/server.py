@@ -26,8 +26,8 @@ from autoclave.service.wire import ErrorAnswer
 
 _log = logging.getLogger(__name__)
 _UPLOADS = "/v1/problems"
-_VALUES_OF_A_JOB, _FOREIGN_VALUES = 24, 1_000_000
-"""Most values in the JSON of a request: it is parsed while other requests wait. Other protocols send tests along."""
+_VALUES_OF_A_JOB = 24
+"""Most values in the JSON of a request, for each job that it may have: it is parsed while other requests wait."""
 _THREADS = 16
 _STORE_PAUSE_S = 1.0
 _KINDS = {400: "input", 404: "not_found", 405: "input"}
@@ -80,13 +80,11 @@ def create_app(parts: Parts) -> FastAPI:
     app.add_exception_handler(Exception, _internal_error)
     app.add_middleware(Observed, parts=parts)
     admission = parts.config.admission
-    own_values = _VALUES_OF_A_JOB * max(admission.batch_limit, 4096)
+    most_values = _VALUES_OF_A_JOB * max(admission.batch_limit, 4096)
     app.add_middleware(
         BoundedBodies,
         limits=lambda path: (
-            (admission.upload_limit_mb, None)
-            if path == _UPLOADS
-            else (admission.request_limit_mb, own_values if path.startswith("/v1/") else _FOREIGN_VALUES)
+            (admission.upload_limit_mb, None) if path == _UPLOADS else (admission.request_limit_mb, most_values)
         ),
         require=authenticate,
     )

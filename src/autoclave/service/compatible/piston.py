@@ -171,8 +171,7 @@ async def execute(body: ExecuteRequest, request: Request, parts: PartsDep, clien
     files = dict(zip(names[1:], contents[1:], strict=True))
     if open_r1.is_graded(files):
         problem, program = open_r1.problem_and_program(source, language, files, parts.config.compatible.profile)
-        await keep_problem(parts, client, problem)
-        job = Job(problem=problem.digest, source=program, language=language)
+        job = Job(problem=await keep_problem(parts, client, problem), source=program, language=language)
         return _graded_answer(runtime, await verdict_of(parts, request, client, job))
     order, program = _order(parts, body, files, clipped := Clipped()), Program(source, language)
     result = await run_queued(parts, client, request, program, order, patience_s=SILENT_S)

@@ -19,21 +19,7 @@ from autoclave.core.json import rule_of
 from autoclave.core.verdict import TestResult
 from autoclave.judge import EXTRACTION_RULES, RunOrder, RunResult
 from autoclave.service.access import Judging, PartsDep
-from autoclave.service.compatible.sandbox_fusion_wire import (
-    CellRunResult,
-    CommandRunResult,
-    DatasetRequest,
-    ErrorResponse,
-    EvalResult,
-    EvalTestCase,
-    Prompt,
-    PromptRequest,
-    RunCodeRequest,
-    RunCodeResponse,
-    RunJupyterRequest,
-    RunJupyterResponse,
-    SubmitRequest,
-)
+from autoclave.service.compatible import sandbox_fusion_wire as wire
 from autoclave.service.compatible.translation import (
     SILENT_S,
     Clipped,
@@ -44,7 +30,7 @@ from autoclave.service.compatible.translation import (
     verdict_of,
 )
 from autoclave.service.parts import Parts
-from autoclave.service.refusals import Refused, bad_input, described_errors
+from autoclave.service.refusals import Refused, bad_input, described_errors, too_large
 from autoclave.service.requests import decoded, encoded, run_queued
 from autoclave.service.wire import Job, StoredProblem
 
@@ -55,6 +41,7 @@ _MOST_PATIENCE_S = 40.0
 _UNNAMED = "autoclave"
 """Data set of problems without a `source`."""
 _PAGE = 1000
+_MOST_CASES = 50_000
 _DIGEST = re.compile("[0-9a-f]{64}")
 _MAY_RETRY = 504
 
@@ -83,7 +70,7 @@ router = APIRouter(
     tags=["SandboxFusion"],
     route_class=route_class(_http_error, _validation_error, _late_error),
     responses=described_errors(
-        ErrorResponse, {_MAY_RETRY: "The queue is full, the server is shutting down, or a fault: retry."}
+        wire.ErrorResponse, {_MAY_RETRY: "The queue is full, the server is shutting down, or a fault: retry."}
     ),
 )
 
@@ -95,7 +82,9 @@ async def ping() -> str:
 
 
 @router.post("/run_code")
-async def run_code(body: RunCodeRequest, request: Request, parts: PartsDep, client: Judging) -> RunCodeResponse:
+async def run_code(
+    body: wire.RunCodeRequest, request: Request, parts: PartsDep, client: Judging
+) -> wire.RunCodeResponse:
     """Run one program."""
     clipped = Clipped()
     limit_s = clipped.within("run_timeout", body.run_timeout, parts.config.judge.time_limit_range[1])
@@ -117,8 +106,8 @@ async def run_code(body: RunCodeRequest, request: Request, parts: PartsDep, clie
 
 @router.post("/run_jupyter")
 async def run_jupyter(
-    body: RunJupyterRequest, request: Request, parts: PartsDep, client: Judging
-) -> RunJupyterResponse:
+    body: wire.RunJupyterRequest, request: Request, parts: PartsDep, client: Judging
+) -> wire.RunJupyterResponse:
     """Run the cells of a notebook in one process."""
     clipped = Clipped()
     order = RunOrder(
@@ -132,9 +121,9 @@ async def run_jupyter(
     result = await run_queued(parts, client, request, body.cells, order, patience_s=SILENT_S)
     driver = _command(result.outcome)
     if driver.return_code != 0 or len(result.cells) != len(body.cells):
-        return RunJupyterResponse(status="Failed", message=clipped.message, driver=driver)
+        return wire.RunJupyterResponse(status="Failed", message=clipped.message, driver=driver)
     cells = [
-        CellRunResult(
+        wire.CellRunResult(
             stdout=_well_formed(cell.stdout),
             stderr=_well_formed(cell.stderr),
             display=[] if cell.value is None else [{"text/plain": _well_formed(cell.value)}],
@@ -142,7 +131,7 @@ async def run_jupyter(
         )
         for cell in result.cells
     ]
-    return RunJupyterResponse(
+    return wire.RunJupyterResponse(
         status="Success", message=clipped.message, driver=driver, cells=cells, files=encoded(result.files)
     )
 
@@ -152,27 +141,27 @@ def _memory(parts: Parts, clipped: Clipped, wanted_mb: int) -> int | None:
     return int(clipped.within("memory_limit_MB", wanted_mb, greatest_mb)) if wanted_mb > 0 else None
 
 
-def _run_response(result: RunResult, language: str) -> RunCodeResponse:
+def _run_response(result: RunResult, language: str) -> wire.RunCodeResponse:
     command = _command(result.outcome)
     if language == "python":  # nothing is compiled; a syntax error is an error of the run
         return _response(None, command, encoded(result.files))
     if result.compile_error is None:
-        return _response(CommandRunResult(status="Finished", return_code=0, stdout="", stderr=""), command, {})
+        return _response(wire.CommandRunResult(status="Finished", return_code=0, stdout="", stderr=""), command, {})
     if result.compile_error.is_time_limit:
-        command = CommandRunResult(status="TimeLimitExceeded", stdout="", stderr=command.stderr)
+        command = wire.CommandRunResult(status="TimeLimitExceeded", stdout="", stderr=command.stderr)
     return _response(command, None, {})
 
 
 def _response(
-    compiled: CommandRunResult | None, ran: CommandRunResult | None, files: dict[str, str]
-) -> RunCodeResponse:
+    compiled: wire.CommandRunResult | None, ran: wire.CommandRunResult | None, files: dict[str, str]
+) -> wire.RunCodeResponse:
     is_good = all(one is None or one.return_code == 0 for one in (compiled, ran))
-    return RunCodeResponse(
+    return wire.RunCodeResponse(
         status="Success" if is_good else "Failed", compile_result=compiled, run_result=ran, files=files
     )
 
 
-def _command(outcome: Outcome) -> CommandRunResult:
+def _command(outcome: Outcome) -> wire.CommandRunResult:
     stdout, stderr = printed(outcome)
     code: int | None = -9
     if outcome.ended is Ended.EXITED:
@@ -183,7 +172,7 @@ def _command(outcome: Outcome) -> CommandRunResult:
         code = None
     else:
         stderr += f"\n{outcome.ended} limit exceeded\n"
-    return CommandRunResult(
+    return wire.CommandRunResult(
         status="Finished" if code is not None else "TimeLimitExceeded",
         execution_time=outcome.wall_s,
         cpu_time=outcome.cpu_s,
@@ -212,16 +201,16 @@ async def list_datasets(parts: PartsDep, client: Judging) -> list[str]:
 
 
 @router.post("/list_ids")
-async def list_ids(body: DatasetRequest, parts: PartsDep, client: Judging) -> list[int | str]:
+async def list_ids(body: wire.DatasetRequest, parts: PartsDep, client: Judging) -> list[int | str]:
     """List the digests of the problems of a data set."""
     return [record.digest for record in await asyncio.to_thread(_chosen, parts, body)]
 
 
 @router.post("/get_prompts")
-async def get_prompts(body: DatasetRequest, parts: PartsDep, client: Judging) -> list[Prompt]:
+async def get_prompts(body: wire.DatasetRequest, parts: PartsDep, client: Judging) -> list[wire.Prompt]:
     """Return the statements of the problems of a data set."""
 
-    def prompts() -> list[Prompt]:
+    def prompts() -> list[wire.Prompt]:
         digests = [record.digest for record in _chosen(parts, body)]
         found: dict[str, StoredProblem] = {}
         for start in range(0, len(digests), _PAGE):
@@ -232,19 +221,18 @@ async def get_prompts(body: DatasetRequest, parts: PartsDep, client: Judging) ->
 
 
 @router.post("/get_prompt_by_id")
-async def get_prompt_by_id(body: PromptRequest, parts: PartsDep, client: Judging) -> Prompt:
+async def get_prompt_by_id(body: wire.PromptRequest, parts: PartsDep, client: Judging) -> wire.Prompt:
     """Return the statement of a problem."""
     return _prompt(await asyncio.to_thread(_record, parts, body.id))
 
 
 @router.post("/submit")
-async def submit(body: SubmitRequest, request: Request, parts: PartsDep, client: Judging) -> EvalResult:
+async def submit(body: wire.SubmitRequest, request: Request, parts: PartsDep, client: Judging) -> wire.EvalResult:
     """Judge the program in a response of a model."""
     config = body.config
     if config.provided_data is not None:
-        problem = _provided(parts, body)
-        await keep_problem(parts, client, problem)
-        digest, language = problem.digest, problem.language
+        problem = await asyncio.to_thread(_provided, parts, body)
+        digest, language = await keep_problem(parts, client, problem), problem.language
     else:
         if config.dataset_type is not None:
             raise bad_input("config.dataset_type: is only valid with config.provided_data. Fix: leave it out")
@@ -258,7 +246,7 @@ async def submit(body: SubmitRequest, request: Request, parts: PartsDep, client:
         limit_s = clipped.within("config.run_timeout", limit_s, parts.config.judge.time_limit_range[1])
     source = EXTRACTION_RULES["last_fence"](body.completion)
     if source is None:
-        return EvalResult(id=body.id, accepted=False, extracted_code="", tests=[], extracted_type="empty")
+        return wire.EvalResult(id=body.id, accepted=False, extracted_code="", tests=[], extracted_type="empty")
     job = Job(
         problem=digest,
         source=source,
@@ -267,7 +255,7 @@ async def submit(body: SubmitRequest, request: Request, parts: PartsDep, client:
         stop_at_failure=not config.extra.run_all_cases,
     )
     verdict = await verdict_of(parts, request, client, job)
-    return EvalResult(
+    return wire.EvalResult(
         id=body.id,
         accepted=verdict.is_accepted,
         extracted_code=_well_formed(source),
@@ -282,21 +270,21 @@ def _extra(verdict: Verdict) -> dict[str, Any]:
     return {"status": status, "message": verdict.message, "level": verdict.level}
 
 
-def _test(test: TestResult) -> EvalTestCase:
+def _test(test: TestResult) -> wire.EvalTestCase:
     is_late = test.status is Status.TIME_LIMIT
     ran = test.status in (Status.ACCEPTED, Status.WRONG_ANSWER)
-    command = CommandRunResult(
+    command = wire.CommandRunResult(
         status="TimeLimitExceeded" if is_late else "Finished",
         execution_time=test.wall_s,
         cpu_time=test.cpu_s,
         return_code=None if is_late else 0 if ran else 1,
         stderr="" if ran else test.status.value,
     )
-    info = RunCodeResponse(status="Success" if ran else "Failed", run_result=command)
-    return EvalTestCase(passed=test.status is Status.ACCEPTED, exec_info=info)
+    info = wire.RunCodeResponse(status="Success" if ran else "Failed", run_result=command)
+    return wire.EvalTestCase(passed=test.status is Status.ACCEPTED, exec_info=info)
 
 
-def _provided(parts: Parts, body: SubmitRequest) -> Problem:
+def _provided(parts: Parts, body: wire.SubmitRequest) -> Problem:
     """Return the row in a submission as a problem, or raise `Refused`."""
     config = body.config
     if config.dataset_type is None:
@@ -304,7 +292,10 @@ def _provided(parts: Parts, body: SubmitRequest) -> Problem:
     row = config.provided_data or {}
     try:
         given = row.get("test")
-        cases = _CASES.validate_json(given) if isinstance(given, str) else _CASES.validate_python(given)
+        is_text = isinstance(given, str)  # with values that are not among those of the request
+        if is_text and given.count('"input"') > _MOST_CASES:
+            raise too_large("config.provided_data.test", _MOST_CASES, "cases")
+        cases = _CASES.validate_json(given) if is_text else _CASES.validate_python(given)
     except ValidationError:
         cases = []
     if not cases or any(set(one) != {"input", "output"} for one in cases):
@@ -340,7 +331,7 @@ def _records(parts: Parts) -> Iterator[StoredProblem]:
         after = page[-1].digest
 
 
-def _chosen(parts: Parts, body: DatasetRequest) -> list[StoredProblem]:
+def _chosen(parts: Parts, body: wire.DatasetRequest) -> list[StoredProblem]:
     """Return the problems of a data set by digest, or raise `Refused`."""
     found = [record for record in _records(parts) if _dataset(record) == body.dataset]
     if not found:
@@ -358,7 +349,7 @@ def _record(parts: Parts, id: int | str) -> StoredProblem:
     return found[0]
 
 
-def _prompt(record: StoredProblem) -> Prompt:
+def _prompt(record: StoredProblem) -> wire.Prompt:
     labels: dict[str, Any] = {"id": record.id, "kind": record.kind, "num_tests": record.num_tests}
     labels |= {"language": record.language, "difficulty": record.difficulty, "tags": record.tags}
-    return Prompt(id=record.digest, prompt=record.statement or "", labels=labels)
+    return wire.Prompt(id=record.digest, prompt=record.statement or "", labels=labels)

@@ -116,18 +116,20 @@ def json_response(content: object, status: int, headers: Any = None) -> Response
     return Response(json.dumps(content), status, headers, media_type="application/json")
 
 
-async def keep_problem(parts: Parts, client: Client, problem: Problem) -> None:
-    """Store a problem that is part of a request, or raise `Refused`."""
+async def keep_problem(parts: Parts, client: Client, problem: Problem) -> str:
+    """Store a problem that is part of a request, and return its digest, or raise `Refused`."""
     if Scope.PROBLEMS_WRITE not in client.scopes:  # only some requests of a route need it
         raise Refused(403, "forbidden", f"the token does not have the scope {Scope.PROBLEMS_WRITE.value}")
 
-    def keep() -> None:
+    def keep() -> str:
         with judge_errors_refused():
             parts.judge.check(problem)
         parts.store.put_problems([problem], client.id, parts.config.compatible.keep_problems_s)
-        parts.audit.note(client.id, "upload", problem=problem.digest)
+        digest = problem.digest
+        parts.audit.note(client.id, "upload", problem=digest)
+        return digest
 
-    await asyncio.to_thread(keep)
+    return await asyncio.to_thread(keep)
 
 
 async def verdict_of(parts: Parts, request: Request, client: Client, job: Job) -> Verdict:

@@ -8,26 +8,16 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from autoclave.core import DataError, HostError, InputError, Problem
 from autoclave.core.json import parse_object
 from autoclave.core.problem import StoredTests
+from autoclave.service import wire
 from autoclave.service.access import Judging, PartsDep, Uploading, needs
 from autoclave.service.bodies import lines_of
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input, not_found, without_fix
 from autoclave.service.store.records import JobSpec
 from autoclave.service.tokens import Client, Scope
-from autoclave.service.wire import (
-    EXAMPLE_DIGEST,
-    Lookup,
-    LookupAnswer,
-    ProblemList,
-    ProblemNeed,
-    RefusedProblem,
-    StoredProblem,
-    Uploaded,
-    UploadedProblem,
-)
 
 router = APIRouter(prefix="/v1/problems", tags=["problems"])
-DigestPath = Annotated[str, Path(pattern="^[0-9a-f]{64}$", examples=[EXAMPLE_DIGEST])]
+DigestPath = Annotated[str, Path(pattern="^[0-9a-f]{64}$", examples=[wire.EXAMPLE_DIGEST])]
 _TOGETHER = 64
 """Most problems in one transaction."""
 _TOGETHER_BYTES = 8 << 20
@@ -46,10 +36,10 @@ _BODY = {
 
 
 @router.post("", status_code=200, openapi_extra={"requestBody": _BODY})
-async def upload(request: Request, parts: PartsDep, client: Uploading) -> Uploaded:
+async def upload(request: Request, parts: PartsDep, client: Uploading) -> wire.Uploaded:
     """Upload problems. A problem with a stored digest is not stored again. Lines before a refused line are kept."""
     parts.dispatcher.require_accepting()
-    done: list[UploadedProblem] = []
+    done: list[wire.UploadedProblem] = []
     pending: list[Problem] = []
     size = 0
     number = 0
@@ -66,7 +56,7 @@ async def upload(request: Request, parts: PartsDep, client: Uploading) -> Upload
                 pending, size = [], 0
     finally:
         done += await _stored(parts, client, pending)
-    return Uploaded(problems=done, new=sum(problem.is_new for problem in done))
+    return wire.Uploaded(problems=done, new=sum(problem.is_new for problem in done))
 
 
 def _checked(parts: Parts, line: bytes, number: int) -> Problem | None:
@@ -96,14 +86,14 @@ def without_value(message: str) -> str:
     return f"{path}: {rest.rpartition(': ')[2]}" if equals else message
 
 
-async def _stored(parts: Parts, client: Client, problems: list[Problem]) -> list[UploadedProblem]:
+async def _stored(parts: Parts, client: Client, problems: list[Problem]) -> list[wire.UploadedProblem]:
     if not problems:
         return []
     are_new = await asyncio.to_thread(parts.store.put_problems, problems, client.id)
     for problem in problems:
         parts.audit.note(client.id, "upload", problem=problem.digest)
     return [
-        UploadedProblem(digest=problem.digest, id=problem.id, is_new=is_new)
+        wire.UploadedProblem(digest=problem.digest, id=problem.id, is_new=is_new)
         for problem, is_new in zip(problems, are_new, strict=True)
     ]
 
@@ -114,23 +104,23 @@ async def list_problems(
     client: Judging,
     after: Annotated[str, Query(max_length=64)] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> ProblemList:
+) -> wire.ProblemList:
     """List stored problems by digest, in pages."""
     records = await asyncio.to_thread(parts.store.list_problems, after, limit)
     is_last = len(records) < limit
-    return ProblemList(problems=records, next=None if is_last else records[-1].digest)
+    return wire.ProblemList(problems=records, next=None if is_last else records[-1].digest)
 
 
 @router.post("/lookup")
-async def lookup(body: Lookup, parts: PartsDep, client: Judging) -> LookupAnswer:
+async def lookup(body: wire.Lookup, parts: PartsDep, client: Judging) -> wire.LookupAnswer:
     """Find out which problems must be uploaded, and which cannot be judged here in a language."""
     return await asyncio.to_thread(_lookup, parts, body.problems)
 
 
-def _lookup(parts: Parts, needed: list[ProblemNeed]) -> LookupAnswer:
+def _lookup(parts: Parts, needed: list[wire.ProblemNeed]) -> wire.LookupAnswer:
     known = {record.digest: record for record in parts.store.problem_records(sorted({need.digest for need in needed}))}
     unknown = [digest for digest in dict.fromkeys(need.digest for need in needed) if digest not in known]
-    refused: list[RefusedProblem] = []
+    refused: list[wire.RefusedProblem] = []
     for need in needed:
         problem = parts.problems.get(JobSpec(need.digest, b"", need.language)) if need.digest in known else None
         if problem is None:
@@ -138,14 +128,14 @@ def _lookup(parts: Parts, needed: list[ProblemNeed]) -> LookupAnswer:
         try:
             parts.judge.check(problem)
         except HostError as error:
-            refused.append(RefusedProblem(digest=need.digest, kind="host", message=without_fix(error)))
+            refused.append(wire.RefusedProblem(digest=need.digest, kind="host", message=without_fix(error)))
         except InputError as error:
-            refused.append(RefusedProblem(digest=need.digest, kind="input", message=str(error)))
-    return LookupAnswer(unknown=unknown, refused=refused)
+            refused.append(wire.RefusedProblem(digest=need.digest, kind="input", message=str(error)))
+    return wire.LookupAnswer(unknown=unknown, refused=refused)
 
 
 @router.get("/{digest}")
-async def look_at(digest: DigestPath, parts: PartsDep, client: Judging) -> StoredProblem:
+async def look_at(digest: DigestPath, parts: PartsDep, client: Judging) -> wire.StoredProblem:
     """Get a problem without its expected answers."""
     records = await asyncio.to_thread(parts.store.problem_records, [digest])
     if not records:

@@ -124,6 +124,27 @@ def test_a_row_that_cannot_be_judged_is_reported_and_the_others_are_compared(wri
     assert logging.getLogger("autoclave.integrations.scoring").level == logging.NOTSET
 
 
+def test_a_name_of_a_function_beside_the_tests_is_read(write_lines: WriteLines):
+    truth = json.dumps({"inputs": ["3\n4"], "outputs": ["7"]})
+    given = row("```python\ndef f(a, b): return a + b\n```", 1.0, gts=truth)
+    code, found = rejudged(write_lines("1.jsonl", given | {"fn_name": "f"}, given | {"metadata": {"func_name": "f"}}))
+    assert (code, found["unchanged"]) == (0, 2), found
+
+
+def test_a_checker_for_a_digest_is_refused(write_lines: WriteLines):
+    code, found = rejudged(write_lines("1.jsonl", row(RIGHT, 1.0, gts="0" * 64)), "--checker", "tokens")
+    assert (code, found["no_verdict"]) == (1, 1)
+    assert "only the digest of its problem" in next(iter(found["left_out"]))
+
+
+def test_a_statement_of_two_problems_does_not_tell_which(write_lines: WriteLines):
+    problems = write_lines("problems.jsonl", ADD, ADD | {"id": "again"})
+    rows = write_lines("1.jsonl", row(RIGHT, 1.0, input=ADD["statement"]), row(RIGHT, 1.0, problem_id="again"))
+    code, found = rejudged(rows, "--problems", problems)
+    assert (code, found["unchanged"], found["no_verdict"]) == (1, 1, 1)
+    assert "nor one whose statement the prompt contains" in next(iter(found["left_out"]))
+
+
 def test_a_sample_has_whole_groups(write_lines: WriteLines):
     rows = [row(RIGHT, 1.0, input=f"prompt {group}") for group in range(10) for _ in range(4)]
     assert [rejudged(write_lines("1.jsonl", *rows), "--sample", n)[1]["groups"] for n in (1, 8, 1000)] == [1, 2, 10]

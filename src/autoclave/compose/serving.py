@@ -16,7 +16,12 @@ def run_server(config: ServeConfig, announce: Callable[[str], None]) -> None:
         HostError: it cannot listen there.
     """
     if config.ray:
-        _run_on_ray(config, announce)
+        try:
+            from autoclave.compose.ray_service import run_on_ray
+        except ImportError as error:
+            fix = install_command("serve-ray")
+            raise HostError(f"ray: Ray Serve is not installed ({error}). Fix: {fix}") from None
+        run_on_ray(config, announce)
         return
     from autoclave.service.server import create_app
     from autoclave.service.serving import listen, serve
@@ -25,11 +30,3 @@ def run_server(config: ServeConfig, announce: Callable[[str], None]) -> None:
     with contextlib.closing(listening), open_parts(config) as parts:
         announce(url_of(config, listening.getsockname()[1]))
         serve(create_app(parts), parts, listening)
-
-
-def _run_on_ray(config: ServeConfig, announce: Callable[[str], None]) -> None:
-    try:
-        from autoclave.compose.ray_service import run_on_ray
-    except ImportError as error:
-        raise HostError(f"ray: Ray Serve is not installed ({error}). Fix: {install_command('serve-ray')}") from None
-    run_on_ray(config, announce)

@@ -2,11 +2,12 @@
 
 import json
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -203,15 +204,15 @@ def problem_finder(index: ProblemIndex | None, run: TrainConfig | None, checker:
         checker: in place of those of problems with cases.
     """
     of_run = {} if index or not run else {problem.id: problem for problem in ProblemSets(run).train}
-    statements = {problem.statement.strip(): problem.id for problem in read_problems(index.path)} if index else {}
 
     @lru_cache(64)
     def find(id: str, prompt: str, given: str, context: str) -> Problem:
         if index:
-            named = id if id in index else max((text for text in statements if text in prompt), key=len, default="")
-            if not named:
-                raise UsageError(f"{index.path} has neither problem {id!r} nor a statement that the prompt contains")
-            problem = index[statements.get(named, named)]
+            known = {id: [id]} if id in index else _ids_by_statement(index.path)
+            ids = known[id if id in index else max((text for text in known if text in prompt), key=len, default="")]
+            if len(ids) != 1:
+                raise UsageError(f"{index.path} has neither problem {id!r} nor one whose statement the prompt contains")
+            problem = index[ids[0]]
         elif id in of_run:
             problem = of_run[id]
         elif given:
@@ -223,3 +224,12 @@ def problem_finder(index: ProblemIndex | None, run: TrainConfig | None, checker:
         return replace(problem, checker=checker) if checker and problem.tests.kind in ("stdin", "call") else problem
 
     return lambda row: find(row.problem_id, row.prompt, row.problem, row.context)
+
+
+@cache
+def _ids_by_statement(path: Path) -> Mapping[str, list[str]]:
+    ids = defaultdict[str, list[str]](list)
+    for problem in read_problems(path):
+        if statement := problem.statement.strip():
+            ids[statement].append(problem.id)
+    return ids

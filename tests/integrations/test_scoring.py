@@ -9,13 +9,24 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from autoclave.config import JudgeConfig, SandboxConfig
-from autoclave.core import ConfigError, DataError, Fault, InputError, IsolationError, JudgeFault, Problem, Status
+from autoclave.core import (
+    ConfigError,
+    DataError,
+    Fault,
+    InputError,
+    IsolationError,
+    JudgeFault,
+    Problem,
+    Status,
+    Verdict,
+)
 from autoclave.core.problem import StoredTests
 from autoclave.integrations import Scorer, problem_of, score, scoring
 from autoclave.judge import LocalJudge
@@ -201,6 +212,21 @@ def test_a_row_that_cannot_be_judged_has_no_verdict_and_is_reported_once(
         ]
         with pytest.raises(JudgeFault, match="no verdict: problem: "):
             scorer.score([RIGHT], [odd])
+
+
+def test_cancelling_a_response_cancels_its_judging():
+    judged: Future[Verdict] = Future()
+
+    class Held:
+        level = "sealed"
+
+        def submit(self, job: object) -> Future[Verdict]:
+            return judged
+
+    with Scorer(judge=cast("Any", Held())) as scorer:
+        future = scorer.submit(RIGHT, LINE)
+        assert future.cancel()
+        assert judged.cancelled()
 
 
 def test_the_numbers_of_problems_and_responses_must_be_equal(judge: LocalJudge):

@@ -15,12 +15,12 @@ import pytest
 
 from autoclave.compose.host import build_judge
 from autoclave.config import JudgeConfig, RemoteJudgeConfig, SandboxConfig, ServeConfig
-from autoclave.core import ConfigError, Fault, HostError, InputError, IsolationError, Program, Verdict
+from autoclave.core import ConfigError, Fault, HostError, InputError, IsolationError, JudgeFault, Program, Verdict
 from autoclave.core.problem import StoredTests
 from autoclave.judge import JudgeJob
 from autoclave.service import server_link
 from autoclave.service.client import RemoteJudge
-from autoclave.service.server_link import ServerLink
+from autoclave.service.server_link import ServerLink, Unavailable
 from autoclave.service.tokens import Scope
 from tests.judge.judge_conformance import JudgeConformance, check_closing
 
@@ -211,6 +211,18 @@ def test_a_server_with_only_faults_does_not_block_other_servers(start_server, re
     broken.break_cells()
     judge = remote_judge(broken.url, sound.url, retries=20)
     assert all_accepted([judge.submit(job) for job in jobs(30, "broken")])
+
+
+def test_a_call_among_servers_that_hang_ends(start_server, remote_judge, monkeypatch: pytest.MonkeyPatch):
+    async def hang(link: ServerLink, needs: object) -> None:
+        await asyncio.sleep(0.3)  # longer than a pause, so that the other one is available again
+        raise Unavailable("no response in time")
+
+    judge = remote_judge(*(start_server().url for _ in range(2)), patience_s=0.5)
+    monkeypatch.setattr(ServerLink, "ensure", hang)
+    checking = judge._thread.start(judge._call_any(lambda link: link.ensure([]), 0.5))
+    with pytest.raises(JudgeFault, match="no response in time"):
+        checking.result(15)
 
 
 def test_the_client_waits_for_a_full_server(start_server, remote_judge):

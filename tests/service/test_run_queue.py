@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
+from autoclave.service import run_queue
 from autoclave.service.refusals import Refused
 from autoclave.service.run_queue import RunQueue
 
@@ -147,6 +150,39 @@ async def test_a_shutdown_refuses_what_waits_but_not_what_must_stay():
     assert isinstance(refusal, Refused)
     assert refusal.status_code == 503
     assert await runs.end_all() == ["a1", "a3"]
+
+
+def test_refused_runs_are_remembered_for_a_while(monkeypatch: pytest.MonkeyPatch):
+    queue, now = RunQueue(1, 1, lambda: False), [0.0]
+    monkeypatch.setattr(run_queue, "_MOST_REMEMBERED", 2)
+    monkeypatch.setattr(run_queue.time, "monotonic", lambda: now[0])
+
+    def known() -> list[bytes]:
+        return [run for run in (b"1", b"2", b"3") if queue.first_seen("a", run)[1]]
+
+    for run in (b"1", b"2", b"3"):
+        queue.remember("a", run)
+    assert known() == [b"2", b"3"]
+    now[0] = 901.0
+    queue.remember("a", b"2")
+    assert known() == [b"2"]
+    assert queue.first_seen("a", b"2") == (901.0, True)
+
+
+@in_a_loop
+async def test_a_run_that_ended_does_not_hold_its_request():
+    runs = Runs(1)
+    kept = lambda: True  # noqa: E731  it stands for the request
+    held = weakref.ref(kept)
+    await runs.add("a1", "a")
+    await runs.add("a2", "a")
+    await runs.add("a3", "a", LONG_S, must_stay=kept)
+    await runs.disconnect("a3")
+    del kept
+    assert isinstance(runs.tasks.pop("a3").exception(), Refused)
+    gc.collect()
+    assert held() is None
+    await runs.end_all()
 
 
 def test_attempts_grow_to_the_whole_limit():

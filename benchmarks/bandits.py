@@ -139,7 +139,11 @@ def _rollout(problem: int, number: int, tokens: IntArray, table: FloatArray, is_
     completion = Completion(np.array([problem]), tokens, log_probs, "raw", ended, "", versions, 0.0, 0.0)
     item = TaskItem("bandit", str(problem), str(problem), (), None)
     return Rollout(
-        item, number, completion, Reward(float(is_right), "right" if is_right else "wrong"), length_limit=LENGTH_LIMIT
+        item,
+        number,
+        (completion,),
+        Reward(float(is_right), "right" if is_right else "wrong"),
+        length_limit=LENGTH_LIMIT,
     )
 
 

@@ -208,7 +208,7 @@ class Referee:
         return shares
 
     def _job(self, rollout: Rollout) -> JudgeJob | None:
-        source = self._extract(rollout.completion.text)
+        source = self._extract(rollout.last.text)
         return None if source is None else JudgeJob(self._problems[rollout.item.id], Program(source), rollout.item.id)
 
     @staticmethod

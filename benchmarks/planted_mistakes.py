@@ -129,7 +129,7 @@ def judge_off(rollout: Rollout) -> Rollout:
 
 def repeats(rollout: Rollout) -> Rollout:
     """The sampler gives one token until the limit."""
-    length, made = rollout.length_limit, rollout.completion
+    length, made = rollout.length_limit, rollout.last
     tokens = np.full(length, made.tokens[0], dtype=np.int64)
     version = made.policy_versions[-1][0]
     broken = replace(
@@ -139,11 +139,11 @@ def repeats(rollout: Rollout) -> Rollout:
         finish_reason=FinishReason.LENGTH,
         policy_versions=((version, 0, length),),
     )
-    return replace(rollout, completion=broken, reward=Reward(0.0, "wrong_answer", {}, Verdict.of(Status.WRONG_ANSWER)))
+    return replace(rollout, turns=(broken,), reward=Reward(0.0, "wrong_answer", {}, Verdict.of(Status.WRONG_ANSWER)))
 
 
 def scaled_log_probs(rollout: Rollout) -> Rollout:
-    return replace(rollout, completion=replace(rollout.completion, log_probs=1.3 * rollout.completion.log_probs))
+    return replace(rollout, turns=(replace(rollout.last, log_probs=1.3 * rollout.last.log_probs),))
 
 
 HEALTHY = "healthy"

@@ -91,7 +91,7 @@ class SleepingStages:
     def learn(self, groups: Sequence[Group]) -> Learned:
         """Sleep for as long as an update from these groups takes."""
         rollouts = [rollout for group in groups for rollout in group.rollouts]
-        self.trainer.learn(sum(self.book.work(place_of(rollout.completion)).tokens for rollout in rollouts))
+        self.trainer.learn(sum(self.book.work(place_of(rollout.last)).tokens for rollout in rollouts))
         return Learned(groups, ledger=(), metrics={}, log_probs=())
 
     def publish(self, version: int) -> Mapping[str, float]:
@@ -174,7 +174,7 @@ def _spans(
     for step, iteration in enumerate(schedule(stages, source, run_progress), start=1):
         spans += timeline.recorded().spans
         timeline.begin(step + 1)
-        learnt.update(place_of(r.completion) for group in iteration.learned.groups for r in group.rollouts)
+        learnt.update(place_of(r.last) for group in iteration.learned.groups for r in group.rollouts)
     assert set(learnt.values()) == {1}, "a response was learnt from twice"
     return [
         replace(span, start=(span.start - start) * scale.time, end=(span.end - start) * scale.time) for span in spans

@@ -71,7 +71,7 @@ def measure(config: TrainConfig, model: Path, *, rounds: int) -> dict[str, float
         log_prob_s = seconds(lambda: workers.actor.log_probs(batch).result())
         batch = workers.actor.log_probs(batch).result()
         update_s = seconds(lambda: workers.actor.update(batch, config.minibatches).result())
-    tokens = sum(len(r.completion.tokens) for group in groups for r in group.rollouts)
+    tokens = sum(len(r.last.tokens) for group in groups for r in group.rollouts)
     times = collection.times
     parts = {"sample": times.sample_s, "judge": times.judge_tail_s, "log_prob": log_prob_s, "update": update_s}
     total = sum(parts.values())

@@ -168,7 +168,7 @@ def _our_step(stages: Any, items: Sequence[Any], number: int, work: Work, checke
     groups: list[Any] = []
     learned: list[Any] = []
     sample_s = seconds(lambda: groups.extend(stages.collect(items, number).result()))
-    lengths = {len(rollout.completion.tokens) for group in groups for rollout in group.rollouts}
+    lengths = {rollout.num_sampled for group in groups for rollout in group.rollouts}
     if number == 0:
         groups = [_given(group, rows, stages.tokenizer) for group, rows in _by_group(groups, work)]
     learn_s = seconds(lambda: learned.append(stages.learn(groups)))
@@ -191,8 +191,8 @@ def _given(group: Any, responses: np.ndarray, tokenizer: Any) -> Any:
     rollouts: list[Any] = []
     for rollout, tokens in zip(group.rollouts, responses, strict=True):
         text = tokenizer.decode(tokens, skip_special_tokens=True)
-        completion = replace(rollout.completion, tokens=tokens, text=text)
-        rollouts.append(replace(rollout, completion=completion, reward=Reward(reward_of(text), "measured")))
+        turn = replace(rollout.last, tokens=tokens, text=text)
+        rollouts.append(replace(rollout, turns=(turn,), reward=Reward(reward_of(text), "measured")))
     return replace(group, rollouts=tuple(rollouts))
 
 

@@ -176,7 +176,8 @@ def group_of(
     reasons = mask_reasons or [None] * len(rewards)
     rollouts = zip(completions, rewards, reasons, strict=True)
     return Group(
-        asked, tuple(Rollout(asked, n, c, earned(r), why, length_limit=limit) for n, (c, r, why) in enumerate(rollouts))
+        asked,
+        tuple(Rollout(asked, n, (c,), earned(r), why, length_limit=limit) for n, (c, r, why) in enumerate(rollouts)),
     )
 
 

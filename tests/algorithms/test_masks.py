@@ -17,7 +17,7 @@ def rollout(
     return Rollout(
         TaskItem("code", "1", "1", (), None),
         0,
-        completion,
+        (completion,),
         Reward(reward, "test", {}, Verdict.of(status) if status else None),
         length_limit=8,
     )

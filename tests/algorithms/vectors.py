@@ -65,7 +65,7 @@ def _rollout(line: dict[str, Any]) -> Rollout:
         finished_at=0.0,
     )
     item = TaskItem("code", line["group"], line["group"], (), None)
-    return Rollout(item, 0, completion, Reward(line["reward"], "test"), length_limit=8)
+    return Rollout(item, 0, (completion,), Reward(line["reward"], "test"), length_limit=8)
 
 
 def columns(settings: AlgorithmSettings, dtype: torch.dtype = torch.float64) -> dict[str, torch.Tensor]:

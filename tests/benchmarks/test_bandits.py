@@ -55,7 +55,7 @@ def test_the_expected_reward_is_what_samples_come_to(kind):
     bandits, weights = drawn(kind)
     weights[0, :, END] -= 1.5  # so that some responses are cut
     rollouts = sample(bandits, weights, np.arange(8).repeat(2000), np.random.default_rng(1))
-    cut = [rollout.completion.finish_reason is FinishReason.LENGTH for rollout in rollouts]
+    cut = [rollout.last.finish_reason is FinishReason.LENGTH for rollout in rollouts]
     rewards = [rollout.reward.value for rollout in rollouts]
     assert 0.02 < np.mean(cut) < 0.98
     assert bandits.expected_reward(weights) == pytest.approx(np.mean(rewards), abs=4 * np.std(rewards) / 16_000**0.5)
@@ -66,10 +66,10 @@ def test_log_probs_of_a_response_are_those_of_its_tokens(kind):
     bandits, weights = drawn(kind)
     (rollout, *_) = sample(bandits, weights, np.array([5]), np.random.default_rng(0))
     logits = torch.einsum("f,fsv->sv", torch.from_numpy(bandits.features[5]), weights)
-    before = [END, *rollout.completion.tokens[:-1].tolist()]
-    expected = [logits[s].log_softmax(0)[v].item() for s, v in zip(before, rollout.completion.tokens, strict=True)]
-    assert rollout.completion.log_probs == pytest.approx(expected, abs=1e-5)
-    assert END not in rollout.completion.tokens[:-1]
+    before = [END, *rollout.last.tokens[:-1].tolist()]
+    expected = [logits[s].log_softmax(0)[v].item() for s, v in zip(before, rollout.last.tokens, strict=True)]
+    assert rollout.last.log_probs == pytest.approx(expected, abs=1e-5)
+    assert END not in rollout.last.tokens[:-1]
 
 
 @KINDS

@@ -129,10 +129,10 @@ def test_the_referee_looks_at_programs_and_not_at_what_they_were_paid(sealed: Lo
     }
     asked = replace(item("doubled"), payload=with_tests(DOUBLED, 1))
     rollouts = [
-        Rollout(asked, sample, completion(text=exploits.fenced(source)), earned(paid), length_limit=128)
+        Rollout(asked, sample, (completion(text=exploits.fenced(source)),), earned(paid), length_limit=128)
         for sample, (source, paid) in enumerate(programs.items())
     ]
-    rollouts.append(Rollout(asked, 4, completion(text="no program"), earned(0.0), length_limit=128))
+    rollouts.append(Rollout(asked, 4, (completion(text="no program"),), earned(0.0), length_limit=128))
     shares = Referee(sealed, [DOUBLED], TrainConfig()).shares([Group(asked, tuple(rollouts))])
     assert shares == {
         "paid": 0.4,

@@ -129,7 +129,7 @@ def test_a_masked_rollout_does_not_train_and_keeps_the_first_reason(
     masked = rollout.masked(first).masked(second)
     assert not masked.is_trained
     assert masked.mask_reason is (rollout.mask_reason or first)
-    assert masked.completion is rollout.completion
+    assert masked.last is rollout.last
 
 
 @given(strategies.plain_values())

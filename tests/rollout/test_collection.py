@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.core import FaultError, InputError, Reward, TaskItem
-from autoclave.rollout import Collection
+from autoclave.core import Completion, FaultError, InputError, Reward, TaskItem
+from autoclave.rollout import Collection, Request
+from autoclave.rollout.interface import Following
+from autoclave.workers import Batch
 from tests.training_parts import (
     DEADLINE_S,
     HeldSampler,
@@ -60,7 +64,7 @@ def test_the_whole_stands_in_the_order_of_the_items_and_each_group_in_that_of_it
         sampler.futures[place].set_result(completion(text=f"answer {place}"))
     groups = collection.result()
     assert [group.item.id for group in groups] == ["item 0", "item 1"]
-    assert [[r.completion.text for r in group.rollouts] for group in groups] == [
+    assert [[r.last.text for r in group.rollouts] for group in groups] == [
         ["answer 0", "answer 1"],
         ["answer 2", "answer 3"],
     ]
@@ -70,7 +74,7 @@ def test_the_whole_stands_in_the_order_of_the_items_and_each_group_in_that_of_it
 def test_an_item_that_is_asked_twice_has_two_groups_of_its_own():
     asked = item()
     groups = Collection([asked, asked], requests_for(2, 1), ScriptedSampler(answer_by_seed), pays_by_text).result()
-    assert [[r.completion.text for r in group.rollouts] for group in groups] == [
+    assert [[r.last.text for r in group.rollouts] for group in groups] == [
         ["answer (0, 0)", "answer (0, 1)"],
         ["answer (1, 0)"],
     ]
@@ -91,7 +95,7 @@ def test_whatever_order_responses_and_verdicts_arrive_in_nothing_is_lost_or_mixe
     for response, future in data.draw(st.permutations(verdicts)):
         future.set_result(Reward(float(response), "scripted"))
     rollouts = [rollout for group in collection.result() for rollout in group.rollouts]
-    assert [rollout.completion.text for rollout in rollouts] == [str(place) for place in range(sum(sizes))]
+    assert [rollout.last.text for rollout in rollouts] == [str(place) for place in range(sum(sizes))]
     assert [rollout.reward.value for rollout in rollouts] == list(range(sum(sizes)))
 
 
@@ -216,7 +220,7 @@ def test_a_group_is_asked_again_until_it_is_kept():
     items = [item("item 0"), item("item 1")]
     collection = Collection(items, requests_for(1, 2), sampler, pays_by_text, resample=resample)
     kept, again = collection.result()
-    assert [(rollout.sample, rollout.completion.text) for rollout in again.rollouts] == [
+    assert [(rollout.sample, rollout.last.text) for rollout in again.rollouts] == [
         (4, "answer (1, 4)"),
         (5, "answer (1, 5)"),
     ]
@@ -281,3 +285,107 @@ def test_a_collection_that_is_abandoned_asks_nothing_more_and_says_why():
     assert len(sampler.asked) == 1
     with pytest.raises(FaultError, match="went on without it"):
         collection.result()
+
+
+# --- Episodes ------------------------------------------------------------------------------------------------------
+
+
+def grows(asked) -> Completion:
+    """Answer a request by two tokens that say how long its prompt was."""
+    return completion([len(asked.prompt_tokens), 1], prompt=asked.prompt_tokens, text=f"answer {asked.seed}")
+
+
+def until_turn(last: int):
+    """Go on to turn `last` of samples with an odd number, and end the others after their first."""
+
+    def next_turn(asked: TaskItem, first: Request, turns: Sequence[Completion]) -> Future[Following]:
+        if len(turns) == last or first.seed[-1] % 2 == 0:
+            return settled(None)
+        known = [part for turn in turns for part in (turn.prompt_tokens, turn.tokens)]
+        tokens = np.concatenate([*known, [7, 8, 9]])
+        return settled((Request(tokens, first.parameters, (*first.seed, len(turns))), f"observed {len(turns)}"))
+
+    return next_turn
+
+
+def test_the_turns_of_an_episode_are_what_was_observed_and_sampled_token_for_token():
+    sampler = ScriptedSampler(grows)
+    collection = Collection([item()], requests_for(2), sampler, pays_by_text, next_turn=until_turn(3))
+    (group,) = collection.result()
+    one, several = group.rollouts
+    assert [len(one.turns), len(several.turns)] == [1, 3]
+    assert [turn.prompt_tokens.tolist() for turn in several.turns] == [[2, 3], [7, 8, 9], [7, 8, 9]]
+    assert [turn.tokens.tolist() for turn in several.turns] == [[2, 1], [7, 1], [12, 1]]
+    assert [turn.observed for turn in several.turns] == ["", "observed 1", "observed 2"]
+    assert several.requests == [(0, 1), (0, 1, 1), (0, 1, 2)]
+    assert several.policy_versions == ((0, 0, 2), (0, 2, 4), (0, 4, 6))
+    batch = Batch.from_groups([group], minibatches=1)
+    assert batch.tokens[batch.offsets[1] :].tolist() == [2, 3, 2, 1, 7, 8, 9, 7, 1, 7, 8, 9, 12, 1]
+    assert batch.tokens[batch.sampled].tolist() == [2, 1, 2, 1, 7, 1, 12, 1]
+    account = collection.take_account()
+    assert sorted(account.asked) == sorted(account.there) == [(0, 0), (0, 1), (0, 1, 1), (0, 1, 2)]
+
+
+def test_the_last_turn_is_judged_and_the_samples_of_an_item_begin_a_turn_together():
+    asked: list[int] = []
+
+    class Counting(ScriptedSampler):
+        def submit(self, requests):
+            asked.append(len(requests))
+            return super().submit(requests)
+
+    judged: list[str] = []
+    collection = Collection(
+        [item("a"), item("b")],
+        requests_for(4, 2),
+        Counting(grows),
+        lambda asked, response: judged.append(response) or settled(earned(1.0)),
+        next_turn=until_turn(2),
+    )
+    collection.result()
+    assert asked == [6, 2, 1]
+    assert sorted(judged) == [
+        "answer (0, 0)",
+        "answer (0, 1, 1)",
+        "answer (0, 2)",
+        "answer (0, 3, 1)",
+        "answer (1, 0)",
+        "answer (1, 1, 1)",
+    ]
+
+
+def test_what_judges_a_turn_may_end_the_episode_without_a_reward():
+    collection = Collection(
+        [item()],
+        requests_for(1),
+        ScriptedSampler(grows),
+        pays_by_text,
+        next_turn=lambda *_: settled(Reward(None, "no_verdict")),
+    )
+    assert collection.result()[0].rollouts[0].reward == Reward(None, "no_verdict")
+
+
+def test_an_error_between_turns_is_raised_where_the_groups_are_read():
+    collection = Collection(
+        [item("odd")], requests_for(1), ScriptedSampler(grows), pays_by_text, next_turn=lambda *_: settled(OSError("x"))
+    )
+    with pytest.raises(OSError, match="x") as error:
+        collection.result()
+    assert "item 'odd'" in error.value.__notes__[0]
+
+
+def test_an_item_that_is_sampled_again_begins_with_first_turns():
+    again = [Request(np.array([2, 3]), request([2], 0).parameters, (0, sample)) for sample in (3, 5)]
+    collection = Collection(
+        [item()],
+        requests_for(2),
+        ScriptedSampler(grows),
+        pays_by_text,
+        resample=lambda index, times, group: None if times else again,
+        next_turn=until_turn(2),
+    )
+    (group,) = collection.result()
+    assert [rollout.requests for rollout in group.rollouts] == [[(0, 3), (0, 3, 1)], [(0, 5), (0, 5, 1)]]
+    account = collection.take_account()
+    assert sorted(account.replaced) == [(0, 0), (0, 1), (0, 1, 1)]
+    assert sorted(account.there) == [(0, 3), (0, 3, 1), (0, 5), (0, 5, 1)]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 
 import pytest
 
 from autoclave.config import CodeGenerationConfig, JudgeConfig, SandboxConfig
 from autoclave.core import (
+    CheckTests,
     Fault,
     InputError,
     IsolationError,
+    Observation,
     Problem,
     Reward,
     Status,
@@ -158,6 +161,45 @@ def test_an_item_carries_the_prompt_of_the_template():
 
 
 # --- By the real judge ---------------------------------------------------------------------------------------------
+
+
+# --- Episodes ------------------------------------------------------------------------------------------------------
+
+
+def observed(judge: Judge, response: str, problem: Problem = PROBLEM, **settings: int) -> Observation | Reward | None:
+    task = CodeGeneration(judge, CodeGenerationConfig(turns=3, **settings))
+    return task.observe(task.item(problem), response).result(DEADLINE_S)
+
+
+def test_only_public_tests_are_judged_before_the_last_turn_and_one_test_stays_hidden():
+    for public_tests, judged in ((1, 1), (2, 2), (9, 2)):
+        judge = ScriptedJudge(verdict(Status.ACCEPTED, Status.ACCEPTED))
+        assert observed(judge, fenced(RIGHT), public_tests=public_tests) is None
+        (job,) = judge.jobs
+        assert job.problem.tests.cases == PROBLEM.tests.cases[:judged]
+
+
+def test_what_failed_is_told_with_the_public_test_and_no_other():
+    judge = ScriptedJudge(replace(verdict(Status.WRONG_ANSWER, Status.WRONG_ANSWER), failing_test=0, message="differs"))
+    found = observed(judge, fenced("print(4)"))
+    assert found.messages == ({"role": "user", "content": "wrong answer: differs\nInput:\n1 2\n\nExpected:\n3\n"},)
+
+
+def test_an_answer_without_a_program_is_told_so_and_nothing_runs():
+    judge = ScriptedJudge(verdict(Status.ACCEPTED))
+    assert observed(judge, "no program").messages[0]["content"] == "There is no program in the answer."
+    assert not judge.jobs
+
+
+def test_a_fault_on_public_tests_ends_the_episode_without_a_reward():
+    assert observed(ScriptedJudge(Verdict.none(Fault("sandbox", "x"))), fenced(RIGHT)).value is None
+
+
+def test_problems_that_would_have_no_hidden_test_have_one_turn():
+    single = replace(PROBLEM, tests=StdinTests("stdin", PROBLEM.tests.cases[:1]))
+    check = replace(PROBLEM, tests=CheckTests("check", "f", "def check(f): pass", "check(f)"))
+    for problem in (single, check):
+        assert observed(ScriptedJudge(), fenced(RIGHT), problem) is None
 
 
 @pytest.fixture(scope="module")

@@ -320,10 +320,10 @@ def check_rollouts(rollouts: Sequence[Rollout], allowed: range, last_versions: S
     Each reward is what a judge without fault gives, or none.
     """
     for rollout in rollouts:
-        tokens, ranges = rollout.completion.tokens.tolist(), rollout.completion.policy_versions
+        tokens, ranges = rollout.last.tokens.tolist(), rollout.last.policy_versions
         stamps = [version for version, start, stop in ranges for _ in range(start, stop)]
         assert len(tokens) == TOKENS
         assert stamps == [token % VERSIONS for token in tokens]
         assert all(version in allowed for version in stamps), (stamps, allowed)
         assert all(token % VERSIONS <= last_versions[token // VERSIONS] for token in tokens), (tokens, last_versions)
-        assert rollout.reward.value in (None, deserved(rollout.completion.text)), rollout
+        assert rollout.reward.value in (None, deserved(rollout.last.text)), rollout

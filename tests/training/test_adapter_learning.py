@@ -19,7 +19,7 @@ def learn(steps: int, **settings: object) -> list[Learned]:
 
 
 def share_of_even(learned: Learned) -> float:
-    texts = [rollout.completion.text for group in learned.groups for rollout in group.rollouts]
+    texts = [rollout.last.text for group in learned.groups for rollout in group.rollouts]
     return float(np.mean([is_even(text) for text in texts]))
 
 

@@ -139,14 +139,14 @@ def reference_gradient(algorithm_name: str, batch: Batch) -> torch.Tensor:
         rewards = [rollout.reward.value for rollout in group.rollouts if rollout.is_trained]
         spread = stdev(rewards) if len(rewards) > 1 else 0.0
         for rollout in group.rollouts:
-            response = rollout.completion.tokens
-            log_probs = plain_log_probs(policy, rollout.completion.prompt_tokens, response, TEMPERATURE)
+            response = rollout.last.tokens
+            log_probs = plain_log_probs(policy, rollout.last.prompt_tokens, response, TEMPERATURE)
             for log_prob in log_probs:
                 if rollout.is_trained:
                     advantage = (rollout.reward.value - mean(rewards)) / (spread + 1e-6)
                     ratio = (log_prob - old[token]).exp()
                     if algorithm_name == "grpo_plus":  # clip-higher, mean over tokens
-                        bounds, share = (0.8, 1.28), 1 / sum(len(r.completion.tokens) for r in trained)
+                        bounds, share = (0.8, 1.28), 1 / sum(len(r.last.tokens) for r in trained)
                     else:  # symmetric clip, mean over responses of the mean over tokens, KL by k3
                         bounds, share = (0.8, 1.2), 1 / (len(trained) * len(response))
                     loss = -torch.min(ratio * advantage, ratio.clamp(*bounds) * advantage)

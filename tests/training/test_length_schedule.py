@@ -179,7 +179,7 @@ def limits_of(
             for step, iteration in enumerate(choose_schedule(config, 2)(stages, items, run_progress), start=done + 1):
                 groups = iteration.learned.groups
                 limits.append({rollout.length_limit for group in groups for rollout in group.rollouts})
-                assert all(len(r.completion.tokens) <= r.length_limit for group in groups for r in group.rollouts)
+                assert all(len(r.last.tokens) <= r.length_limit for group in groups for r in group.rollouts)
                 stages.length_schedule.advance(step, groups)
                 if step == last:
                     save_groups(iteration.known(), tmp_path)
@@ -218,9 +218,9 @@ def with_cut(groups: list[Group], change) -> list[Group]:
     found: list[Group] = []
     for group in groups:
         rollouts = [
-            change(replace(r, completion=replace(r.completion, finish_reason=FinishReason.LENGTH)), n)
+            change(replace(r, turns=(replace(r.last, finish_reason=FinishReason.LENGTH),)), n)
             if n % 3 == 0
-            else replace(r, completion=replace(r.completion, finish_reason=FinishReason.STOP))
+            else replace(r, turns=(replace(r.last, finish_reason=FinishReason.STOP),))
             for n, r in enumerate(group.rollouts)
         ]
         found.append(Group(group.item, tuple(rollouts)))
@@ -237,8 +237,8 @@ def paid(rollout, number):
 
 def other_words(rollout, number):
     tokens = [7 + number] * (1 + number % 3)
-    prompt = rollout.completion.prompt_tokens.tolist()
-    return replace(rollout, completion=completion(tokens, prompt=prompt, finish_reason=FinishReason.LENGTH))
+    prompt = rollout.last.prompt_tokens.tolist()
+    return replace(rollout, turns=(completion(tokens, prompt=prompt, finish_reason=FinishReason.LENGTH),))
 
 
 def of_another_stage(rollout, number):

@@ -97,7 +97,8 @@ def alignment_samples(rewards: list[tuple[float, str, dict[str, float]]]) -> Gro
     return Group(
         asked,
         tuple(
-            Rollout(asked, n, later, Reward(v, why, parts), length_limit=8) for n, (v, why, parts) in enumerate(rewards)
+            Rollout(asked, n, (later,), Reward(v, why, parts), length_limit=8)
+            for n, (v, why, parts) in enumerate(rewards)
         ),
     )
 

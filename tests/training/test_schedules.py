@@ -207,7 +207,7 @@ def test_in_whatever_order_responses_come_each_request_trains_once_and_is_not_to
     assert sorted(names) == [(0, i, g, n) for i in range(total) for g in range(GROUPS) for n in range(2)]
     for version, group in stages.learnt:
         for rollout in group.rollouts:
-            assert 0 <= version - rollout.completion.policy_versions[0][0] <= staleness(config)
+            assert 0 <= version - rollout.last.policy_versions[0][0] <= staleness(config)
     counts = ledger.counts()
     assert (counts["dispatched"], counts["trained"], counts["open"]) == (len(names), len(names), 0)
 
@@ -282,7 +282,7 @@ def test_every_token_is_stamped_with_weights_that_are_not_too_old(config):
     for version, iteration in enumerate(iterations):
         for group in iteration.learned.groups:
             for rollout in group.rollouts:
-                ranges = rollout.completion.policy_versions
-                assert ranges[-1][2] == len(rollout.completion.tokens)
+                ranges = rollout.last.policy_versions
+                assert ranges[-1][2] == len(rollout.last.tokens)
                 assert all(version - staleness(config) <= stamped <= version for stamped, *_ in ranges)
     assert np.isfinite([iteration.learned.metrics["loss"] for iteration in iterations]).all()

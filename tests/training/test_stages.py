@@ -37,7 +37,7 @@ pytestmark = pytest.mark.timeout(DEADLINE_S)
 def responses(stages: Stages, items, iteration: int) -> list[list[tuple[int, ...]]]:
     """The tokens of every response, by item."""
     groups = stages.collect(items, iteration).result()
-    return [[tuple(rollout.completion.tokens.tolist()) for rollout in group.rollouts] for group in groups]
+    return [[tuple(rollout.last.tokens.tolist()) for rollout in group.rollouts] for group in groups]
 
 
 def test_an_iteration_is_sampled_alike_however_often_and_unlike_every_other():
@@ -52,8 +52,8 @@ def test_an_item_is_asked_as_often_as_the_group_is_large_with_different_answers(
         (group,) = stages.collect(ITEMS[:1], 0).result()
         prompt = encode_prompt(stages.tokenizer, ITEMS[0].messages)
     assert [rollout.sample for rollout in group.rollouts] == list(range(8))
-    assert len({tuple(rollout.completion.tokens.tolist()) for rollout in group.rollouts}) > 4
-    assert all((rollout.completion.prompt_tokens == prompt).all() for rollout in group.rollouts)
+    assert len({tuple(rollout.last.tokens.tolist()) for rollout in group.rollouts}) > 4
+    assert all((rollout.last.prompt_tokens == prompt).all() for rollout in group.rollouts)
 
 
 def test_an_item_that_is_dealt_twice_is_answered_twice():
@@ -73,7 +73,7 @@ def test_the_trainers_log_probs_of_fresh_rollouts_are_the_samplers():
     with toy_stages() as stages:
         learned = stages.learn(stages.collect(ITEMS, 0).result())
     rollouts = [rollout for group in learned.groups for rollout in group.rollouts]
-    pairs = [(each.completion.log_probs, found) for each, found in zip(rollouts, learned.log_probs, strict=True)]
+    pairs = [(each.last.log_probs, found) for each, found in zip(rollouts, learned.log_probs, strict=True)]
     computed = [(sampler, trainer) for sampler, trainer in pairs if trainer is not None]
     assert 0 < len(computed) <= 32
     for sampler, trainer in computed:
@@ -134,7 +134,7 @@ def test_masked_rollouts_do_not_move_the_policy():
 
 def _with_fault(rollouts, drops_it: bool):
     """The rollouts of a group of which the first has no verdict, or without it."""
-    (unjudged,) = group_of([None], [rollouts[0].completion]).rollouts
+    (unjudged,) = group_of([None], [rollouts[0].last]).rollouts
     return rollouts[1:] if drops_it else (unjudged, *rollouts[1:])
 
 
@@ -247,7 +247,7 @@ class Rendezvous:
 def test_a_reward_model_moves_rewards_and_leaves_verdicts():
     with toy_stages(reward_model=tiny_reward_model) as stages:
         groups = stages.collect(ITEMS, 0).result()
-        (unjudged,) = group_of([None], [groups[0].rollouts[0].completion]).rollouts
+        (unjudged,) = group_of([None], [groups[0].rollouts[0].last]).rollouts
         groups[0] = type(groups[0])(groups[0].item, (unjudged, *groups[0].rollouts[1:]))
         learned = stages.learn(groups)
     before = [rollout.reward for group in groups for rollout in group.rollouts]

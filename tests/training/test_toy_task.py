@@ -18,7 +18,7 @@ STEPS = 25
 def shares_of_even(learned: list[Learned]) -> list[float]:
     """Of each iteration, the share of responses that do what the task asks, whatever they were paid."""
     return [
-        float(np.mean([is_even(rollout.completion.text) for group in each.groups for rollout in group.rollouts]))
+        float(np.mean([is_even(rollout.last.text) for group in each.groups for rollout in group.rollouts]))
         for each in learned
     ]
 
@@ -60,7 +60,7 @@ def test_on_policy_the_sampler_and_the_trainer_agree_on_log_probs():
 
 def test_rollouts_are_stamped_with_the_version_that_sampled_them():
     for iteration, each in enumerate(learn()[:4]):
-        versions = {rollout.completion.policy_versions[0][0] for group in each.groups for rollout in group.rollouts}
+        versions = {rollout.last.policy_versions[0][0] for group in each.groups for rollout in group.rollouts}
         assert versions == {iteration}
 
 
@@ -68,5 +68,5 @@ def test_the_same_seed_gives_the_same_run():
     first, second = learn(), learn()
     for one, other in zip(first, second, strict=True):
         assert one.ledger == other.ledger
-        texts = [[r.completion.text for group in each.groups for r in group.rollouts] for each in (one, other)]
+        texts = [[r.last.text for group in each.groups for r in group.rollouts] for each in (one, other)]
         assert texts[0] == texts[1]

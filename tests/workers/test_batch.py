@@ -17,31 +17,35 @@ from tests.training_parts import completion, group_of
 @st.composite
 def batches(draw: st.DrawFn, *, min_rows: int = 0) -> Batch:
     """Up to eight rows; every token and every value of a column is different, so that nothing can be mixed up."""
-    shapes = draw(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 6)), min_size=min_rows, max_size=8))
-    starts = np.cumsum([0, *(sum(shape) for shape in shapes)])
-    sequences = [
-        (np.arange(start, start + prompt), np.arange(start + prompt, start + prompt + response))
-        for start, (prompt, response) in zip(starts, shapes, strict=False)
-    ]
-    num_responses = sum(response for _, response in shapes)
+    turns = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3)), max_size=2)  # sampled, then observed
+    rows = draw(
+        st.lists(st.tuples(st.integers(1, 5), turns, st.integers(0, 6)), min_size=min_rows, max_size=8).map(
+            lambda rows: [
+                [prompt, *(length for turn in turns for length in turn), last] for prompt, turns, last in rows
+            ]
+        )
+    )
+    ends = iter(np.cumsum([length for row in rows for length in row]))
+    sequences = [[np.arange(end - length, end) for length, end in zip(row, ends, strict=False)] for row in rows]
+    num_sampled = sum(sum(row[1::2]) for row in rows)
     return Batch.from_sequences(
-        sequences,
-        rows={"name": np.arange(len(shapes)) * 10},
-        responses={"value": np.arange(num_responses) + 0.5},
+        sequences, rows={"name": np.arange(len(rows)) * 10}, responses={"value": np.arange(num_sampled) + 0.5}
     )
 
 
 def unpacked(batch: Batch) -> list[tuple]:
-    """Each rollout with what belongs to it, by slicing."""
-    rollouts, start = [], 0
+    """Of each rollout its prompt, what was sampled, what was observed after the prompt, and its columns, by slicing."""
+    rollouts, begun = [], 0
     for row in range(len(batch)):
-        tokens = batch.tokens[batch.offsets[row] : batch.offsets[row + 1]].tolist()
-        prompt = int(batch.prompt_lengths[row])
-        stop = start + len(tokens) - prompt
-        values = batch.responses["value"][start:stop].tolist()
-        rollouts.append((tokens[:prompt], tokens[prompt:], int(batch.rows["name"][row]), values))
-        start = stop
-    assert start == len(batch.responses["value"])
+        own = slice(batch.offsets[row], batch.offsets[row + 1])
+        tokens, sampled = batch.tokens[own].tolist(), batch.sampled[own].tolist()
+        prompt = sampled.index(True) if any(sampled) else len(tokens)
+        values = batch.responses["value"][begun : begun + sum(sampled)].tolist()
+        begun += sum(sampled)
+        after = [token for token, is_sampled in zip(tokens, sampled, strict=True) if not is_sampled][prompt:]
+        chosen = [token for token, is_sampled in zip(tokens, sampled, strict=True) if is_sampled]
+        rollouts.append((tokens[:prompt], chosen, after, int(batch.rows["name"][row]), values))
+    assert begun == len(batch.responses["value"])
     return rollouts
 
 
@@ -65,10 +69,11 @@ def test_a_mask_selects_like_the_indices_of_its_true_entries(data):
 
 @given(batches())
 def test_lengths_are_those_of_the_parts(batch):
-    parts = [(len(prompt), len(response)) for prompt, response, *_ in unpacked(batch)]
-    assert batch.lengths.tolist() == [prompt + response for prompt, response in parts]
-    assert batch.response_lengths.tolist() == [response for _, response in parts]
-    assert batch.response_rows.tolist() == [row for row, (_, response) in enumerate(parts) for _ in range(response)]
+    parts = [tuple(map(len, row[:3])) for row in unpacked(batch)]
+    assert batch.lengths.tolist() == [sum(lengths) for lengths in parts]
+    assert batch.prompt_lengths.tolist() == [prompt for prompt, *_ in parts]
+    assert batch.response_lengths.tolist() == [sampled for _, sampled, _ in parts]
+    assert batch.response_rows.tolist() == [row for row, (_, sampled, _) in enumerate(parts) for _ in range(sampled)]
 
 
 # --- Joining, micro-batches ----------------------------------------------------------------------------------------
@@ -182,7 +187,7 @@ def test_a_shared_prompt_stands_once_before_all_its_responses(batch):
     batch = batch.select(rows)
     ids, positions, response, before, sequences, places = batch.with_shared_prompts()
     prompts = {tuple(prompt) for prompt, *_ in unpacked(batch)}
-    assert ids.shape == (1, sum(map(len, prompts)) + batch.response_lengths.sum())
+    assert ids.shape == (1, sum(map(len, prompts)) + (batch.lengths - batch.prompt_lengths).sum())
     assert ids[response].tolist() == [token for _, tokens, *_ in unpacked(batch) for token in tokens]
     previous = before[response]
     assert (positions[0, previous] == positions[response] - 1).all()

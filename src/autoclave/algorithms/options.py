@@ -90,7 +90,7 @@ def mask_overlong(rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:
     Source: Yu et al., DAPO, arXiv:2503.14476, section 3.4 (overlong filtering); the DeepCoder report (GRPO+).
     """
     return tuple(
-        rollout.masked(MaskReason.OVERLONG) if rollout.completion.finish_reason is FinishReason.LENGTH else rollout
+        rollout.masked(MaskReason.OVERLONG) if rollout.last.finish_reason is FinishReason.LENGTH else rollout
         for rollout in rollouts
     )
 

@@ -11,15 +11,16 @@ import autoclave.evaluation
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import settle_libraries
 from autoclave.compose.models import check_tokens
-from autoclave.compose.tasks import build_task, items_of
+from autoclave.compose.tasks import build_task, items_of, next_turn_of
 from autoclave.compose.workers import Workers, open_samplers
 from autoclave.config import TrainConfig
 from autoclave.core import MAIN_PROGRAM, AlignmentSample, TaskItem, read_problems
 from autoclave.core.files import write_atomically
 from autoclave.evaluation import Evaluation
-from autoclave.models import encode_prompt, load_tokenizer
+from autoclave.models import context_of, encode_prompt, load_architecture, load_tokenizer
 from autoclave.problems import ProblemSets, require_fitting
-from autoclave.rollout import RewardFunction, SamplingParameters
+from autoclave.rollout import NextTurn, RewardFunction, SamplingParameters
+from autoclave.tasks import Task
 from autoclave.workers.sampler.pool import SamplerPool
 
 EVALUATION = 1
@@ -27,7 +28,13 @@ EVALUATION = 1
 
 
 def evaluate_during_training(
-    config: TrainConfig, workers: Workers, reward: RewardFunction, heldout: Sequence[TaskItem], step: int, whole: bool
+    config: TrainConfig,
+    workers: Workers,
+    reward: RewardFunction,
+    heldout: Sequence[TaskItem],
+    step: int,
+    whole: bool,
+    next_turn: NextTurn | None = None,
 ) -> Evaluation:
     """Evaluate what the sampler holds at temperature 1: on all of `heldout`, or on the same few of it each time."""
     settings = config.evaluation
@@ -39,6 +46,7 @@ def evaluate_during_training(
         heldout if whole else pinned(config, heldout),
         samples=settings.final_samples if whole else settings.samples,
         step=step,
+        next_turn=next_turn,
     )
 
 
@@ -66,14 +74,19 @@ def evaluate(
         for problem in asked:
             judge.check(problem)
         task = build_task(config.task, judge)
-        evaluation = evaluate_items(config, model, items_of(task, asked), task.reward, samples)
+        evaluation = evaluate_items(config, model, items_of(task, asked), task.reward, samples, task)
     if out:
         write_atomically(out, evaluation.to_json() + "\n")
     return evaluation.to_metrics()
 
 
 def evaluate_items(
-    config: TrainConfig, model: Path, items: Sequence[TaskItem], reward: RewardFunction, samples: int | None = None
+    config: TrainConfig,
+    model: Path,
+    items: Sequence[TaskItem],
+    reward: RewardFunction,
+    samples: int | None = None,
+    task: Task | None = None,
 ) -> Evaluation:
     """Measure the policy in folder `model` on `items`, with so many responses to each at temperature 1.
 
@@ -84,7 +97,8 @@ def evaluate_items(
     check_tokens(config, tokenizer)
     with open_samplers(config, model) as samplers:
         number = samples or config.evaluation.final_samples
-        return _evaluate(config, samplers, tokenizer, reward, items, samples=number, step=0)
+        next_turn = next_turn_of(task, tokenizer, context_of(load_architecture(model))) if task else None
+        return _evaluate(config, samplers, tokenizer, reward, items, samples=number, step=0, next_turn=next_turn)
 
 
 def _evaluate(
@@ -96,11 +110,13 @@ def _evaluate(
     *,
     samples: int,
     step: int,
+    next_turn: NextTurn | None,
 ) -> Evaluation:
     return autoclave.evaluation.evaluate(
         items,
         sampler=samplers,
         reward=reward,
+        next_turn=next_turn,
         encode=lambda item: encode_prompt(tokenizer, item.messages),
         family=_family,
         parameters=SamplingParameters(1.0, 1.0, config.longest_evaluated, config.sampler.stops),

@@ -14,7 +14,7 @@ from autoclave.compose.evaluation import evaluate_during_training, pinned
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import sampling_parameters, settle_libraries
 from autoclave.compose.preflight import preflight
-from autoclave.compose.tasks import build_task, build_task_by_all_tests, items_of
+from autoclave.compose.tasks import build_task, build_task_by_all_tests, items_of, next_turn_of
 from autoclave.compose.warm_start import RunContext, warm_started
 from autoclave.compose.workers import Workers, open_pools
 from autoclave.config import TrainConfig, dump
@@ -27,6 +27,7 @@ from autoclave.planning.accounting.speed import Throughput, peak_flops
 from autoclave.planning.schedule_plan import PLAN_NAME
 from autoclave.problems import ProblemSets
 from autoclave.report.run_report import write_report
+from autoclave.rollout import NextTurn
 from autoclave.runs.folder import MetricsLog, RunFolder
 from autoclave.runs.reader import read_events
 from autoclave.tasks import Task
@@ -206,7 +207,9 @@ def _inputs(folder: RunFolder, config: TrainConfig) -> dict[str, Any]:
     return policy_inputs(folder.start) | frozen
 
 
-def build_stages(config: TrainConfig, workers: Workers, task: Task, items: Sequence[TaskItem]) -> Stages:
+def build_stages(
+    config: TrainConfig, workers: Workers, task: Task, items: Sequence[TaskItem], next_turn: NextTurn | None = None
+) -> Stages:
     """The three stages on `workers`, with rewards by `task`; `items` are those of training."""
     return Stages(
         actor=workers.actor,
@@ -216,6 +219,7 @@ def build_stages(config: TrainConfig, workers: Workers, task: Task, items: Seque
         sampler=workers.sampler,
         tokenizer=workers.tokenizer,
         reward=reward_of(config, task),
+        next_turn=next_turn,
         algorithm=workers.algorithm,
         sampling=sampling_parameters(config.sampler),
         group_size=config.group_size,
@@ -263,16 +267,19 @@ def _run(
     programs = ShuffledItems(items, per_iteration=config.problems_per_step, seed=config.seed)
     context = _context(config, folder.start)
     others = heldout_items(config, judge, workers.tokenizer, problems.heldout, context)
+    next_turn = next_turn_of(task, workers.tokenizer, context)
     if config.alignment and config.alignment.evaluation_items and not others:
         say("alignment.evaluation_items: no solution of a held-out problem can be traced; nothing is measured")
     return Run(
         config=config,
         folder=folder,
         log=log,
-        stages=build_stages(config, workers, task, items),
+        stages=build_stages(config, workers, task, items, next_turn),
         schedule=schedule or choose_schedule(config.schedule, config.minibatches),
         alignment=build_alignment(config, task, judge, workers.tokenizer, programs, problems.train, context=context),
-        evaluate=partial(evaluate_during_training, config, workers, reward_of(config, task), heldout),
+        evaluate=partial(
+            evaluate_during_training, config, workers, reward_of(config, task), heldout, next_turn=next_turn
+        ),
         evaluate_others={
             name: partial(evaluate_during_training, config, workers, reward_of(config, task), each, whole=False)
             for name, each in others.items()

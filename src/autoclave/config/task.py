@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from autoclave.config.base import Config
+from autoclave.config.base import Config, Positive
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig, unused_isolation
 
 Extraction = Literal["last_fence", "lcb", "whole"]
@@ -37,6 +37,11 @@ class CodeGenerationConfig(TaskSettings):
     """`binary`: 1 if every test passes, else 0. `fraction`: the share of tests that pass."""
     tests: TestChoice = "all"
     """`all`, or `longest:N`: the N tests with the longest inputs (ties by index)."""
+    turns: Positive = 1
+    """Most turns of an episode. After a turn that fails public tests, the policy reads how it failed, and may answer
+    again; all tests judge the last turn."""
+    public_tests: Positive = 1
+    """Number of the first tests of a problem that are public: what they find may be read by the policy."""
 
 
 class MathematicsConfig(TaskSettings):

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from autoclave.core.rollout import FinishReason as FinishReason
     from autoclave.core.rollout import Group as Group
     from autoclave.core.rollout import MaskReason as MaskReason
+    from autoclave.core.rollout import Observation as Observation
     from autoclave.core.rollout import Reward as Reward
     from autoclave.core.rollout import Rollout as Rollout
     from autoclave.core.rollout import TaskItem as TaskItem

@@ -6,6 +6,7 @@ These are all that driver, schedules and buffers know of a task. Arrays are nump
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
@@ -54,6 +55,7 @@ class TaskItem:
 class Completion:
     """Response of an engine to one request.
 
+    `prompt_tokens` (P,) int64 is its context; of a later turn of a rollout only what was added since the turn before.
     `tokens` (T,) int64 includes the end-of-sequence token if it was sampled; `log_probs` (T,) float32 are natural
     logarithms, `raw` = of the model's own distribution at the sampling temperature, `processed` = after top-p.
     `policy_versions` are `(version, start, stop)` token ranges. Times are seconds since 1970 where it was sampled.
@@ -72,6 +74,15 @@ class Completion:
     """Time at which an engine began to sample it; None if the engine does not report it."""
     sampled_by: str = ""
     """The replica, where there are several."""
+    observed: str = ""
+    """Text that the policy read since the turn before; empty in the first turn of a rollout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Messages that the policy reads between two turns."""
+
+    messages: tuple[Mapping[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +97,42 @@ class Reward:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One answered item: what was sampled, what it earned, and whether it trains."""
+    """One answered item: what was sampled, what it earned, and whether it trains.
+
+    An episode is a rollout of several turns. The tokens of a turn stand behind all those of the turns before it.
+    """
 
     item: TaskItem
     sample: int
-    completion: Completion
+    turns: tuple[Completion, ...]
     reward: Reward
     mask_reason: MaskReason | None = None
     request: tuple[int, ...] = ()
     """The numbers that its random numbers came from, which no other rollout of a run has."""
     length_limit: int = field(kw_only=True)
-    """Most tokens that the response could have had; those of one batch may differ (`length_schedule`)."""
+    """Most tokens that each turn could have had; those of one batch may differ (`length_schedule`)."""
+
+    @property
+    def last(self) -> Completion:
+        """Its last turn, which is judged."""
+        return self.turns[-1]
+
+    @property
+    def num_sampled(self) -> int:
+        """Tokens that the policy sampled, in all turns."""
+        return sum(len(turn.tokens) for turn in self.turns)
+
+    @property
+    def policy_versions(self) -> tuple[tuple[int, int, int], ...]:
+        """`(version, start, stop)` ranges of the sampled tokens of all turns, as of one turn."""
+        starts = accumulate((len(turn.tokens) for turn in self.turns), initial=0)
+        pairs = zip(starts, self.turns, strict=False)
+        return tuple((v, start + a, start + b) for start, turn in pairs for v, a, b in turn.policy_versions)
+
+    @property
+    def requests(self) -> list[tuple[int, ...]]:
+        """The numbers of the request of each turn; from the second on, they end in the number of the turn."""
+        return [(*self.request, turn) if turn else self.request for turn in range(len(self.turns))]
 
     def masked(self, reason: MaskReason) -> "Rollout":
         """The same rollout, kept out of training. The first reason stays."""

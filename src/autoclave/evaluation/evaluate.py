@@ -16,7 +16,7 @@ from autoclave.core import FaultError, FinishReason, Group, Rollout, TaskItem
 from autoclave.core.json import finite
 from autoclave.core.rollout import IntArray
 from autoclave.evaluation.intervals import Interval, mean_or_nan, mean_pass_at_k, share_interval
-from autoclave.rollout import Collection, Request, RewardFunction, Sampler, SamplingParameters
+from autoclave.rollout import Collection, NextTurn, Request, RewardFunction, Sampler, SamplingParameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,9 @@ def evaluate(
     samples: int,
     with_greedy: bool,
     seed: tuple[int, ...],
+    next_turn: NextTurn | None = None,
 ) -> Evaluation:
-    """Sample `samples` responses per item by `parameters`, one greedily if `with_greedy`, and judge them all.
+    """Sample `samples` rollouts per item by `parameters`, one greedily if `with_greedy`, and judge them all.
 
     Raises:
         FaultError: no response has a verdict.
@@ -135,7 +136,7 @@ def evaluate(
         [Request(prompt, chosen, (*seed, index, sample)) for sample, chosen in enumerate(each)]
         for index, prompt in enumerate(map(encode, items))
     ]
-    groups = Collection(items, requests, sampler, reward).result()
+    groups = Collection(items, requests, sampler, reward, next_turn=next_turn).result()
     results = tuple(_result(group, samples, family(group.item)) for group in groups)
     sampled = [rollout for group in groups for rollout in group.rollouts[:samples]]
     if not any(result.judged for result in results):
@@ -145,9 +146,9 @@ def evaluate(
         results,
         samples,
         parameters.temperature,
-        truncated_share=float(np.mean([r.completion.finish_reason is FinishReason.LENGTH for r in sampled])),
+        truncated_share=float(np.mean([r.last.finish_reason is FinishReason.LENGTH for r in sampled])),
         no_verdict_share=float(np.mean([r.reward.value is None for r in sampled])),
-        mean_response_length=float(np.mean([len(r.completion.tokens) for r in sampled])),
+        mean_response_length=float(np.mean([r.num_sampled for r in sampled])),
         max_new_tokens=parameters.max_new_tokens,
     )
 

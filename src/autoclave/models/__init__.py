@@ -37,6 +37,7 @@ from autoclave.models.lora import without_adapter as without_adapter
 from autoclave.models.lora import write_matrices as write_matrices
 from autoclave.models.policy import Policy as Policy
 from autoclave.models.policy import context_of as context_of
+from autoclave.models.policy import encode_observation as encode_observation
 from autoclave.models.policy import encode_prompt as encode_prompt
 from autoclave.models.policy import load_architecture as load_architecture
 from autoclave.models.policy import load_policy as load_policy

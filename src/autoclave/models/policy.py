@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -182,6 +182,43 @@ def encode_prompt(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping
         [dict(message) for message in messages], add_generation_prompt=True, tokenize=True, return_dict=False
     )
     return np.asarray(ids, dtype=np.int64)
+
+
+def encode_observation(
+    tokenizer: PreTrainedTokenizerBase,
+    messages: Sequence[Mapping[str, str]],
+    observed: Sequence[Mapping[str, str]],
+    *,
+    ended_by: int | None,
+) -> IntArray:
+    """Token ids (O,) int64 that follow a sampled turn: its end marker, `observed`, and the opening of another turn.
+
+    They are the difference of two renderings of the chat template, so that sampled tokens are never encoded again.
+
+    Args:
+        messages: of the prompt.
+        ended_by: the last token of the turn, which is not repeated if it is the end marker; None if a limit cut it.
+
+    Raises:
+        InputError: the template writes a turn otherwise when another one follows.
+    """
+
+    def written(following: Sequence[Mapping[str, str]], opens: bool) -> str:
+        chat = [dict(message) for message in (*messages, *following)]
+        return cast("str", tokenizer.apply_chat_template(chat, add_generation_prompt=opens, tokenize=False))
+
+    turn = {"role": "assistant", "content": "turn"}
+    opening, ended, going_on = written((), True), written([turn], False), written([turn, *observed], True)
+    said = ended.removeprefix(opening).lstrip()
+    if not (ended.startswith(opening) and said.startswith("turn") and going_on.startswith(ended)):
+        raise InputError(
+            "the chat template of the model writes a turn of the policy otherwise when another one follows, so that "
+            "sampled tokens would be replaced. Fix: task.turns=1, or a tokenizer whose template keeps earlier turns"
+        )
+    text = said.removeprefix("turn") + going_on.removeprefix(ended)
+    if ended_by is not None:
+        text = text.removeprefix(cast("str", tokenizer.decode([ended_by])))
+    return np.asarray(tokenizer(text, add_special_tokens=False)["input_ids"], dtype=np.int64)
 
 
 def get_packaged_model(name: str) -> Path:

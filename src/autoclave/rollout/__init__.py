@@ -10,6 +10,7 @@ from autoclave.rollout.interface import AdapterEngine as AdapterEngine
 from autoclave.rollout.interface import Engine as Engine
 from autoclave.rollout.interface import EngineStats as EngineStats
 from autoclave.rollout.interface import InspectableEngine as InspectableEngine
+from autoclave.rollout.interface import NextTurn as NextTurn
 from autoclave.rollout.interface import Request as Request
 from autoclave.rollout.interface import RewardFunction as RewardFunction
 from autoclave.rollout.interface import Sampler as Sampler

@@ -1,24 +1,22 @@
 """Sampling and judging of one iteration: groups come out as they complete.
 
-Judging of a response starts the moment it is sampled. Callbacks run on the threads of sampler and judge, put groups
-together, and resample groups; readers only wait.
+Judging of a response starts the moment it is sampled. The samples of an item begin each turn together, so that the
+requests of one batch do not depend on time. Callbacks run on the threads of sampler and judge, put groups together, and
+resample groups; readers only wait.
 """
 
-import math
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import cast
 
-import numpy as np
-
-from autoclave.core import Completion, FaultError, Group, InputError, Reward, Rollout, TaskItem
+from autoclave.core import Completion, FaultError, Group, Reward, Rollout, TaskItem
+from autoclave.core.futures import completed
 from autoclave.core.timeline import Role, Timeline
-from autoclave.rollout.interface import Request, RewardFunction, Sampler
+from autoclave.rollout.checked_rewards import checked, named, started
+from autoclave.rollout.interface import Following, NextTurn, Request, RewardFunction, Sampler
 
 Resample = Callable[[int, int, Group], Sequence[Request] | None]
 """From the index of an item, its number of resamples and its group: the requests that replace it, None to keep it."""
@@ -74,6 +72,7 @@ class Collection:
         sampler: Sampler,
         reward: RewardFunction,
         *,
+        next_turn: NextTurn | None = None,
         resample: Resample | None = None,
         complete: Mapping[int, Group] | None = None,
         spans: "CollectionSpans | None" = None,
@@ -85,7 +84,8 @@ class Collection:
             items: prompts.
             requests: the samples of each item; an item without any has no group.
             sampler: samples the responses.
-            reward: judges a response.
+            reward: judges the last response of a rollout.
+            next_turn: returns the request for a further turn; by default every rollout has one turn.
             resample: returns other requests for a group that is to be replaced.
             complete: groups that exist already, by the index of their item, which has no requests.
             spans: records begin and end of each request and reward.
@@ -94,6 +94,8 @@ class Collection:
         self._spans = spans or CollectionSpans(Timeline(), 0)
         self.times = CollectionTimes()
         self._items, self._sampler, self._reward, self._resample = items, sampler, reward, resample
+        self._next_turn = next_turn or _no_turn
+        self._asks_once = next_turn is None and resample is None
         self._stall_s = stall_s
         self._changed = threading.Condition()
         self._complete: dict[int, Group] = dict(complete or {})  # in order of completion
@@ -102,6 +104,10 @@ class Collection:
         self._rollouts: list[dict[int, Rollout]] = [{} for _ in items]
         self._resamples = [0 for _ in items]
         self._requests: list[Sequence[Request]] = list(requests)
+        self._turns: list[dict[int, tuple[Completion, ...]]] = [{} for _ in items]
+        self._following: list[dict[int, tuple[Request, str] | None]] = [{} for _ in items]
+        self._observed: dict[Name, str] = {}
+        self._later: list[list[Name]] = [[] for _ in items]
         self._asked: list[Name] = []
         self._replaced: list[Name] = []
         self._error: BaseException | None = None
@@ -163,14 +169,16 @@ class Collection:
 
     def wait_until_sampled(self) -> None:
         """Wait until all its requests are sampled; raises as iterating does."""
-        self._wait_for(lambda: not self._unsampled and (self._resample is None or len(self._complete) == len(self)))
+        self._wait_for(lambda: not self._unsampled and (self._asks_once or len(self._complete) == len(self)))
 
     def take_account(self) -> Account:
         """Requests since the last call and the state of their groups, at one instant."""
         with self._changed:
-            done = [rollout.request for group in self._complete.values() for rollout in group.rollouts]
-            waited_for = (index for index in self._open if index not in self._complete)
-            there = done + [request.seed for index in waited_for for request in self._requests[index]]
+            done = [rollout for group in self._complete.values() for rollout in group.rollouts]
+            there = [name for rollout in done for name in rollout.requests]
+            for index in self._open:
+                if index not in self._complete:
+                    there += [*(request.seed for request in self._requests[index]), *self._later[index]]
             account = Account(self._asked, self._replaced, there)
             self._asked, self._replaced = [], []
         return account
@@ -205,36 +213,76 @@ class Collection:
 
     def _submit(self, requests: Mapping[int, Sequence[Request]]) -> None:
         """Sample these requests, by the index of their item; all `_sizes` requests of each."""
-        places = [(index, sample) for index, samples in requests.items() for sample in range(len(samples))]
-        futures = self._sampler.submit([request for samples in requests.values() for request in samples])
-        for (index, sample), future in zip(places, futures, strict=True):
+        self._sample({(index, n): each for index, samples in requests.items() for n, each in enumerate(samples)})
+
+    def _sample(self, requests: Mapping[tuple[int, int], Request]) -> None:
+        """Sample these requests, by the index of their item and the number of their sample."""
+        futures = self._sampler.submit(list(requests.values()))
+        for (index, sample), future in zip(requests, futures, strict=True):
             future.add_done_callback(lambda done, index=index, sample=sample: self._sampled(index, sample, done))
 
     def _sampled(self, index: int, sample: int, future: Future[Completion]) -> None:
         try:
-            completion = future.result()
+            completion, item = future.result(), self._items[index]
             with self._changed:
                 self._unsampled -= 1
                 self._unjudged += 1
                 if self._unsampled == 0:
                     self.times.sampled = time.monotonic()
+                before = self._turns[index].get(sample, ())
+                observed = self._observed.pop(self._requests[index][sample].seed, "")
+                turns = self._turns[index][sample] = with_turn(before, completion, observed)
                 self._tell()
-            asked = self._spans.sampled(self._items[index].id, sample, completion)
-            reward = _started(self._reward, self._items[index], completion.text)
-            reward.add_done_callback(lambda done: self._judged(index, sample, completion, asked, done))
+            asked = self._spans.sampled(item.id, sample, completion)
+            with named(item):
+                following = self._next_turn(item, self._requests[index][sample], turns)
+            following.add_done_callback(lambda done: self._followed(index, sample, asked, done))
         except BaseException as error:  # noqa: BLE001  it is raised where the collection is read
             self._fail(error)
 
-    def _judged(self, index: int, sample: int, completion: Completion, asked: float, future: Future[Reward]) -> None:
+    def _followed(self, index: int, sample: int, asked: float, future: Future[Following]) -> None:
+        """Judge a rollout that has no further turn; begin a turn when all samples of the item are known to have one."""
         try:
-            with _named(self._items[index]):
-                reward = _checked(future.result(), self._items[index])
-            self._spans.judged(self._items[index].id, sample, reward, asked)
-            self._put(index, sample, completion, reward)
+            with named(self._items[index]):
+                found = future.result()
+            over = found if isinstance(found, Reward) else None
+            with self._changed:
+                following, turns = self._following[index], self._turns[index]
+                following[sample] = None if isinstance(found, Reward) else found
+                begun = self._begin_turn(index) if len(following) == self._sizes[index] else {}
+            if begun:
+                self._sample(begun)
+            if found is None or over:
+                last = turns[sample][-1].text
+                reward = completed(over) if over else started(self._reward, self._items[index], last)
+                reward.add_done_callback(lambda done: self._judged(index, sample, turns[sample], asked, done))
         except BaseException as error:  # noqa: BLE001  it is raised where the collection is read
             self._fail(error)
 
-    def _put(self, index: int, sample: int, completion: Completion, reward: Reward) -> None:
+    def _begin_turn(self, index: int) -> dict[tuple[int, int], Request]:
+        """Note the requests of the next turn of an item's samples, and return them."""
+        begun = {n: each for n, each in sorted(self._following[index].items()) if each}
+        for sample, (request, observed) in begun.items():
+            del self._following[index][sample]
+            self._observed[self._requests[index][sample].seed] = observed
+            self._later[index].append(request.seed)
+            self._asked.append(request.seed)
+        self._unsampled += len(begun)
+        self._unjudged -= len(begun)
+        return {(index, sample): request for sample, (request, _) in begun.items()}
+
+    def _judged(
+        self, index: int, sample: int, turns: tuple[Completion, ...], asked: float, future: Future[Reward]
+    ) -> None:
+        try:
+            with named(self._items[index]):
+                reward = checked(future.result(), self._items[index])
+            self._spans.judged(self._items[index].id, sample, reward, asked)
+            self._put(index, sample, turns, reward)
+        except BaseException as error:  # noqa: BLE001  it is raised where the collection is read
+            self._fail(error)
+
+    def _put(self, index: int, sample: int, turns: tuple[Completion, ...], reward: Reward) -> None:
         size, item = self._sizes[index], self._items[index]
         with self._changed:
             self._unjudged -= 1
@@ -242,7 +290,7 @@ class Collection:
             found = self._rollouts[index]
             request = self._requests[index][sample]
             limit = request.parameters.max_new_tokens
-            found[sample] = Rollout(item, number, completion, reward, request=request.seed, length_limit=limit)
+            found[sample] = Rollout(item, number, turns, reward, request=request.seed, length_limit=limit)
             is_complete = len(found) == size
             self._tell()
         if not is_complete:
@@ -250,11 +298,12 @@ class Collection:
         group = Group(item, tuple(found[i] for i in range(size)))
         requests = self._resample(index, self._resamples[index], group) if self._resample else None
         with self._changed:
-            self._rollouts[index] = {}
+            self._rollouts[index], self._turns[index], self._following[index] = {}, {}, {}
             if requests and self._error:
                 return
             if requests:
-                self._replaced += [rollout.request for rollout in group.rollouts]
+                self._replaced += [name for rollout in group.rollouts for name in rollout.requests]
+                self._later[index] = []
                 self._requests[index] = requests
                 self._resamples[index] += 1
                 self.times.resamples += 1
@@ -333,34 +382,11 @@ class CollectionSpans:
         )
 
 
-def _started(reward: RewardFunction, item: TaskItem, text: str) -> Future[Reward]:
-    with _named(item):
-        started: object = reward(item, text)
-    if not isinstance(started, Future):
-        raise InputError(
-            f"task {item.task!r}, item {item.id!r}: the task returned {started!r} as its reward; "
-            "it must return a concurrent.futures.Future that holds an autoclave.core.Reward"
-        )
-    return cast("Future[Reward]", started)
+def _no_turn(*_: object) -> Future[Following]:
+    return completed(None)
 
 
-@contextmanager
-def _named(item: TaskItem) -> Generator[None]:
-    """Note on an error of a task which item it was about."""
-    try:
-        yield
-    except Exception as error:
-        error.add_note(f"In the reward of task {item.task!r} for item {item.id!r}")
-        raise
-
-
-def _checked(reward: object, item: TaskItem) -> Reward:
-    place = f"task {item.task!r}, item {item.id!r}"
-    if not isinstance(reward, Reward):
-        raise InputError(f"{place}: the future holds {reward!r}; it must hold an autoclave.core.Reward")
-    value, reason = cast("tuple[object, object]", (reward.value, reward.reason))
-    if value is not None and not (isinstance(value, int | float | np.number) and math.isfinite(value)):
-        raise InputError(f"{place}: reward = {value!r}: must be a finite number, or None without a verdict")
-    if not isinstance(reason, str):
-        raise InputError(f"{place}: reason = {reason!r}: must be a str, such as the word of a metric status/REASON")
-    return reward
+def with_turn(turns: tuple[Completion, ...], completion: Completion, observed: str) -> tuple[Completion, ...]:
+    """Return `turns` and a further one, whose prompt begins with all their tokens; these are left out of it."""
+    known = sum(len(turn.prompt_tokens) + len(turn.tokens) for turn in turns)
+    return (*turns, replace(completion, prompt_tokens=completion.prompt_tokens[known:], observed=observed))

@@ -39,6 +39,14 @@ RewardFunction = Callable[[TaskItem, str], Future[Reward]]
 """Reward of a response to an item. Returns at once; the value of the reward is None if the judge fails."""
 
 
+Following = tuple[Request, str] | Reward | None
+"""The request for another turn, whose prompt begins with all tokens so far, and the text read before it; or the end of
+the episode, with this reward, or None for the reward of its last turn.
+"""
+NextTurn = Callable[[TaskItem, Request, Sequence[Completion]], Future[Following]]
+"""From an item, the first request of an episode and its turns so far to what follows."""
+
+
 @dataclass(frozen=True, slots=True)
 class EngineStats:
     """Counters of an engine: requests now, tokens since the start."""

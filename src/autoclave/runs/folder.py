@@ -193,7 +193,7 @@ def _free_name(path: Path) -> Path:
 def _rollout_line(
     step: int, rollout: Rollout, entry: Mapping[str, Any], log_probs: FloatArray | None
 ) -> dict[str, Any]:
-    completion, reward, asked = rollout.completion, rollout.reward, rollout.item.payload
+    last, reward, asked = rollout.last, rollout.reward, rollout.item.payload
     return {
         "format": ROLLOUT_FORMAT,
         "step": step,
@@ -202,21 +202,22 @@ def _rollout_line(
         "group": rollout.item.group_key,
         "sample": rollout.sample,
         "prompt": "\n\n".join(message["content"] for message in rollout.item.messages),
-        "response": completion.text,
-        "tokens": len(completion.tokens),
-        "finish_reason": completion.finish_reason,
+        "response": last.text,
+        "turns": [{"observed": turn.observed, "response": turn.text} for turn in rollout.turns],
+        "tokens": rollout.num_sampled,
+        "finish_reason": last.finish_reason,
         "length_limit": rollout.length_limit,
         "reward": reward.value,
         "reason": reward.reason,
         "reward_parts": dict(reward.parts),
         "mask_reason": rollout.mask_reason,
         "ledger": dict(entry),
-        "policy_versions": completion.policy_versions,
+        "policy_versions": rollout.policy_versions,
         "verdict": to_plain(reward.verdict) if reward.verdict else None,
         "alignment_sample": to_plain(asked) if isinstance(asked, AlignmentSample) else None,
-        "token_ids": completion.tokens.tolist(),
-        "log_prob_kind": completion.log_prob_kind,
-        "sampler_log_probs": _rounded(completion.log_probs),
+        "token_ids": np.concatenate([turn.tokens for turn in rollout.turns]).tolist(),
+        "log_prob_kind": last.log_prob_kind,
+        "sampler_log_probs": _rounded(np.concatenate([turn.log_probs for turn in rollout.turns])),
         "trainer_log_probs": None if log_probs is None else _rounded(log_probs),
     }
 

@@ -7,7 +7,7 @@ Nothing is escaped here; templates do that.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
@@ -99,6 +99,13 @@ class RecordedRollout:
     @property
     def response(self) -> str:
         return str(self.record.get("response", ""))
+
+    @property
+    def earlier_turns(self) -> list[tuple[str, str]]:
+        """Of each turn before the last its response, and what the policy observed after it."""
+        found: Any = self.record.get("turns")
+        turns = found if _is_list_of(found, dict) else []
+        return [(str(a.get("response", "")), str(b.get("observed", ""))) for a, b in pairwise(turns)]
 
     @property
     def sample(self) -> int | None:

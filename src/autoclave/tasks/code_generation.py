@@ -1,13 +1,17 @@
 """Task of writing a program: a problem becomes a prompt, the judge's verdict becomes the reward."""
 
 from concurrent.futures import Future
+from dataclasses import replace
 from operator import attrgetter
 
 from autoclave.config import CodeGenerationConfig
-from autoclave.core import Problem, Program, Reward, TaskItem
+from autoclave.core import CallTests, Observation, Problem, Program, Reward, StdinTests, TaskItem, Verdict
+from autoclave.core.futures import chained, completed
+from autoclave.core.trace import literal
 from autoclave.judge import EXTRACTION_RULES, Judge, JudgeJob
 from autoclave.judge.extraction import program_place
-from autoclave.tasks.interface import badly_formed, full_marks, item_of, rewarded
+from autoclave.tasks.alignment_samples import input_of
+from autoclave.tasks.interface import badly_formed, full_marks, item_of, reward_of, rewarded
 
 
 class CodeGeneration:
@@ -15,6 +19,9 @@ class CodeGeneration:
 
     `binary`: 1 if all tests pass, else 0; judging stops at the first failure. `fraction`: share of tests passed. A
     response without a program earns 0 and is never run.
+
+    With `turns` above 1, the policy reads how its program did on the public tests while it fails one of them, and may
+    answer again. Hidden tests say nothing before the last turn.
     """
 
     name = "code_generation"
@@ -22,6 +29,8 @@ class CodeGeneration:
     def __init__(self, judge: Judge, config: CodeGenerationConfig) -> None:
         self._judge = judge
         self._config = config
+        self.turns = config.turns
+        self._public: dict[str, Problem] = {}
 
     def item(self, problem: Problem) -> TaskItem:
         return item_of(self.name, problem, self._config.template)
@@ -47,3 +56,42 @@ class CodeGeneration:
             stop_at_failure=self._config.reward == "binary",
         )
         return rewarded(self._judge, job, full_marks if self._config.reward == "binary" else attrgetter("passed_share"))
+
+    def observe(self, item: TaskItem, response: str) -> Future[Observation | Reward | None]:
+        public, source = self._public_part(item.payload), self.program_of(item, response)
+        if public is None:
+            return completed(None)
+        if source is None:
+            return completed(_told("There is no program in the answer."))
+        job = JudgeJob(public, Program(source, public.language), id=item.id)
+        return chained(self._judge.submit(job), lambda verdict: _observation(public, verdict))
+
+    def _public_part(self, problem: Problem) -> Problem | None:
+        """Return the problem with its public tests alone; None if none can be told, or none would be hidden."""
+        if not isinstance(problem.tests, StdinTests | CallTests) or len(problem.tests.cases) < 2:
+            return None
+        if problem.digest not in self._public:
+            cases = problem.tests.cases[: min(self._config.public_tests, len(problem.tests.cases) - 1)]
+            self._public[problem.digest] = replace(problem, tests=replace(problem.tests, cases=cases))
+        return self._public[problem.digest]
+
+
+def _observation(problem: Problem, verdict: Verdict) -> Observation | Reward | None:
+    if verdict.status is None:
+        return reward_of(verdict, full_marks)
+    if verdict.is_accepted:
+        return None
+    lines = [f"{verdict.status.replace('_', ' ')}: {verdict.message}".removesuffix(": ")]
+    if verdict.failing_test is not None and isinstance(problem.tests, StdinTests | CallTests):
+        lines += ["Input:", input_of(problem, verdict.failing_test) or ""]
+        lines += ["Expected:", expected_of(problem.tests, verdict.failing_test)]
+    return _told("\n".join(lines))
+
+
+def expected_of(tests: StdinTests | CallTests, test: int) -> str:
+    """Return the expected output or value of a test as text."""
+    return tests.cases[test].output if isinstance(tests, StdinTests) else literal(tests.cases[test].output)
+
+
+def _told(text: str) -> Observation:
+    return Observation(({"role": "user", "content": text},))

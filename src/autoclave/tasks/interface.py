@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from autoclave.core import Problem, Reward, Status, TaskItem, Verdict
+from autoclave.core import Observation, Problem, Reward, Status, TaskItem, Verdict
 from autoclave.core.futures import chained, completed
 from autoclave.judge import Judge, JudgeJob
 from autoclave.problems import Template, problem_messages
@@ -31,19 +31,37 @@ class Task(Protocol):
         ...
 
 
+@runtime_checkable
+class MultiTurnTask(Task, Protocol):
+    """A task whose rollouts are episodes of up to `turns` turns."""
+
+    @property
+    def turns(self) -> int:
+        """Most turns of an episode."""
+        ...
+
+    def observe(self, item: TaskItem, response: str) -> Future[Observation | Reward | None]:
+        """Return what the policy reads after a turn, before it takes another one.
+
+        None ends the episode, and its last turn is judged. A reward ends it with that reward, which has no value on a
+        fault, so that the episode neither trains nor counts.
+        """
+        ...
+
+
 def item_of(task: str, problem: Problem, template: Template) -> TaskItem:
     return TaskItem(task, problem.id, problem.id, problem_messages(problem, template), problem)
 
 
 def rewarded(judge: Judge, job: JudgeJob, value: Callable[[Verdict], float]) -> Future[Reward]:
     """Return the reward of `job` by the `value` of its verdict. It fails or is cancelled with the verdict."""
-    return chained(judge.submit(job), lambda verdict: _reward(verdict, value))
+    return chained(judge.submit(job), lambda verdict: reward_of(verdict, value))
 
 
 def badly_formed(judge: Judge, item: TaskItem, message: str) -> Future[Reward]:
     """Return the reward 0 of a response without a program or answer."""
     verdict = Verdict.of(Status.BAD_FORMAT, problem_id=item.payload.id, id=item.id, level=judge.level, message=message)
-    return completed(_reward(verdict, full_marks))
+    return completed(reward_of(verdict, full_marks))
 
 
 def full_marks(verdict: Verdict) -> float:
@@ -51,7 +69,8 @@ def full_marks(verdict: Verdict) -> float:
     return float(verdict.is_accepted)
 
 
-def _reward(verdict: Verdict, value: Callable[[Verdict], float]) -> Reward:
+def reward_of(verdict: Verdict, value: Callable[[Verdict], float]) -> Reward:
+    """Return the `value` of a verdict as a reward, None without one."""
     if verdict.status is None:
         return Reward(None, "no_verdict", verdict=verdict)
     return Reward(value(verdict), verdict.status, {"tests_passed": verdict.passed_share}, verdict)

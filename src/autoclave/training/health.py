@@ -329,7 +329,7 @@ def overfit_to_sampled_tests(
         rollout there is no share.
     """
     accepted = [r for group in groups for r in group.rollouts if r.reward.verdict and r.reward.verdict.is_accepted]
-    futures = [judge_by_all(rollout.item, rollout.completion.text) for rollout in accepted]
+    futures = [judge_by_all(rollout.item, rollout.last.text) for rollout in accepted]
     verdicts = [verdict for future in futures if (verdict := future.result().verdict) and verdict.status is not None]
     failed = sum(not verdict.is_accepted for verdict in verdicts)
     return {"overfit_judged": float(len(verdicts))} | ({OVERFIT: failed / len(verdicts)} if verdicts else {})

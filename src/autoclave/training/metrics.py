@@ -30,8 +30,8 @@ def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, flo
     groups = without_alignment_samples(learned.groups)
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     rewards = [rollout.reward.value for rollout in rollouts if rollout.reward.value is not None]
-    tokens = [len(rollout.completion.tokens) for rollout in rollouts]
-    sampled = sum(len(rollout.completion.tokens) for group in learned.groups for rollout in group.rollouts)
+    tokens = [rollout.num_sampled for rollout in rollouts]
+    sampled = sum(rollout.num_sampled for group in learned.groups for rollout in group.rollouts)
     statuses = Counter(rollout.reward.reason for rollout in rollouts)
     return {
         "reward/mean": float(np.mean(rewards)) if rewards else float("nan"),
@@ -39,7 +39,8 @@ def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, flo
         **_standard_error(groups),
         "accepted_share": _share([r.reward.reason == "accepted" for r in rollouts]),
         "response_length/mean": float(np.mean(tokens)) if tokens else float("nan"),
-        "truncated_share": _share([r.completion.finish_reason is FinishReason.LENGTH for r in rollouts]),
+        "turns/mean": float(np.mean([len(rollout.turns) for rollout in rollouts])) if rollouts else float("nan"),
+        "truncated_share": _share([r.last.finish_reason is FinishReason.LENGTH for r in rollouts]),
         "no_verdict_share": _share([r.reward.value is None for r in rollouts]),
         "masked_share": _share([not r.is_trained for r in rollouts]),
         "groups/zero_variance_share": _share([is_uniform(group.rollouts) for group in groups]),

@@ -1,6 +1,7 @@
 """Fate of every request: trained, dropped for a reason, or asked again. None is lost, none counts twice.
 
-A request is known by the numbers that its random numbers come from: (seed, iteration, item, sample).
+A request is known by the numbers that its random numbers come from: (seed, iteration, item, sample), and from the
+second turn of a rollout on the number of the turn.
 """
 
 import json
@@ -51,7 +52,8 @@ class RequestLedger:
         rollouts = [rollout for group in learned.groups for rollout in group.rollouts]
         for rollout, entry in zip(rollouts, learned.ledger, strict=True):
             trains = rollout.is_trained and entry.weight
-            self._end(rollout.request, TRAINED if trains else f"{DROPPED}/{rollout.mask_reason or NO_SIGNAL}")
+            for name in rollout.requests:
+                self._end(name, TRAINED if trains else f"{DROPPED}/{rollout.mask_reason or NO_SIGNAL}")
 
     def check(self, ahead: Iterable[Collection]) -> None:
         """Check that just the requests of `ahead` are asked and not done.

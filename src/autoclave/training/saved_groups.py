@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,6 @@ from autoclave.core.json import from_plain, to_plain
 from autoclave.training.learned import ItemSource
 
 FOLDER = "ahead"
-_PLAIN = ("log_prob_kind", "text", "submitted_at", "finished_at", "started_at", "sampled_by")
-"""Fields of completions that JSON has."""
 
 Known = Mapping[int, Mapping[int, Group | None]]
 """By iteration and index of the item; None for a group that is not complete."""
@@ -58,27 +57,42 @@ def load_groups(folder: Path, items: ItemSource) -> dict[int, dict[int, Group | 
 def names_of(known: Known) -> list[tuple[int, ...]]:
     """The requests of all complete groups."""
     groups = (group for batch in known.values() for group in batch.values() if group)
-    return [rollout.request for group in groups for rollout in group.rollouts]
+    return [name for group in groups for rollout in group.rollouts for name in rollout.requests]
 
 
 def _plain(rollout: Rollout) -> dict[str, Any]:
-    completion, reward = rollout.completion, rollout.reward
+    reward = rollout.reward
     return {
         "item": rollout.item.id,
         "sample": rollout.sample,
         "request": rollout.request,
         "length_limit": rollout.length_limit,
-        "prompt_tokens": completion.prompt_tokens.tolist(),
-        "tokens": completion.tokens.tolist(),
-        "log_probs": completion.log_probs.astype(np.float64).tolist(),  # float32 comes back from that bit for bit
-        "finish_reason": completion.finish_reason,
-        "policy_versions": completion.policy_versions,
-        **{name: getattr(completion, name) for name in _PLAIN},
+        "turns": [_plain_turn(turn) for turn in rollout.turns],
         "reward": reward.value,
         "reason": reward.reason,
         "reward_parts": dict(reward.parts),
         "verdict": to_plain(reward.verdict) if reward.verdict else None,
     }
+
+
+def _plain_turn(turn: Completion) -> dict[str, Any]:
+    arrays = {
+        "prompt_tokens": turn.prompt_tokens.tolist(),
+        "tokens": turn.tokens.tolist(),
+        "log_probs": turn.log_probs.astype(np.float64).tolist(),  # float32 comes back from that bit for bit
+    }
+    return {each.name: getattr(turn, each.name) for each in fields(turn)} | arrays
+
+
+def _turn(plain: dict[str, Any]) -> Completion:
+    converted = {
+        "prompt_tokens": np.array(plain["prompt_tokens"], dtype=np.int64),
+        "tokens": np.array(plain["tokens"], dtype=np.int64),
+        "log_probs": np.array(plain["log_probs"], dtype=np.float32),
+        "finish_reason": FinishReason(plain["finish_reason"]),
+        "policy_versions": tuple(tuple(versions) for versions in plain["policy_versions"]),
+    }
+    return Completion(**(plain | converted))
 
 
 def _group(item: TaskItem, rollouts: list[dict[str, Any]] | None) -> Group | None:
@@ -92,14 +106,7 @@ def _rollout(item: TaskItem, plain: dict[str, Any]) -> Rollout:
     return Rollout(
         item,
         plain["sample"],
-        Completion(
-            prompt_tokens=np.array(plain["prompt_tokens"], dtype=np.int64),
-            tokens=np.array(plain["tokens"], dtype=np.int64),
-            log_probs=np.array(plain["log_probs"], dtype=np.float32),
-            finish_reason=FinishReason(plain["finish_reason"]),
-            policy_versions=tuple(tuple(versions) for versions in plain["policy_versions"]),
-            **{name: plain[name] for name in _PLAIN},
-        ),
+        tuple(map(_turn, plain["turns"])),
         Reward(
             plain["reward"],
             plain["reason"],

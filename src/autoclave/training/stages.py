@@ -21,7 +21,7 @@ from autoclave.core.rollout import FloatArray
 from autoclave.core.timeline import Timeline
 from autoclave.models import encode_prompt
 from autoclave.planning.accounting.speed import SequenceLengths
-from autoclave.rollout import Collection, Request, RewardFunction, SamplingParameters
+from autoclave.rollout import Collection, NextTurn, Request, RewardFunction, SamplingParameters
 from autoclave.rollout.collection import CollectionSpans
 from autoclave.training.learned import Learned
 from autoclave.training.learning import (
@@ -68,6 +68,8 @@ class Stages:
     minibatches: int
     """Optimizer steps of a `learn`."""
     seed: int
+    next_turn: NextTurn | None = None
+    """Goes on with an episode; every rollout has one turn without it."""
     sync_check: SyncCheck | None = None
     """Compares trainer and samplers after each publish."""
     publish_s: float = 3600.0
@@ -127,6 +129,7 @@ class Stages:
             first,
             self.sampler,
             self.reward,
+            next_turn=self.next_turn,
             resample=resample if self.algorithm.max_resamples else None,
             complete=complete,
             spans=CollectionSpans(self.timeline, iteration + 1),

@@ -1,7 +1,7 @@
 """The packed batch that trainer workers exchange: numpy arrays without padding.
 
 All tokens of all rollouts stand in one 1-D array; offsets say where each begins. Columns hold a value per rollout or
-per response token; their names are those of `algorithms.Column`. Padding appears only in `padded()`, for the model.
+per sampled token; their names are those of `algorithms.Column`. Padding appears only in `padded()`, for the model.
 """
 
 from __future__ import annotations
@@ -73,50 +73,58 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """B rollouts, packed. M tokens in all, N of them response tokens.
+    """B rollouts, packed. M tokens in all, N of them sampled by the policy, which are trained on.
 
-    tokens: (M,) int64, prompt then response of each rollout.
+    tokens: (M,) int64, of each rollout its prompt, then what was sampled and observed, in order.
+    sampled: (M,) bool; the first token of a rollout never is.
     offsets: (B + 1,) int64 into tokens.
-    prompt_lengths: (B,) int64.
     rows: columns of B values.
-    responses: columns of N values, response tokens in order.
+    responses: columns of N values, sampled tokens in order.
     """
 
     tokens: IntArray
+    sampled: Array
     offsets: IntArray
-    prompt_lengths: IntArray
     rows: Mapping[str, Array]
     responses: Mapping[str, Array]
 
     def __len__(self) -> int:
-        return len(self.prompt_lengths)
+        return len(self.offsets) - 1
 
     @property
     def lengths(self) -> IntArray:
-        """(B,) tokens of prompt and response."""
+        """(B,) tokens, sampled or not."""
         return np.diff(self.offsets)
 
     @property
+    def prompt_lengths(self) -> IntArray:
+        """(B,) tokens before the first that was sampled."""
+        rows = np.repeat(np.arange(len(self)), self.lengths)
+        counts = np.concatenate([[0], np.cumsum(self.sampled)])
+        return np.bincount(rows[counts[1:] == counts[self.offsets[rows]]], minlength=len(self))
+
+    @property
     def response_lengths(self) -> IntArray:
-        """(B,) tokens of the responses."""
-        return self.lengths - self.prompt_lengths
+        """(B,) sampled tokens."""
+        return np.diff(np.concatenate([[0], np.cumsum(self.sampled)])[self.offsets])
 
     @property
     def response_rows(self) -> IntArray:
-        """(N,) which row each response token belongs to."""
+        """(N,) which row each sampled token belongs to."""
         return np.repeat(np.arange(len(self)), self.response_lengths)
 
     @staticmethod
     def from_sequences(
-        sequences: Sequence[tuple[Array, Array]], *, rows: Mapping[str, Array], responses: Mapping[str, Array]
+        sequences: Sequence[Sequence[Array]], *, rows: Mapping[str, Array], responses: Mapping[str, Array]
     ) -> Batch:
-        """Pack `(prompt tokens, response tokens)` pairs; the columns are already in that order."""
-        parts = [part for pair in sequences for part in pair]
-        lengths = [len(prompt) + len(response) for prompt, response in sequences]
+        """Pack sequences of parts, which are given and sampled tokens by turns; the columns are in that order."""
+        parts = [part for sequence in sequences for part in sequence]
+        lengths = [sum(map(len, sequence)) for sequence in sequences]
+        is_sampled = [place % 2 == 1 for sequence in sequences for place in range(len(sequence))]
         return Batch(
             tokens=np.concatenate([np.zeros(0, np.int64), *parts]),
+            sampled=np.repeat(np.array(is_sampled, dtype=bool), [len(part) for part in parts]),
             offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            prompt_lengths=np.array([len(prompt) for prompt, _ in sequences], dtype=np.int64),
             rows=rows,
             responses=responses,
         )
@@ -136,7 +144,7 @@ class Batch:
         group = np.repeat(np.arange(len(groups)), [len(group.rollouts) for group in groups])
         values = [rollout.reward.value for rollout in rollouts]
         return Batch.from_sequences(
-            [(rollout.completion.prompt_tokens, rollout.completion.tokens) for rollout in rollouts],
+            [[part for turn in rollout.turns for part in (turn.prompt_tokens, turn.tokens)] for rollout in rollouts],
             rows={
                 "group": group,
                 "minibatch": group * minibatches // max(1, len(groups)),
@@ -148,7 +156,7 @@ class Batch:
             },
             responses={
                 "sampler_log_probs": np.concatenate(
-                    [np.zeros(0, np.float32), *(rollout.completion.log_probs for rollout in rollouts)]
+                    [np.zeros(0, np.float32), *(turn.log_probs for rollout in rollouts for turn in rollout.turns)]
                 )
             },
         )
@@ -169,14 +177,14 @@ class Batch:
         return replace(
             self,
             tokens=self.tokens[token_index],
+            sampled=self.sampled[token_index],
             offsets=np.concatenate([[0], np.cumsum(self.lengths[indices])]).astype(np.int64),
-            prompt_lengths=self.prompt_lengths[indices],
             rows={name: column[indices] for name, column in self.rows.items()},
             responses={name: column[response_index] for name, column in self.responses.items()},
         )
 
     def response_index(self, rows: Array) -> Array:
-        """Positions among the N response tokens of those of `rows` (indices), one row after the other."""
+        """Positions among the N sampled tokens of those of `rows` (indices), one row after the other."""
         starts = np.cumsum(self.response_lengths) - self.response_lengths
         return _ranges(starts[rows], self.response_lengths[rows])
 
@@ -188,8 +196,8 @@ class Batch:
         return replace(
             first,
             tokens=np.concatenate([batch.tokens for batch in batches]),
+            sampled=np.concatenate([batch.sampled for batch in batches]),
             offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            prompt_lengths=np.concatenate([batch.prompt_lengths for batch in batches]),
             rows={name: np.concatenate([batch.rows[name] for batch in batches]) for name in first.rows},
             responses={name: np.concatenate([batch.responses[name] for batch in batches]) for name in first.responses},
         )
@@ -221,7 +229,8 @@ class Batch:
         found: list[list[int]] = []
         sizes: list[int] = []
         last: dict[bytes, int] = {}
-        for row, (length, more) in enumerate(zip(self.prompt_lengths, self.response_lengths, strict=True)):
+        lengths = self.prompt_lengths
+        for row, (length, more) in enumerate(zip(lengths, self.lengths - lengths, strict=True)):
             prompt = self.tokens[self.offsets[row] :][:length].tobytes()
             if prompt not in last or sizes[last[prompt]] + more > max_tokens:
                 last[prompt] = len(found)
@@ -234,45 +243,47 @@ class Batch:
     def padded(self) -> tuple[Array, Array, Array]:
         """`input_ids` (B, L) int64, `attention_mask` (B, L) int64, `response_mask` (B, L) bool, padded on the right.
 
-        The True entries of `response_mask` in row-major order are the N response tokens in order.
+        The True entries of `response_mask` in row-major order are the N sampled tokens in order.
         """
         column = np.arange(self.lengths.max(initial=1))[None, :]
         attention = column < self.lengths[:, None]
         input_ids = np.zeros(attention.shape, dtype=np.int64)
         input_ids[attention] = self.tokens
-        return input_ids, attention.astype(np.int64), attention & (column >= self.prompt_lengths[:, None])
+        response = np.zeros_like(attention)
+        response[attention] = self.sampled
+        return input_ids, attention.astype(np.int64), response
 
     def packed(self) -> tuple[Array, Array, Array]:
         """`input_ids` (1, M) int64, `position_ids` (1, M) int64, `response_mask` (1, M) bool, without padding.
 
-        Positions begin at 0 in each row. The True entries of `response_mask` are the N response tokens in order.
+        Positions begin at 0 in each row. The True entries of `response_mask` are the N sampled tokens in order.
         """
         positions = _ranges(np.zeros(len(self), np.int64), self.lengths)
-        response = positions >= np.repeat(self.prompt_lengths, self.lengths)
-        return self.tokens[None], positions[None], response[None]
+        return self.tokens[None], positions[None], self.sampled[None]
 
     def with_shared_prompts(self) -> tuple[Array, ...]:
         """A row of M tokens in which each prompt stands once, before all its responses, which are neighbours here.
 
         Returns:
             (1, M) each: `input_ids`; `position_ids`, which go on from the prompt in each response; `response_mask`,
-            whose True entries are the N response tokens in order; the column of the token before each. Then
+            whose True entries are the N sampled tokens in order; the column of the token before each. Then
             `sequences` (B, L), the columns of each rollout, padded on the right; `places` (M,), of each token in it.
         """
         seen: dict[bytes, int] = {}
-        prompts = map(slice, self.offsets, self.offsets[:-1] + self.prompt_lengths)
+        lengths = self.prompt_lengths
+        prompts = map(slice, self.offsets, self.offsets[:-1] + lengths)
         first = [seen.setdefault(self.tokens[prompt].tobytes(), row) for row, prompt in enumerate(prompts)]
         positions = _ranges(np.zeros(len(self), np.int64), self.lengths)
-        is_response = positions >= np.repeat(self.prompt_lengths, self.lengths)
+        is_own = positions >= np.repeat(lengths, self.lengths)
         here = np.arange(len(self.tokens))
-        origin = np.where(is_response, here, np.repeat(self.offsets[first], self.lengths) + positions)
+        origin = np.where(is_own, here, np.repeat(self.offsets[first], self.lengths) + positions)
         kept = origin == here
         columns = (np.cumsum(kept) - 1)[origin]
         before = np.concatenate([[0], columns[:-1]])
         is_filled = np.arange(self.lengths.max(initial=1)) < self.lengths[:, None]
         sequences = np.zeros(is_filled.shape, dtype=np.int64)
         sequences[is_filled] = columns
-        row = (self.tokens, positions, is_response, before)
+        row = (self.tokens, positions, self.sampled, before)
         return *(values[kept][None] for values in row), sequences, np.flatnonzero(is_filled)[kept]
 
 

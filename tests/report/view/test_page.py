@@ -132,6 +132,13 @@ def test_long_responses_and_prompts_lose_their_middle(record, rollout):
     assert "[1,000 characters left out]" in said
 
 
+def test_an_episode_shows_its_earlier_turns_and_what_was_observed(record, rollout):
+    turns = [{"observed": "", "response": "print(3)"}, {"observed": "wrong answer <b>", "response": "print(4)"}]
+    said = texts(view(record({1: [rollout("a") | {"turns": turns}, rollout("b") | {"turns": "damaged"}]})))
+    places = [said.index(text) for text in ("turn 1", "print(3)", "observed", "wrong answer <b>", "turn 2, which")]
+    assert places == sorted(places)
+
+
 # --- What is chosen ------------------------------------------------------------------------------------------------
 
 

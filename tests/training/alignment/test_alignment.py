@@ -98,7 +98,7 @@ def _rollout(item: TaskItem, request: tuple[int, ...], status: Status | None) ->
         verdict = Verdict("", "", status, None if status is None else 0.0, test)
         reward = Reward(verdict.reward, status or "no_verdict", verdict=verdict)
     text = f"y = {' '.join(map(str, request))} {item.id}"
-    return Rollout(item, request[-1], completion(text=text), reward, request=request, length_limit=9)
+    return Rollout(item, request[-1], (completion(text=text),), reward, request=request, length_limit=9)
 
 
 def alignment_samples_of(items: Sequence[TaskItem]) -> list[AlignmentSample]:

@@ -50,8 +50,8 @@ def sampled(seed: int, *, drift: float, version: int, count: int = 40, sampler: 
 
 def scaled(groups: list[Group], factor: float) -> list[Group]:
     def wrong(rollout):
-        completion = rollout.completion
-        return replace(rollout, completion=replace(completion, log_probs=completion.log_probs * np.float32(factor)))
+        completion = rollout.last
+        return replace(rollout, turns=(replace(completion, log_probs=completion.log_probs * np.float32(factor)),))
 
     return [Group(group.item, tuple(map(wrong, group.rollouts))) for group in groups]
 

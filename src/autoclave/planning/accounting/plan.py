@@ -170,8 +170,9 @@ def plan_for(config: TrainConfig, *, prompt_tokens: int | None = None, response_
         InputError: the model cannot be found or is of an unknown family, or its context is too short.
     """
     shape = shape_of(config.model)
-    response = response_tokens or config.longest_trained
-    evaluated = config.longest_evaluated if response_tokens is None and config.longest_evaluated > response else 0
+    turns = getattr(config.task, "turns", 1)
+    response, most = response_tokens or turns * config.longest_trained, turns * config.longest_evaluated
+    evaluated = most if response_tokens is None and most > response else 0
     prompt = prompt_tokens or max(1, min(PROMPT_TOKENS, shape.context - max(response, evaluated)))
     return plan_run(config, shape, Lengths(prompt, response, evaluated))
 

@@ -182,6 +182,10 @@ class ShownRollout(RecordedRollout):
         return shortened(super().response, SHOWN_CHARACTERS)
 
     @property
+    def earlier_turns(self) -> list[tuple[str, str]]:
+        return [(shortened(a, SHOWN_CHARACTERS), shortened(b, SHOWN_CHARACTERS)) for a, b in super().earlier_turns]
+
+    @property
     def advantage_sign(self) -> str:
         """`positive`, `zero`, `negative` or `none`."""
         if self.advantage is None:

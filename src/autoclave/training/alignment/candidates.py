@@ -79,12 +79,12 @@ def _of_rollout(
         return []
     if only_failed and verdict.status is not Status.WRONG_ANSWER:
         return []
-    program = program_of(rollout.item, rollout.completion.text)
+    program = program_of(rollout.item, rollout.last.text)
     if program is None:
         return []
     drawn = draw.permutation(len(problem.tests.cases)).tolist()
     first = [verdict.failing_test] if only_failed and verdict.failing_test is not None else []
-    version = min((version for version, _, _ in rollout.completion.policy_versions), default=0)
+    version = min((version for version, _, _ in rollout.last.policy_versions), default=0)
     fitting = (test for test in dict.fromkeys([*first, *drawn]) if fits(program, problem, test))
     tests = islice(fitting, tests_per_program)
     return [Candidate(problem, program, test, version) for test in tests]

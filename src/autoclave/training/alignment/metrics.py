@@ -39,7 +39,7 @@ def alignment_metrics(groups: Sequence[Group]) -> dict[str, float]:
         "alignment/exact_share": _mean([float(rollout.reward.reason == EXACT) for rollout in rollouts]),
         "alignment/bad_format_share": _mean([float(rollout.reward.reason == BAD_FORMAT) for rollout in rollouts]),
         "alignment/zero_variance_share": _mean([float(is_uniform(group.rollouts)) for group in alignment_samples]),
-        "alignment/response_length": _mean([float(len(rollout.completion.tokens)) for rollout in rollouts]),
+        "alignment/response_length": _mean([float(rollout.num_sampled) for rollout in rollouts]),
         "alignment/variables": _mean([float(len(group.item.payload.variables)) for group in alignment_samples]),
         "alignment/program_length": _mean([float(len(group.item.payload.program)) for group in alignment_samples]),
         "alignment/staleness": _mean(
@@ -63,7 +63,7 @@ def length_of(alignment_sample: AlignmentSample) -> str:
 
 def _version_of(group: Group) -> int:
     """Of the weights that answered."""
-    versions = (version for rollout in group.rollouts for version, _, _ in rollout.completion.policy_versions)
+    versions = (version for rollout in group.rollouts for version, _, _ in rollout.policy_versions)
     return min(versions, default=group.item.payload.version)
 
 

@@ -16,7 +16,7 @@ from autoclave.workers.batch import Batch
 
 T = TypeVar("T")
 
-FILLER = Batch(np.zeros(2, np.int64), np.array([0, 2]), np.array([1]), {}, {})
+FILLER = Batch(np.zeros(2, np.int64), np.array([False, True]), np.array([0, 2]), {}, {})
 """A row of two tokens, for a pass that a rank takes part in only because others need its share of the weights."""
 
 

@@ -213,19 +213,22 @@ def rollout_mismatch(
     Raises:
         FaultError: neither rounding nor staleness explains the gap; the message names sampler, numbers and fix.
     """
-    completions = [rollout.completion for group in groups for rollout in group.rollouts]
-    pairs = [(c, own) for c, own in zip(completions, trainer, strict=True) if own is not None and len(own)]
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    scored = [(rollout.turns, own) for rollout, own in zip(rollouts, trainer, strict=True) if own is not None]
+    ends = [np.cumsum([len(turn.tokens) for turn in turns]) for turns, _ in scored]
+    split = [zip(turns, np.split(own, end), strict=False) for (turns, own), end in zip(scored, ends, strict=True)]
+    pairs = [(turn, own) for turns in split for turn, own in turns if len(own)]
     if not pairs:
         return {}
     own = np.concatenate([log_probs for _, log_probs in pairs])
     theirs = np.concatenate([completion.log_probs for completion, _ in pairs])
     is_current = np.concatenate([_is_of(completion, version) for completion, _ in pairs])
     names, lengths = zip(*((completion.sampled_by, len(log_probs)) for completion, log_probs in pairs), strict=True)
-    for sampler in dict.fromkeys(names) if limit is not None else ():
+    for sampler in dict.fromkeys(names):
         is_own = np.repeat([name == sampler for name in names], lengths)
         for age, is_of_age in ((version, is_current), (None, ~is_current)):
             chosen = is_of_age & is_own
-            if chosen.any():
+            if limit is not None and chosen.any():
                 _require_explained(own[chosen], theirs[chosen], sampler, age, limit)
     found = mismatch(own, theirs)
     names = {"mean": found.mean, "max": found.max, "k3": found.k3, "ratio": _ratio(own, theirs)}

@@ -5,17 +5,19 @@ The package imports them as themselves (`from m import A as A`) for type checker
 """
 
 import importlib
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
+
+_IMPORT = re.compile(r"from (\S+) import \(?\s*(\w+) as \2\b")
 
 
 def lazily(package: str) -> Callable[[str], Any]:
     """The `__getattr__` of a package. Sets its `__all__`: all names that it imports as themselves."""
     module = sys.modules[package]
     with open(module.__file__ or "", encoding="utf-8") as source:
-        lines = [line.split() for line in source if " import " in line and " as " in line]
-    places = {words[5]: words[1] for words in lines if len(words) == 6}  # "from", place, "import", name, "as", name
+        places = {name: place for place, name in _IMPORT.findall(source.read())}
     vars(module)["__all__"] = sorted(places)
 
     def load(name: str) -> Any:

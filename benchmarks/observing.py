@@ -83,7 +83,7 @@ def shell_overhead(place: Path, num_files: int, rounds: int) -> dict[str, float]
     folder, clocks = default_state(root) / "shell", place / "clocks"
     folder.mkdir(parents=True)
     clocked = [sys.executable, "-c", "import shell_budget; shell_budget.main()", str(folder), str(root), str(clocks)]
-    subprocess.Popen(clocked, cwd=Path(__file__).parent)
+    resident = subprocess.Popen(clocked, cwd=Path(__file__).parent)
     quick = shlex.split(subprocess.run([*line, "--resident"], stdout=subprocess.PIPE, check=True).stdout.decode())
     while not (folder / "socket").exists():
         time.sleep(0.1)
@@ -100,6 +100,7 @@ def shell_overhead(place: Path, num_files: int, rounds: int) -> dict[str, float]
                 times[name].append(time.perf_counter() - began)
     with contextlib.suppress(ConnectionResetError):  # it ends without an answer
         exchange(str(folder), "stop", b"")
+    resident.wait(60)
     spread = sorted(times["resident"])
     print(f"act shell: {spread[0] * 1000:.1f} to {spread[-1] * 1000:.1f} ms in {rounds} rounds, {told(clocks)}")
     bare, ours, alone = (statistics.median(found or [0.0]) * 1000 for found in times.values())

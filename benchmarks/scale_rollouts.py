@@ -30,7 +30,6 @@ from autoclave.training.saved_groups import save_groups
 from autoclave.training.stages import Stages
 from autoclave.workers import Batch, Dispatch, ResourcePool, WorkerGroup, register
 from autoclave.workers.executor import InlineExecutor
-from autoclave.workers.pool import done
 from autoclave.workers.sampler.pool import SamplerPool
 from autoclave.workers.sampler.worker import Batches, StepOutput
 from autoclave.workers.trainer.critic import NoCritic
@@ -82,17 +81,17 @@ class Actor:
     """Stands for the actor's worker group: packs rows as a trainer does, and computes nothing."""
 
     def old_log_probs(self, batch: Batch) -> Future[Batch]:
-        return done(batch.with_responses(old_log_probs=batch.responses["sampler_log_probs"]))
+        return completed(batch.with_responses(old_log_probs=batch.responses["sampler_log_probs"]))
 
     def update(self, batch: Future[Batch] | Batch, minibatches: int) -> Future[Costs]:
         whole = batch if isinstance(batch, Batch) else batch.result()
         for layout in ("padded", "packed", "shared_prompts"):
             for rows in whole.micro_batches(TOKENS_OF_MICRO_BATCH, layout):
                 whole.select(rows)
-        return done({"loss": 0.0})
+        return completed({"loss": 0.0})
 
     def with_log_probs(self, batch: Batch) -> Future[Batch]:
-        return done(batch)
+        return completed(batch)
 
 
 class Tokenizer:

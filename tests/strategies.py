@@ -253,7 +253,8 @@ def rollouts(item: TaskItem | None = None) -> st.SearchStrategy[Rollout]:
     """Answered items; all of `item` if one is given."""
     asked = items() if item is None else st.just(item)
     masks = st.none() | st.sampled_from(MaskReason)
-    return st.builds(Rollout, asked, st.integers(0, 63), completions(), rewards(), masks)
+    turns = st.lists(completions(), min_size=1, max_size=3).map(tuple)
+    return st.builds(Rollout, asked, st.integers(0, 63), turns, rewards(), masks)
 
 
 def groups() -> st.SearchStrategy[Group]:

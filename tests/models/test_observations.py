@@ -19,12 +19,15 @@ BRACKETS = (
     "<s>{% for m in messages %}{% if m['role'] == 'assistant' %} {{ m['content'] }}</s>"
     "{% else %}[INST] {{ m['content'] }} [/INST]{% endif %}{% endfor %}"
 )
-ENDS = {CHATML: "<|im_end|>", LLAMA: "<|eot|>", BRACKETS: "</s>"}
+SPACED = BRACKETS.replace("}}</s>", "}} </s>")
+ENDS = {CHATML: "<|im_end|>", LLAMA: "<|eot|>", BRACKETS: "</s>", SPACED: "</s>"}
+REWORDING = (LLAMA, SPACED)
+"""Templates that write what was said otherwise, where sampled tokens stay."""
 QUESTION = ({"role": "user", "content": "Add 1 and 2."},)
 TOLD = ({"role": "user", "content": "wrong answer:\n 3 != 4 "},)
 
 
-@pytest.fixture(params=[CHATML, LLAMA, BRACKETS], ids=["chatml", "llama", "brackets"])
+@pytest.fixture(params=[CHATML, LLAMA, BRACKETS, SPACED], ids=["chatml", "llama", "brackets", "spaced"])
 def chat(request: pytest.FixtureRequest) -> PreTrainedTokenizerBase:
     special = ["<|im_start|>", "<|begin|>", "<|start|>", "<|sep|>", "<s>", *ENDS.values()]
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -47,7 +50,7 @@ def test_the_tokens_of_an_episode_are_those_of_its_text_in_the_chat_template(cha
     observed = encode_observation(chat, QUESTION, TOLD, ended_by=turn[-1]).tolist()
     messages = [*QUESTION, {"role": "assistant", "content": said}, *TOLD]
     whole = chat.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-    if chat.chat_template != LLAMA:  # it trims what an assistant said, where sampled tokens stay
+    if chat.chat_template not in REWORDING:
         assert chat.decode(prompt + turn + observed) == whole.replace(f"] {said}", f"]{said}")  # a space to sample
     assert chat.decode(observed).count("wrong answer:\n 3 != 4") == 1
 
@@ -55,7 +58,8 @@ def test_the_tokens_of_an_episode_are_those_of_its_text_in_the_chat_template(cha
 def test_a_turn_that_was_cut_gets_its_end_marker_as_an_observed_token(chat: PreTrainedTokenizerBase):
     ended = encode_observation(chat, QUESTION, TOLD, ended_by=chat.eos_token_id).tolist()
     cut = encode_observation(chat, QUESTION, TOLD, ended_by=None).tolist()
-    assert cut == [chat.eos_token_id, *ended]
+    assert cut[cut.index(chat.eos_token_id) :] == [chat.eos_token_id, *ended]
+    assert not chat.decode(cut[: cut.index(chat.eos_token_id)]).strip()
     assert encode_observation(chat, QUESTION, TOLD, ended_by=ended[-1]).tolist() == cut
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 
 import numpy as np
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoclave.core import Completion, FaultError, InputError, Reward, TaskItem
+from autoclave.core.rollout import TURN, request_of_turn
 from autoclave.rollout import Collection, Request
 from autoclave.rollout.interface import Following
 from autoclave.workers import Batch
@@ -295,17 +296,31 @@ def grows(asked) -> Completion:
     return completion([len(asked.prompt_tokens), 1], prompt=asked.prompt_tokens, text=f"answer {asked.seed}")
 
 
-def until_turn(last: int):
+class Episodes:
+    """A `NextTurn` of up to `last` turns, by `follow`."""
+
+    def __init__(self, last: int, follow: Callable[..., Future[Following]]) -> None:
+        self._last, self._follow = last, follow
+
+    def most_turns(self, item: TaskItem) -> int:
+        return self._last
+
+    def __call__(self, item: TaskItem, first: Request, turns: Sequence[Completion]) -> Future[Following]:
+        return self._follow(first, turns)
+
+
+def until_turn(last: int) -> Episodes:
     """Go on to turn `last` of samples with an odd number, and end the others after their first."""
 
-    def next_turn(asked: TaskItem, first: Request, turns: Sequence[Completion]) -> Future[Following]:
+    def follow(first: Request, turns: Sequence[Completion]) -> Future[Following]:
         if len(turns) == last or first.seed[-1] % 2 == 0:
             return settled(None)
         known = [part for turn in turns for part in (turn.prompt_tokens, turn.tokens)]
         tokens = np.concatenate([*known, [7, 8, 9]])
-        return settled((Request(tokens, first.parameters, (*first.seed, len(turns))), f"observed {len(turns)}"))
+        number = len(turns)
+        return settled((Request(tokens, first.parameters, request_of_turn(first.seed, number)), f"observed {number}"))
 
-    return next_turn
+    return Episodes(last, follow)
 
 
 def test_the_turns_of_an_episode_are_what_was_observed_and_sampled_token_for_token():
@@ -317,13 +332,14 @@ def test_the_turns_of_an_episode_are_what_was_observed_and_sampled_token_for_tok
     assert [turn.prompt_tokens.tolist() for turn in several.turns] == [[2, 3], [7, 8, 9], [7, 8, 9]]
     assert [turn.tokens.tolist() for turn in several.turns] == [[2, 1], [7, 1], [12, 1]]
     assert [turn.observed for turn in several.turns] == ["", "observed 1", "observed 2"]
-    assert several.requests == [(0, 1), (0, 1, 1), (0, 1, 2)]
+    assert several.requests == [(0, 1), (0, 1, TURN, 1), (0, 1, TURN, 2)]
     assert several.policy_versions == ((0, 0, 2), (0, 2, 4), (0, 4, 6))
     batch = Batch.from_groups([group], minibatches=1)
+    assert batch.rows["length_limits"].tolist() == [3 * several.length_limit] * 2
     assert batch.tokens[batch.offsets[1] :].tolist() == [2, 3, 2, 1, 7, 8, 9, 7, 1, 7, 8, 9, 12, 1]
     assert batch.tokens[batch.sampled].tolist() == [2, 1, 2, 1, 7, 1, 12, 1]
     account = collection.take_account()
-    assert sorted(account.asked) == sorted(account.there) == [(0, 0), (0, 1), (0, 1, 1), (0, 1, 2)]
+    assert sorted(account.asked) == sorted(account.there) == [(0, 0), (0, 1), (0, 1, TURN, 1), (0, 1, TURN, 2)]
 
 
 def test_the_last_turn_is_judged_and_the_samples_of_an_item_begin_a_turn_together():
@@ -346,11 +362,11 @@ def test_the_last_turn_is_judged_and_the_samples_of_an_item_begin_a_turn_togethe
     assert asked == [6, 2, 1]
     assert sorted(judged) == [
         "answer (0, 0)",
-        "answer (0, 1, 1)",
+        f"answer (0, 1, {TURN}, 1)",
         "answer (0, 2)",
-        "answer (0, 3, 1)",
+        f"answer (0, 3, {TURN}, 1)",
         "answer (1, 0)",
-        "answer (1, 1, 1)",
+        f"answer (1, 1, {TURN}, 1)",
     ]
 
 
@@ -360,15 +376,14 @@ def test_what_judges_a_turn_may_end_the_episode_without_a_reward():
         requests_for(1),
         ScriptedSampler(grows),
         pays_by_text,
-        next_turn=lambda *_: settled(Reward(None, "no_verdict")),
+        next_turn=Episodes(2, lambda *_: settled(Reward(None, "no_verdict"))),
     )
     assert collection.result()[0].rollouts[0].reward == Reward(None, "no_verdict")
 
 
 def test_an_error_between_turns_is_raised_where_the_groups_are_read():
-    collection = Collection(
-        [item("odd")], requests_for(1), ScriptedSampler(grows), pays_by_text, next_turn=lambda *_: settled(OSError("x"))
-    )
+    raises = Episodes(2, lambda *_: settled(OSError("x")))
+    collection = Collection([item("odd")], requests_for(1), ScriptedSampler(grows), pays_by_text, next_turn=raises)
     with pytest.raises(OSError, match="x") as error:
         collection.result()
     assert "item 'odd'" in error.value.__notes__[0]
@@ -385,7 +400,17 @@ def test_an_item_that_is_sampled_again_begins_with_first_turns():
         next_turn=until_turn(2),
     )
     (group,) = collection.result()
-    assert [rollout.requests for rollout in group.rollouts] == [[(0, 3), (0, 3, 1)], [(0, 5), (0, 5, 1)]]
+    assert [rollout.requests for rollout in group.rollouts] == [[(0, 3), (0, 3, TURN, 1)], [(0, 5), (0, 5, TURN, 1)]]
     account = collection.take_account()
-    assert sorted(account.replaced) == [(0, 0), (0, 1), (0, 1, 1)]
-    assert sorted(account.there) == [(0, 3), (0, 3, 1), (0, 5), (0, 5, 1)]
+    assert sorted(account.replaced) == [(0, 0), (0, 1), (0, 1, TURN, 1)]
+    assert sorted(account.there) == [(0, 3), (0, 3, TURN, 1), (0, 5), (0, 5, TURN, 1)]
+
+
+def test_a_collection_that_was_abandoned_begins_no_further_turn():
+    observed: Future[Following] = Future()
+    sampler = ScriptedSampler(grows)
+    waits = Episodes(2, lambda *_: observed)
+    collection = Collection([item()], requests_for(1), sampler, pays_by_text, next_turn=waits)
+    collection.abandon("the run went on without it")
+    observed.set_result((request([2, 3, 4], 0, 0, TURN, 1), "observed"))
+    assert len(sampler.asked) == 1

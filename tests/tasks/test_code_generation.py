@@ -185,6 +185,29 @@ def test_what_failed_is_told_with_the_public_test_and_no_other():
     assert found.messages == ({"role": "user", "content": "wrong answer: differs\nInput:\n1 2\n\nExpected:\n3\n"},)
 
 
+def test_problems_with_the_same_tests_are_judged_in_their_own_languages():
+    judge = ScriptedJudge(verdict(Status.ACCEPTED, Status.ACCEPTED))
+    task = CodeGeneration(judge, CodeGenerationConfig(turns=2))
+    for problem in (PROBLEM, replace(PROBLEM, language="cpp")):
+        task.observe(task.item(problem), fenced(RIGHT)).result(DEADLINE_S)
+    assert [job.program.language for job in judge.jobs] == ["python", "cpp"]
+
+
+def test_long_inputs_and_outputs_are_cut():
+    tests = StdinTests("stdin", [StdinCase("1" * 5000, "2" * 5000), StdinCase("", "")])
+    judge = ScriptedJudge(replace(verdict(Status.WRONG_ANSWER, Status.WRONG_ANSWER), failing_test=0))
+    told = observed(judge, fenced(RIGHT), replace(PROBLEM, tests=tests)).messages[0]["content"]
+    assert len(told) < 2200
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"), [({"turns": 2, "tests": "longest:1"}, "tests"), ({"public_tests": 2}, "public_tests")]
+)
+def test_settings_of_turns_that_would_not_do_what_they_say_are_refused(settings, name):
+    with pytest.raises(ValueError, match=f"{name} = .* turns above 1"):
+        CodeGenerationConfig(**settings)
+
+
 def test_an_answer_without_a_program_is_told_so_and_nothing_runs():
     judge = ScriptedJudge(verdict(Status.ACCEPTED))
     assert observed(judge, "no program").messages[0]["content"] == "There is no program in the answer."

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from autoclave.core import Completion, FinishReason, Group, Rollout
+from autoclave.core.rollout import TURN
 from autoclave.training.saved_groups import load_groups, names_of, save_groups
 from tests.training_parts import completion, earned, item
 
@@ -37,4 +38,4 @@ def test_saved_groups_come_back_equal(tmp_path: Path):
     assert known[4][2] is None
     assert plain(known[4][0]) == plain(Group(asked, rollouts))
     assert {turn.log_probs.dtype for turn in known[4][0].rollouts[1].turns} == {np.dtype(np.float32)}
-    assert names_of(known) == [(0, 1, 2, 0), (0, 1, 2, 1), (0, 1, 2, 1, 1)]
+    assert names_of(known) == [(0, 1, 2, 0), (0, 1, 2, 1), (0, 1, 2, 1, TURN, 1)]

@@ -28,7 +28,7 @@ class Column(StrEnum):
     MINIBATCH = "minibatch"
     """(B,) int64: number of the row's optimizer step; groups are not split."""
     LENGTH_LIMITS = "length_limits"
-    """(B,) int64: limit of response tokens of the row's request."""
+    """(B,) int64: most tokens that the row could have had, in all turns."""
     IN_LOSS = "in_loss"
     """(B,) bool: the row is not masked."""
     ROW = "row"

@@ -13,7 +13,7 @@ from autoclave.algorithms.kl import KlEstimator
 from autoclave.algorithms.losses import TokenLoss, entropy_bonus, kl_penalty
 from autoclave.algorithms.rewards import penalised_rewards, penalised_token_rewards, token_kl
 from autoclave.config.algorithm import AlgorithmSettings, MaskedCorrectionConfig, TruncatedCorrectionConfig
-from autoclave.core.rollout import FinishReason, MaskReason, Rollout
+from autoclave.core.rollout import MaskReason, Rollout
 from autoclave.core.verdict import Status
 
 
@@ -89,10 +89,7 @@ def mask_overlong(rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:
 
     Source: Yu et al., DAPO, arXiv:2503.14476, section 3.4 (overlong filtering); the DeepCoder report (GRPO+).
     """
-    return tuple(
-        rollout.masked(MaskReason.OVERLONG) if rollout.last.finish_reason is FinishReason.LENGTH else rollout
-        for rollout in rollouts
-    )
+    return tuple(rollout.masked(MaskReason.OVERLONG) if rollout.is_cut else rollout for rollout in rollouts)
 
 
 def mask_format(rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:

@@ -10,14 +10,14 @@ from transformers import PreTrainedTokenizerBase
 import autoclave.evaluation
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import settle_libraries
-from autoclave.compose.models import check_tokens
+from autoclave.compose.models import check_tokens, context_for
 from autoclave.compose.tasks import build_task, items_of, next_turn_of
 from autoclave.compose.workers import Workers, open_samplers
 from autoclave.config import TrainConfig
 from autoclave.core import MAIN_PROGRAM, AlignmentSample, TaskItem, read_problems
 from autoclave.core.files import write_atomically
 from autoclave.evaluation import Evaluation
-from autoclave.models import context_of, encode_prompt, load_architecture, load_tokenizer
+from autoclave.models import encode_prompt, load_tokenizer
 from autoclave.problems import ProblemSets, require_fitting
 from autoclave.rollout import NextTurn, RewardFunction, SamplingParameters
 from autoclave.tasks import Task
@@ -95,9 +95,9 @@ def evaluate_items(
     """
     tokenizer = load_tokenizer(model)
     check_tokens(config, tokenizer)
+    next_turn = next_turn_of(task, tokenizer, context_for(config, model)) if task else None
     with open_samplers(config, model) as samplers:
         number = samples or config.evaluation.final_samples
-        next_turn = next_turn_of(task, tokenizer, context_of(load_architecture(model))) if task else None
         return _evaluate(config, samplers, tokenizer, reward, items, samples=number, step=0, next_turn=next_turn)
 
 

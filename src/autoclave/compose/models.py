@@ -1,5 +1,7 @@
 """Checks that the models of a run can be used, before any of them is loaded."""
 
+from pathlib import Path
+
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from autoclave.config import TrainConfig
@@ -7,6 +9,7 @@ from autoclave.core import ConfigError
 from autoclave.models import (
     HeadRole,
     context_of,
+    encode_observation,
     load_architecture,
     load_head_tokenizer,
     load_tokenizer,
@@ -21,11 +24,15 @@ def require_usable_models(config: TrainConfig) -> None:
     """Find out whether the models of a run fit each other and the settings.
 
     Raises:
-        InputError: a model cannot be used.
+        InputError: a model cannot be used, or its chat template not for several turns.
         ConfigError: responses may be longer than its context, or prompts cannot be shared.
     """
     path, template, architecture = config.model.path, config.model.chat_template, policy_architecture(config)
-    check_tokens(config, load_tokenizer(path, template) if path else None)
+    tokenizer = load_tokenizer(path, template) if path else None
+    check_tokens(config, tokenizer)
+    if tokenizer and config.most_turns > 1:
+        asked = ({"role": "user", "content": "question"},)
+        encode_observation(tokenizer, asked, asked, ended_by=None)
     require_context(config, architecture)
     if config.trainer.packing == "shared_prompts":
         require_full_attention(architecture)
@@ -66,6 +73,13 @@ def require_context(config: TrainConfig, architecture: PretrainedConfig) -> None
             f"sampler.engine.context = {wanted}: at most the context of {place}, which is {context} tokens. "
             f"Fix: sampler.engine.context={context}"
         )
+
+
+def context_for(config: TrainConfig, model: Path) -> int | None:
+    """Tokens of a prompt and a response together, as far as that is known."""
+    own = context_of(load_architecture(model))
+    limits = [limit for limit in (own, getattr(config.sampler.engine, "context", None)) if limit]
+    return min(limits, default=None)
 
 
 def check_tokens(config: TrainConfig, tokenizer: PreTrainedTokenizerBase | None) -> None:

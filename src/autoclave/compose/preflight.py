@@ -175,7 +175,8 @@ def require_batch_that_fits(config: TrainConfig) -> None:
     is_elsewhere = pool.executor == "ray" and "RAY_ADDRESS" in os.environ
     if not isinstance(engine, TransformersEngineConfig) or is_elsewhere or pool.memory_gb is not None:
         return
-    architecture, length = policy_architecture(config), max(config.longest_trained, config.longest_evaluated)
+    architecture, turn = policy_architecture(config), max(config.longest_trained, config.longest_evaluated)
+    length = min(config.most_turns * turn, max(turn, context_of(architecture) or config.most_turns * turn))
     rows = min(engine.batch_size, -(-config.problems_per_step * config.group_size // pool.processes))
     row = length * _key_value_bytes(architecture, config)
     free = _memory_of_process(config, pool.processes) - _count(architecture) * WIDTHS[config.sampling_dtype]

@@ -9,9 +9,10 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from autoclave.config import CodeGenerationConfig, TaskConfig
-from autoclave.core import Completion, FinishReason, Observation, Problem, Reward, TaskItem
+from autoclave.core import Completion, FinishReason, InputError, Observation, Problem, Reward, TaskItem
 from autoclave.core.futures import chained, completed
 from autoclave.core.plugins import find_plugin
+from autoclave.core.rollout import request_of_turn
 from autoclave.judge import Judge
 from autoclave.models import encode_observation
 from autoclave.rollout import NextTurn, Request
@@ -57,31 +58,38 @@ def next_turn_of(task: Task, tokenizer: PreTrainedTokenizerBase, context: int | 
     """Return what goes on with the episodes of `task`; None if all have one turn.
 
     An episode also ends where another turn might not fit into the `context` of the policy, in tokens.
-
-    Raises:
-        InputError: the chat template does not keep earlier turns as they are.
     """
-    if not isinstance(task, MultiTurnTask) or task.turns == 1:
-        return None
-    asked = ({"role": "user", "content": "question"},)
-    encode_observation(tokenizer, asked, asked, ended_by=None)  # before anything is sampled
+    return Episodes(task, tokenizer, context) if isinstance(task, MultiTurnTask) and task.turns > 1 else None
 
-    def next_turn(item: TaskItem, first: Request, turns: Sequence[Completion]) -> Future[Following]:
-        if item.task != task.name or len(turns) == task.turns:
+
+class Episodes:
+    """The `NextTurn` of a task: what it lets the policy read becomes tokens of the next request."""
+
+    def __init__(self, task: MultiTurnTask, tokenizer: PreTrainedTokenizerBase, context: int | None) -> None:
+        self._task, self._tokenizer, self._context = task, tokenizer, context
+
+    def most_turns(self, item: TaskItem) -> int:
+        return self._task.turns if item.task == self._task.name else 1
+
+    def __call__(self, item: TaskItem, first: Request, turns: Sequence[Completion]) -> Future[Following]:
+        if len(turns) == self.most_turns(item):
             return completed(None)
-        return chained(task.observe(item, turns[-1].text), partial(_following, item, first, turns))
+        found: object = self._task.observe(item, turns[-1].text)
+        if not isinstance(found, Future):
+            raise InputError(f"task {item.task!r}: observe returned {found!r:.60}; it must return a Future")
+        return chained(found, partial(self._following, item, first, turns))
 
-    def _following(
-        item: TaskItem, first: Request, turns: Sequence[Completion], found: Observation | Reward | None
-    ) -> Following:
-        if not isinstance(found, Observation):
+    def _following(self, item: TaskItem, first: Request, turns: Sequence[Completion], found: object) -> Following:
+        if found is None or isinstance(found, Reward):
             return found
+        if not isinstance(found, Observation):
+            raise InputError(
+                f"task {item.task!r}: observe gave {found!r:.60}; must be an Observation, a Reward, or None at the end"
+            )
         ended_by = int(turns[-1].tokens[-1]) if turns[-1].finish_reason is FinishReason.STOP else None
-        observed = encode_observation(tokenizer, item.messages, found.messages, ended_by=ended_by)
+        observed = encode_observation(self._tokenizer, item.messages, found.messages, ended_by=ended_by)
         tokens = np.concatenate([*(part for turn in turns for part in (turn.prompt_tokens, turn.tokens)), observed])
-        if context is not None and len(tokens) + first.parameters.max_new_tokens > context:
+        if self._context is not None and len(tokens) + first.parameters.max_new_tokens > self._context:
             return None
         text = "\n\n".join(message["content"] for message in found.messages)
-        return Request(tokens, first.parameters, (*first.seed, len(turns))), text
-
-    return next_turn
+        return Request(tokens, first.parameters, request_of_turn(first.seed, len(turns))), text

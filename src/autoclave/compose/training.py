@@ -13,6 +13,7 @@ from autoclave.compose.alignment import build_alignment, heldout_items, reward_o
 from autoclave.compose.evaluation import evaluate_during_training, pinned
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import sampling_parameters, settle_libraries
+from autoclave.compose.models import context_for
 from autoclave.compose.preflight import preflight
 from autoclave.compose.tasks import build_task, build_task_by_all_tests, items_of, next_turn_of
 from autoclave.compose.warm_start import RunContext, warm_started
@@ -21,7 +22,7 @@ from autoclave.config import TrainConfig, dump
 from autoclave.core import EngineFault, IncompleteError, InputError, TaskItem, WorkerDied
 from autoclave.core.files import drop_folder
 from autoclave.judge import Judge
-from autoclave.models import context_of, encode_prompt, load_architecture, resolve_device
+from autoclave.models import encode_prompt, resolve_device
 from autoclave.planning.accounting.shape import read_shape
 from autoclave.planning.accounting.speed import Throughput, peak_flops
 from autoclave.planning.schedule_plan import PLAN_NAME
@@ -265,7 +266,7 @@ def _run(
     task, by_all = build_task(config.task, judge), build_task_by_all_tests(config.task, judge)
     items, heldout = items_of(task, problems.train), items_of(task, problems.heldout)
     programs = ShuffledItems(items, per_iteration=config.problems_per_step, seed=config.seed)
-    context = _context(config, folder.start)
+    context = context_for(config, folder.start)
     others = heldout_items(config, judge, workers.tokenizer, problems.heldout, context)
     next_turn = next_turn_of(task, workers.tokenizer, context)
     if config.alignment and config.alignment.evaluation_items and not others:
@@ -293,13 +294,6 @@ def _run(
         inputs=_inputs(folder, config),
         roles={"judge": judge.state},
     )
-
-
-def _context(config: TrainConfig, model: Path) -> int | None:
-    """Tokens of a prompt and a response together, as far as that is known."""
-    own = context_of(load_architecture(model))
-    limits = [limit for limit in (own, getattr(config.sampler.engine, "context", None)) if limit]
-    return min(limits, default=None)
 
 
 def _throughput(config: TrainConfig, workers: Workers, model: Path) -> Throughput:

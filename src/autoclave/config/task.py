@@ -43,6 +43,13 @@ class CodeGenerationConfig(TaskSettings):
     public_tests: Positive = 1
     """Number of the first tests of a problem that are public: what they find may be read by the policy."""
 
+    def broken_rules(self) -> Iterator[str]:
+        """Rules that the settings break together."""
+        if self.turns > 1 and self.tests != "all":
+            yield f"tests = {self.tests}: with turns above 1 all tests must judge, or it might be the public ones alone"
+        if self.turns == 1 and self.public_tests != 1:
+            yield f"public_tests = {self.public_tests}: only with turns above 1, when the policy reads what they find"
+
 
 class MathematicsConfig(TaskSettings):
     """Solving mathematics: how problems become prompts, and where the final answer stands."""

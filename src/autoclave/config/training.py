@@ -422,11 +422,16 @@ class TrainConfig(Config):
         return self.trainer.lora is not None and self.publish.content != "weights"
 
     @property
+    def most_turns(self) -> int:
+        """Most turns of an episode."""
+        return getattr(self.task, "turns", 1)
+
+    @property
     def longest_trained(self) -> int:
-        """Most tokens of a response that is learnt from."""
+        """Most tokens of a turn that is learnt from."""
         return self.length_schedule.limits[-1] if self.length_schedule else self.sampler.max_new_tokens
 
     @property
     def longest_evaluated(self) -> int:
-        """Most tokens of a response of an evaluation."""
+        """Most tokens of a turn of an evaluation."""
         return self.evaluation.max_new_tokens or self.longest_trained

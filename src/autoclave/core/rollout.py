@@ -111,11 +111,18 @@ class Rollout:
     """The numbers that its random numbers came from, which no other rollout of a run has."""
     length_limit: int = field(kw_only=True)
     """Most tokens that each turn could have had; those of one batch may differ (`length_schedule`)."""
+    most_turns: int = field(kw_only=True, default=1)
+    """Most turns that it could have had."""
 
     @property
     def last(self) -> Completion:
         """Its last turn, which is judged."""
         return self.turns[-1]
+
+    @property
+    def is_cut(self) -> bool:
+        """The limit of new tokens cut a turn."""
+        return any(turn.finish_reason is FinishReason.LENGTH for turn in self.turns)
 
     @property
     def num_sampled(self) -> int:
@@ -131,8 +138,8 @@ class Rollout:
 
     @property
     def requests(self) -> list[tuple[int, ...]]:
-        """The numbers of the request of each turn; from the second on, they end in the number of the turn."""
-        return [(*self.request, turn) if turn else self.request for turn in range(len(self.turns))]
+        """The numbers of the request of each turn; see `request_of_turn`."""
+        return [request_of_turn(self.request, turn) for turn in range(len(self.turns))]
 
     def masked(self, reason: MaskReason) -> "Rollout":
         """The same rollout, kept out of training. The first reason stays."""
@@ -141,6 +148,15 @@ class Rollout:
     @property
     def is_trained(self) -> bool:
         return self.mask_reason is None
+
+
+TURN = 0x7475726E
+"""Stands before the number of a turn, so that no other request has the same numbers."""
+
+
+def request_of_turn(first: tuple[int, ...], turn: int) -> tuple[int, ...]:
+    """Return the numbers of the request for a turn, of a rollout whose first request has the numbers `first`."""
+    return (*first, TURN, turn) if turn else first
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from autoclave.core import FaultError, FinishReason, Group, Rollout, TaskItem
+from autoclave.core import FaultError, Group, Rollout, TaskItem
 from autoclave.core.json import finite
 from autoclave.core.rollout import IntArray
 from autoclave.evaluation.intervals import Interval, mean_or_nan, mean_pass_at_k, share_interval
@@ -146,7 +146,7 @@ def evaluate(
         results,
         samples,
         parameters.temperature,
-        truncated_share=float(np.mean([r.last.finish_reason is FinishReason.LENGTH for r in sampled])),
+        truncated_share=float(np.mean([rollout.is_cut for rollout in sampled])),
         no_verdict_share=float(np.mean([r.reward.value is None for r in sampled])),
         mean_response_length=float(np.mean([r.num_sampled for r in sampled])),
         max_new_tokens=parameters.max_new_tokens,

@@ -216,9 +216,11 @@ def encode_observation(
             "sampled tokens would be replaced. Fix: task.turns=1, or a tokenizer whose template keeps earlier turns"
         )
     text = said.removeprefix("turn") + going_on.removeprefix(ended)
-    if ended_by is not None:
-        text = text.removeprefix(cast("str", tokenizer.decode([ended_by])))
-    return np.asarray(tokenizer(text, add_special_tokens=False)["input_ids"], dtype=np.int64)
+    ids = np.asarray(tokenizer(text, add_special_tokens=False)["input_ids"], dtype=np.int64)
+    places = np.flatnonzero(ids == (-1 if ended_by is None else ended_by))
+    if len(places) and not cast("str", tokenizer.decode(ids[: places[0]])).strip():
+        return ids[places[0] + 1 :]
+    return ids
 
 
 def get_packaged_model(name: str) -> Path:

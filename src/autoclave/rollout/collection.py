@@ -94,7 +94,7 @@ class Collection:
         self._spans = spans or CollectionSpans(Timeline(), 0)
         self.times = CollectionTimes()
         self._items, self._sampler, self._reward, self._resample = items, sampler, reward, resample
-        self._next_turn = next_turn or _no_turn
+        self._next_turn: NextTurn = next_turn or OneTurn()
         self._asks_once = next_turn is None and resample is None
         self._stall_s = stall_s
         self._changed = threading.Condition()
@@ -249,7 +249,8 @@ class Collection:
             with self._changed:
                 following, turns = self._following[index], self._turns[index]
                 following[sample] = None if isinstance(found, Reward) else found
-                begun = self._begin_turn(index) if len(following) == self._sizes[index] else {}
+                is_complete = len(following) == self._sizes[index]
+                begun = self._begin_turn(index) if is_complete and not self._error else {}
             if begun:
                 self._sample(begun)
             if found is None or over:
@@ -290,7 +291,15 @@ class Collection:
             found = self._rollouts[index]
             request = self._requests[index][sample]
             limit = request.parameters.max_new_tokens
-            found[sample] = Rollout(item, number, turns, reward, request=request.seed, length_limit=limit)
+            found[sample] = Rollout(
+                item,
+                number,
+                turns,
+                reward,
+                request=request.seed,
+                length_limit=limit,
+                most_turns=self._next_turn.most_turns(item),
+            )
             is_complete = len(found) == size
             self._tell()
         if not is_complete:
@@ -382,8 +391,14 @@ class CollectionSpans:
         )
 
 
-def _no_turn(*_: object) -> Future[Following]:
-    return completed(None)
+class OneTurn:
+    """The `NextTurn` of rollouts that are over after their first."""
+
+    def most_turns(self, item: TaskItem) -> int:
+        return 1
+
+    def __call__(self, item: TaskItem, first: Request, turns: Sequence[Completion]) -> Future[Following]:
+        return completed(None)
 
 
 def with_turn(turns: tuple[Completion, ...], completion: Completion, observed: str) -> tuple[Completion, ...]:

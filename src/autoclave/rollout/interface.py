@@ -43,8 +43,18 @@ Following = tuple[Request, str] | Reward | None
 """The request for another turn, whose prompt begins with all tokens so far, and the text read before it; or the end of
 the episode, with this reward, or None for the reward of its last turn.
 """
-NextTurn = Callable[[TaskItem, Request, Sequence[Completion]], Future[Following]]
-"""From an item, the first request of an episode and its turns so far to what follows."""
+
+
+class NextTurn(Protocol):
+    """Goes on with episodes."""
+
+    def most_turns(self, item: TaskItem) -> int:
+        """Return the number of turns that rollouts of `item` can have."""
+        ...
+
+    def __call__(self, item: TaskItem, first: Request, turns: Sequence[Completion]) -> Future[Following]:
+        """Return what follows `turns`, of which `first` was the first request; its numbers are `request_of_turn`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,9 @@ from autoclave.judge.extraction import program_place
 from autoclave.tasks.alignment_samples import input_of
 from autoclave.tasks.interface import badly_formed, full_marks, item_of, reward_of, rewarded
 
+SHOWN_CHARACTERS = 1000
+"""Most characters of an input or expected output that the policy reads."""
+
 
 class CodeGeneration:
     """Items from problems, and rewards by `judge`.
@@ -30,7 +33,7 @@ class CodeGeneration:
         self._judge = judge
         self._config = config
         self.turns = config.turns
-        self._public: dict[str, Problem] = {}
+        self._public: dict[int, tuple[Problem, Problem]] = {}
 
     def item(self, problem: Problem) -> TaskItem:
         return item_of(self.name, problem, self._config.template)
@@ -70,10 +73,10 @@ class CodeGeneration:
         """Return the problem with its public tests alone; None if none can be told, or none would be hidden."""
         if not isinstance(problem.tests, StdinTests | CallTests) or len(problem.tests.cases) < 2:
             return None
-        if problem.digest not in self._public:
+        if id(problem) not in self._public:  # made once, as the judge prepares each
             cases = problem.tests.cases[: min(self._config.public_tests, len(problem.tests.cases) - 1)]
-            self._public[problem.digest] = replace(problem, tests=replace(problem.tests, cases=cases))
-        return self._public[problem.digest]
+            self._public[id(problem)] = problem, replace(problem, tests=replace(problem.tests, cases=cases))
+        return self._public[id(problem)][1]
 
 
 def _observation(problem: Problem, verdict: Verdict) -> Observation | Reward | None:
@@ -83,14 +86,18 @@ def _observation(problem: Problem, verdict: Verdict) -> Observation | Reward | N
         return None
     lines = [f"{verdict.status.replace('_', ' ')}: {verdict.message}".removesuffix(": ")]
     if verdict.failing_test is not None and isinstance(problem.tests, StdinTests | CallTests):
-        lines += ["Input:", input_of(problem, verdict.failing_test) or ""]
-        lines += ["Expected:", expected_of(problem.tests, verdict.failing_test)]
+        lines += ["Input:", _short(input_of(problem, verdict.failing_test) or "")]
+        lines += ["Expected:", _short(expected_of(problem.tests, verdict.failing_test))]
     return _told("\n".join(lines))
 
 
 def expected_of(tests: StdinTests | CallTests, test: int) -> str:
     """Return the expected output or value of a test as text."""
     return tests.cases[test].output if isinstance(tests, StdinTests) else literal(tests.cases[test].output)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]} ..."
 
 
 def _told(text: str) -> Observation:

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from autoclave.algorithms import is_uniform
-from autoclave.core import FinishReason, Group, Problem, Rollout, TaskItem
+from autoclave.core import Group, Problem, Rollout, TaskItem
 from autoclave.core.timeline import Role, Timeline
 from autoclave.rollout import Collection, CollectionTimes
 from autoclave.training.alignment.metrics import alignment_metrics, without_alignment_samples
@@ -40,7 +40,7 @@ def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, flo
         "accepted_share": _share([r.reward.reason == "accepted" for r in rollouts]),
         "response_length/mean": float(np.mean(tokens)) if tokens else float("nan"),
         "turns/mean": float(np.mean([len(rollout.turns) for rollout in rollouts])) if rollouts else float("nan"),
-        "truncated_share": _share([r.last.finish_reason is FinishReason.LENGTH for r in rollouts]),
+        "truncated_share": _share([rollout.is_cut for rollout in rollouts]),
         "no_verdict_share": _share([r.reward.value is None for r in rollouts]),
         "masked_share": _share([not r.is_trained for r in rollouts]),
         "groups/zero_variance_share": _share([is_uniform(group.rollouts) for group in groups]),

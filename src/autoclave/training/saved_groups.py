@@ -102,6 +102,8 @@ def _group(item: TaskItem, rollouts: list[dict[str, Any]] | None) -> Group | Non
 def _rollout(item: TaskItem, plain: dict[str, Any]) -> Rollout:
     if plain["item"] != item.id:
         raise ValueError(f"it has answers to {plain['item']!r}, where {item.id!r} is asked now")
+    if "turns" not in plain:
+        raise ValueError("it is of a version whose rollouts had no turns")
     verdict = plain["verdict"]
     return Rollout(
         item,

@@ -150,7 +150,7 @@ class Batch:
                 "minibatch": group * minibatches // max(1, len(groups)),
                 "term": np.array([names.index(task) for task in tasks], dtype=np.int64),
                 "term_weights": np.array([factors.get(task, 1.0) for task in tasks], dtype=np.float64),
-                "length_limits": np.array([rollout.length_limit for rollout in rollouts], dtype=np.int64),
+                "length_limits": np.array([each.length_limit * each.most_turns for each in rollouts], dtype=np.int64),
                 "in_loss": np.array([rollout.is_trained for rollout in rollouts], dtype=bool),
                 "rewards": np.array([np.nan if value is None else value for value in values], dtype=np.float64),
             },

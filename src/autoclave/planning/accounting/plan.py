@@ -170,9 +170,12 @@ def plan_for(config: TrainConfig, *, prompt_tokens: int | None = None, response_
         InputError: the model cannot be found or is of an unknown family, or its context is too short.
     """
     shape = shape_of(config.model)
-    turns = getattr(config.task, "turns", 1)
-    response, most = response_tokens or turns * config.longest_trained, turns * config.longest_evaluated
-    evaluated = most if response_tokens is None and most > response else 0
+    room = shape.context - PROMPT_TOKENS  # episodes end at the context
+    most = [
+        min(config.most_turns * each, max(each, room)) for each in (config.longest_trained, config.longest_evaluated)
+    ]
+    response = response_tokens or most[0]
+    evaluated = most[1] if response_tokens is None and most[1] > response else 0
     prompt = prompt_tokens or max(1, min(PROMPT_TOKENS, shape.context - max(response, evaluated)))
     return plan_run(config, shape, Lengths(prompt, response, evaluated))
 

@@ -31,7 +31,7 @@ def test_where_cells_work_every_required_check_is_present(sandbox: Sandbox):
 
 def test_the_public_names_of_the_package_are_these():
     types = "Cell HostCheck Limits Profile Runner Sandbox Session"
-    functions = "open_sandbox require_package validate_backends validate_host without_pause_process"
+    functions = "open_sandbox require_package used_by_thread validate_backends validate_host without_pause_process"
     assert sorted(autoclave.sandbox.__all__) == [*types.split(), *functions.split()]
 
 

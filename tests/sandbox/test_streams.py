@@ -106,10 +106,8 @@ def answer(end: socket.socket, reports: list[bytes], printed: list[bytes], befor
 
 
 @pytest.fixture
-def run_tests(ends: tuple[socket.socket, socket.socket], variant: str) -> Callable[..., list[tuple[bytes, Any, Any]]]:
+def run_tests(ends: tuple[socket.socket, socket.socket]) -> Callable[..., list[tuple[bytes, Any, Any]]]:
     """run_tests(reports, printed): the runs of TESTS, in a cell that answers so."""
-    if variant == "python":
-        pytest.skip("Python starts one test at a time")
 
     def run(
         reports: list[bytes], printed: list[bytes], kills: int = -1, before_each: Callable[[], object] = int
@@ -123,10 +121,13 @@ def run_tests(ends: tuple[socket.socket, socket.socket], variant: str) -> Callab
     return run
 
 
+COMPILED = pytest.mark.parametrize("variant", ["compiled"], indirect=True)
+"""Python starts one test at a time."""
 GOOD, BAD = bytes(10), b"\1" + bytes(9)
 TESTS = [(b"1", b"one\n"), (b"2", b"two"), (b"3", b"three")]
 
 
+@COMPILED
 @pytest.mark.parametrize(
     ("reports", "printed"),
     [
@@ -143,6 +144,7 @@ def test_tests_follow_until_one_is_not_as_expected(run_tests, reports: list[byte
     assert [out for _, out, _ in runs] == [(content[:100], max(0, len(content) - 100)) for content in printed]
 
 
+@COMPILED
 def test_none_follows_a_kill_or_where_kills_are_unknown(run_tests, tmp_path: Path):
     file = tmp_path / "events"
     file.write_text("oom_kill 1\n")

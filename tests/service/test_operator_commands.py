@@ -33,7 +33,7 @@ def test_the_queue_is_shown_by_client_and_cancelled_by_client_batch_and_job(stor
     store.add_batch(batch("b1", "1", client="c1"), jobs("1", "2", "3"))
     store.add_batch(batch("b2", "2", client="c2"), jobs("4", "5"))
     store.claim(1, 0.0)
-    store.charge({"c1": 61.0, "gone": 2.0})
+    store.charge(("c1", 61.0), ("gone", 2.0))
     store.beat(8, 2.5, "host:7")
     shown = queue_of(place)
     assert [(one["client"], one["waiting"], one["running"]) for one in shown["clients"]] == [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import os
 import shlex
 import subprocess
 import sys
@@ -175,8 +176,21 @@ def content(root: Path) -> dict[str, tuple[int, int, bytes]]:
     return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns, path.read_bytes()) for path in found}
 
 
+def attributes(root: Path) -> dict[str, list[str]]:
+    return {path.name: os.listxattr(path) for path in root.rglob("*")}
+
+
+def has_attributes(root: Path) -> bool:
+    with contextlib.suppress(OSError):
+        os.setxattr(root, "user.tried", b"")
+        return True
+    return False
+
+
 @needs_client
 def test_what_others_change_while_a_command_changes_it_is_not_overwritten(root: Path, prefix: list[str]):
+    (root / "one").write_text("one\n")
+    (root / "linked").hardlink_to(root / "one")
     cases: list[tuple[str, str, Callable[[Path], object]]] = [
         ("echo more >> a.txt", "a.txt", lambda path: path.write_text("theirs\n")),
         ("echo more >> folder/b.txt", "folder/b.txt", lambda path: path.unlink()),
@@ -185,11 +199,16 @@ def test_what_others_change_while_a_command_changes_it_is_not_overwritten(root: 
         ("rm -rf folder2", "folder2/c.txt", lambda path: path.write_text("theirs\n")),
         ("rm -rf folder2", "folder2", lambda path: (path / "c.txt").write_text("again\n")),
     ]
+    if has_attributes(root):
+        cases += [
+            ("echo more >> folder2/new", "folder2", lambda path: os.setxattr(path, "user.theirs", b"1")),
+            ("echo more >> linked", "linked", lambda path: os.setxattr(path, "user.theirs", b"1")),
+        ]
     for line, path, act in cases:
         with running(prefix, line) as ended:
             act(root / path)
-            after = content(root)
-        assert (ended[0], content(root)) == ("125", after), line
+            after = content(root), attributes(root)
+        assert (ended[0], content(root), attributes(root)) == ("125", *after), line
         assert f"path {path.removesuffix('/c.txt')!r}: somebody else has changed it meanwhile" in ended[1]
 
 

@@ -86,15 +86,19 @@ def _show(name: str, content: bytes) -> None:
 def changed_since(before: Scan, steps: Sequence[Step], scope: Scope) -> str:
     """Return a path that steps change, or one above, where the tree is not as in a scan of it; "" if there is none.
 
-    A folder that they replace counts with all that is below it, other folders without what is in them.
+    A folder that they replace counts with all that is below it, other folders without what is in them, but with that
+    where they set its extended attributes: those that others set are not in a scan.
     """
+    exact = {step.path for step in steps if "attributes" in step.facts}
     known = cache(lambda folder: dict(unpacked(before.folders.get(folder, b""))))
     for path in sorted({above for step in steps for above in with_those_above(step.path)}):
         folder, _, name = path.rpartition("/")
         was, now = known(folder).get(name), None
         with contextlib.suppress(FileNotFoundError, InputError), scope.parent_of(path) as (parent, _):
             now = facts_of(os.stat(name, dir_fd=parent, follow_symlinks=False))
-        if (was and _without_content(was)) != (now and _without_content(now)):
+        if was and now and now.is_folder and path not in exact:
+            was, now = _without_content(was), _without_content(now)
+        if was != now:
             return path
     for path in (step.path for step in steps if step.do != "set_facts" and step.path in before.folders):
         for place, entries in scan_of(path, scope).folders.items():
@@ -104,7 +108,5 @@ def changed_since(before: Scan, steps: Sequence[Step], scope: Scope) -> str:
 
 
 def _without_content(facts: Facts) -> Facts:
-    """Return the facts of an entry without what changes with other names, or with what is in a folder."""
-    if facts.is_folder:
-        return facts._replace(size=0, mtime_ns=0, ctime_ns=0, num_links=0)
-    return facts.without_names
+    """Return the facts of a folder without what changes with what is in it."""
+    return facts._replace(size=0, mtime_ns=0, ctime_ns=0, num_links=0)

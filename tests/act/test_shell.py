@@ -17,6 +17,10 @@ import pytest
 
 import autoclave.act.client
 from autoclave.act.client import exchange
+from autoclave.act.shell import changed_since
+from autoclave.runtime.files.scope import Scope
+from autoclave.runtime.files.steps import Step
+from autoclave.runtime.files.tree_digest import scan_of
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.opening import open_records, open_session
 from autoclave.runtime.policy.grants import Grant
@@ -210,6 +214,23 @@ def test_what_others_change_while_a_command_changes_it_is_not_overwritten(root: 
             after = content(root), attributes(root)
         assert (ended[0], content(root), attributes(root)) == ("125", *after), line
         assert f"path {path.removesuffix('/c.txt')!r}: somebody else has changed it meanwhile" in ended[1]
+
+
+def test_a_folder_with_the_inode_of_the_one_that_it_replaces_has_changed(tmp_path: Path):
+    folder, steps = tmp_path / "folder", [Step("put", "folder/new", "0")]
+    folder.mkdir()
+    inode = folder.stat().st_ino
+    with Scope(tmp_path) as scope:
+        before = scan_of("", scope)
+        (folder / "theirs").mkdir()
+        assert changed_since(before, steps, scope) == ""
+        (folder / "theirs").rmdir()
+        folder.rmdir()
+        time.sleep(0.02)  # the clock of file systems ticks
+        folder.mkdir()
+        if folder.stat().st_ino != inode:
+            pytest.skip("this file system does not use an inode again at once")
+        assert changed_since(before, steps, scope) == "folder"
 
 
 @needs_client

@@ -1,7 +1,9 @@
 """One command on an overlay of a folder, for hosts that wrap their shell: shown as it runs, journalled, undoable."""
 
 import contextlib
+import ctypes
 import os
+import struct
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -21,6 +23,8 @@ from autoclave.workspaces import CommandLimits, SealedCommand, warm_cell
 _LIMITS = CommandLimits(
     cpu_s=3600.0, memory_mb=4096, processes=1024, disk_mb=8192, scratch_mb=1024, open_files=4096, output_bytes=64 << 20
 )
+_libc = ctypes.CDLL(None)
+_NO_FOLLOW, _BIRTH = 0x100, 0x800  # statx(2)
 _ahead: dict[tuple[int, int], Callable[[], Scan | None]] = {}
 """`CommandRunner.known` for the next command, by device and inode of the folder."""
 
@@ -93,10 +97,11 @@ def changed_since(before: Scan, steps: Sequence[Step], scope: Scope) -> str:
     known = cache(lambda folder: dict(unpacked(before.folders.get(folder, b""))))
     for path in sorted({above for step in steps for above in with_those_above(step.path)}):
         folder, _, name = path.rpartition("/")
-        was, now = known(folder).get(name), None
+        was, now, born_ns = known(folder).get(name), None, 0
         with contextlib.suppress(FileNotFoundError, InputError), scope.parent_of(path) as (parent, _):
             now = facts_of(os.stat(name, dir_fd=parent, follow_symlinks=False))
-        if was and now and now.is_folder and path not in exact:
+            born_ns = _birth_ns(parent, name)
+        if was and now and now.is_folder and path not in exact and born_ns <= was.ctime_ns:  # else a new one
             was, now = _without_content(was), _without_content(now)
         if was != now:
             return path
@@ -105,6 +110,14 @@ def changed_since(before: Scan, steps: Sequence[Step], scope: Scope) -> str:
             if before.folders.get(f"{path}/{place}".rstrip("/")) != entries:
                 return path
     return ""
+
+
+def _birth_ns(parent: int, name: str) -> int:
+    """Return when an entry was created, 0 where that is not recorded: a new one may have the inode of a deleted one."""
+    about = ctypes.create_string_buffer(256)
+    _libc.statx(parent, os.fsencode(name), _NO_FOLLOW, _BIRTH, about)
+    seconds, nanoseconds = struct.unpack_from("=qI", about, 80)
+    return seconds * 10**9 + nanoseconds
 
 
 def _without_content(facts: Facts) -> Facts:

@@ -6,6 +6,7 @@ import contextlib
 import http.server
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
@@ -17,7 +18,8 @@ import pytest
 
 import autoclave.act.client
 from autoclave.act.client import exchange
-from autoclave.act.shell import changed_since
+from autoclave.act.shell import changed_since, run_shell, warm_up
+from autoclave.act.watch import Happened, Watch
 from autoclave.runtime.files.scope import Scope
 from autoclave.runtime.files.steps import Step
 from autoclave.runtime.files.tree_digest import scan_of
@@ -214,6 +216,23 @@ def test_what_others_change_while_a_command_changes_it_is_not_overwritten(root: 
             after = content(root), attributes(root)
         assert (ended[0], content(root), attributes(root)) == ("125", *after), line
         assert f"path {path.removesuffix('/c.txt')!r}: somebody else has changed it meanwhile" in ended[1]
+
+
+def test_a_folder_that_disappears_when_it_is_to_be_looked_at_is_no_error(root: Path, monkeypatch: pytest.MonkeyPatch):
+    warm_up(root, root.with_name(".autoclave-project") / "stash")
+    begin_look, found = Watch.begin_look, list[Happened | None]()
+
+    def begin_look_and_lose(watch: Watch) -> Happened | None:
+        found.append(begin_look(watch))
+        shutil.rmtree(root / "folder")
+        return found[-1]
+
+    (root / "folder/b.txt").write_text("theirs\n")
+    monkeypatch.setattr(Watch, "begin_look", begin_look_and_lose)
+    with open_session(root) as session:
+        assert run_shell(session, ["sh", "-c", "test ! -e folder && echo new > new"]) == (0, [])
+    assert found in ([Happened(frozenset({"folder"}))], [None])  # None: this file system is not watched
+    assert (root / "new").read_text() == "new\n"
 
 
 def test_a_folder_with_the_inode_of_the_one_that_it_replaces_has_changed(tmp_path: Path):

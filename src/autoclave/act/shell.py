@@ -67,9 +67,12 @@ def warm_up(root: Path, stash: Path) -> None:
         happened, folders = watch.begin_look(), dict(found.folders)
         if happened is None or happened.trees:
             return None
-        for folder in happened.folders:
-            with scope.folder(folder) as descriptor:
-                folders[folder] = packed(descriptor)
+        try:
+            for folder in happened.folders:
+                with scope.folder(folder) as descriptor:
+                    folders[folder] = packed(descriptor)
+        except InputError:  # it has disappeared since
+            return None
         return found._replace(folders=folders)
 
     if found.folders.keys() == first.folders.keys():  # all are watched

@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 _MOST_PATH = 2000
-"""Characters of a path passed to the kernel at once; its limit is 4096 bytes."""
+"""Bytes of a path passed to the kernel at once; its limit is 4096 bytes."""
 
 
 def size_of(folder: Path) -> int:
@@ -14,10 +14,10 @@ def size_of(folder: Path) -> int:
     total, waiting = 0, [[str(folder)]]
     while waiting:
         *above, last = waiting.pop()
+        is_long = len(os.fsencode(last)) > _MOST_PATH
         with contextlib.suppress(OSError), _opened([*above, last]) as descriptor, os.scandir(descriptor) as inside:
             for each in inside:
                 if each.is_dir(follow_symlinks=False):
-                    is_long = len(last) > _MOST_PATH
                     waiting.append([*above, last, each.name] if is_long else [*above, f"{last}/{each.name}"])
                 else:
                     total += each.stat(follow_symlinks=False).st_blocks * 512

@@ -8,13 +8,14 @@ import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.core import SandboxFault
+from autoclave.core import HostError, SandboxFault
 from autoclave.sandbox import streams
 
 
@@ -154,6 +155,12 @@ def test_none_follows_a_kill_or_where_kills_are_unknown(run_tests, tmp_path: Pat
         runs = run_tests([GOOD] * 2, [b"one", b"two"], kills.fileno(), lambda: file.write_text(next(counts)))
         assert len(runs) == 2
     assert len(run_tests([GOOD], [b"one"], -2)) == 1
+
+
+def test_a_compiled_part_from_before_this_function_is_refused_with_the_fix(monkeypatch: pytest.MonkeyPatch, ends):
+    monkeypatch.setattr(streams, "_compiled", SimpleNamespace(__file__="_streams.abi3.so"))
+    with pytest.raises(HostError, match=r"_streams\.abi3\.so: is older than its source _streams\.c\. Fix: make setup"):
+        streams.run_tests(ends[0], TESTS, 10, 100, 1, -1)
 
 
 @pytest.mark.parametrize("sent", [b"", b"abc"])

@@ -9,6 +9,7 @@ import os
 import socket
 from typing import Any, NamedTuple
 
+from autoclave.core import HostError
 from autoclave.sandbox.exhaustion import fault_of
 
 try:
@@ -63,12 +64,15 @@ def run_tests(
     process: then the content of the file `kills` changes (-1 if it never does). In Python none follows.
 
     Raises:
+        HostError: the compiled part is from before this function.
         SandboxFault: the cell has ended, or the host is exhausted.
     """
     if not _compiled:
         return [(b"", *start_test(connection, tests[0][0]))]
     try:
         return _compiled.run_tests(connection.fileno(), tests, report_bytes, output_bytes, timeout_ms, kills)
+    except AttributeError:
+        raise HostError(f"{_compiled.__file__}: is older than its source _streams.c. Fix: make setup") from None
     except OSError as error:
         raise fault_of("the cell does not take a test", error) from None
 

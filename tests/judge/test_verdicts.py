@@ -11,6 +11,7 @@ from autoclave.core.outcome import LIMIT_OF_ERRNO, LIMITS
 from autoclave.judge import JudgeJob
 from autoclave.judge.messages import failure_of, reported_failure
 from autoclave.judge.profiles import SCRIPT
+from autoclave.sandbox.pool import ZygoteCell
 
 SUM = "print(sum(map(int, input().split())))"
 
@@ -188,6 +189,30 @@ def test_an_exit_code_that_a_broken_runner_gives_is_told_apart(judged, stdin_pro
 )
 def test_an_output_far_longer_than_what_is_expected_is_refused_unread(judged, stdin_problem, printed: str, status: str):
     assert judged(stdin_problem(("", "1")), f"print({printed})").status == status
+
+
+@pytest.mark.parametrize(
+    ("outputs", "sleep_s", "lengths"),
+    [
+        (["x" * 20_000, "x", "x" * 20_000], 0, [[0], [1], [0]]),
+        (["x"] * 6, 0.02, [[1] * 6, [1] * 2, [1] * 2, [1] * 2, [1] * 2, [1]]),
+    ],
+    ids=["large outputs", "a slow program"],
+)
+def test_short_outputs_only_are_handed_down_and_few_if_no_test_follows(
+    judged, stdin_problem, monkeypatch, outputs: list[str], sleep_s: float, lengths: list[list[int]]
+):
+    handed, run_ahead = [], ZygoteCell.run_ahead
+
+    def recorded(cell, tests):
+        handed.append([len(expected) for _, expected in tests])
+        return run_ahead(cell, tests)
+
+    monkeypatch.setattr(ZygoteCell, "run_ahead", recorded)
+    problem = stdin_problem(*((str(len(output)), output) for output in outputs))
+    source = f"import time; time.sleep({sleep_s}); print('x' * int(input()))"
+    assert judged(problem, source).status == "accepted"
+    assert handed == lengths
 
 
 # --- Limits ----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ _SMALL_BYTES = 1 << 20
 _SPELLING_FACTOR = 64
 """An output above the small size and that many times longer than the expected one is refused unread: text takes up to
 four times the memory of its bytes, and comparing it some more."""
-_MOST_AHEAD, _SMALL_INPUT = 31, 1 << 14
+_MOST_AHEAD, _SMALL_TEXT = 31, 1 << 14
 
 
 class StdinKind:
@@ -39,22 +39,31 @@ class StdinKind:
     def start(self, sandbox: Sandbox, program: Program, limits: Limits) -> Trial:
         special = SpecialJudge.of(self._checker, sandbox, self._problem_id, limits)
         ahead: dict[int, Outcome] = {}
+        most = _MOST_AHEAD
 
         def judge(cell: Cell, index: int, source: str) -> Judgement:
+            nonlocal most
             if index not in ahead:
-                ahead.update(self._run(cell, index, trial.order))
+                ahead.update(self._run(cell, index, trial.order, most))
+                most = min(2 * len(ahead) - 1, _MOST_AHEAD)  # few if few followed: each is encoded for every call
             return self._judged(special, index, ahead.pop(index), source)
 
         trial = start_in_one_cell(self._environment, sandbox, program, limits, judge, special)
         return trial
 
-    def _run(self, cell: Cell, index: int, order: Sequence[int]) -> Iterable[tuple[int, Outcome]]:
-        """Outcomes of a test, and of those that were run after it."""
-        following = order[bisect_right(order, index) :][:_MOST_AHEAD]
-        indices = [index, *takewhile(lambda each: len(self._cases[each].input) < _SMALL_INPUT, following)]
+    def _run(self, cell: Cell, index: int, order: Sequence[int], most: int) -> Iterable[tuple[int, Outcome]]:
+        """Outcomes of a test, and of at most so many that were run after it."""
+        first = self._cases[index]
+        if len(first.output) >= _SMALL_TEXT:
+            return [(index, cell.run(first.input.encode("utf-8", "surrogatepass")))]
+        following = order[bisect_right(order, index) :][:most]
+        indices = [index, *takewhile(self._is_small, following)]
         cases = [self._cases[each] for each in indices]
         tests = [tuple(text.encode("utf-8", "surrogatepass") for text in (case.input, case.output)) for case in cases]
         return zip(indices, cell.run_ahead(tests), strict=False)
+
+    def _is_small(self, index: int) -> bool:
+        return max(len(self._cases[index].input), len(self._cases[index].output)) < _SMALL_TEXT
 
     def _judged(self, special: SpecialJudge | None, index: int, outcome: Outcome, source: str) -> Judgement:
         case = self._cases[index]

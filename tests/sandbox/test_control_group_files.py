@@ -176,13 +176,14 @@ def test_a_kill_is_laid_to_the_limit_only_if_this_very_test_met_it(tmp_path: Pat
         memory__oom_control="oom_kill_disable 0\nunder_oom 0\noom_kill 0\n",
         memory__failcnt="0",
         memory__swappiness="0",
-        cpuacct__usage="0",
+        cpuacct__usage="5000000000",
     )
     memory, cpu = MemoryV1(OpenFolder(folder)), CpuTime(OpenFolder(folder), 1)
     meter = GroupMeter(cast("Group", SimpleNamespace(memory=memory, cpu=cpu, processes=None)), lambda: 0)
     meter.begin_test()
     written(folder, memory__failcnt="3", memory__oom_control="oom_kill 1\n")
     assert meter.is_memory_exceeded()
+    assert meter.end_test(0.0).cpu_s == 0.0  # nobody measured it: what the group used before is not its own
     written(folder, memory__failcnt="4", memory__oom_control="oom_kill 2\n")  # by what that test left
     meter.begin_test()
     assert not meter.is_memory_exceeded()

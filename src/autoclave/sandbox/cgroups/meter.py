@@ -45,13 +45,14 @@ class GroupMeter:
             self._group.processes.limit(limits.processes + _OWN_PROCESSES)
 
     def begin_test(self) -> None:
-        if self._is_watched:  # short tests leave nothing; leftovers of others may meet the limit while they are removed
+        # Short tests leave nothing; leftovers of others may meet the limit while they are removed.
+        if self._is_watched or self._is_outdated:
             self._begin()
 
     def _begin(self) -> None:
         memory = self._group.memory
         self._start_bytes, self._start_kills, self._start_hits = memory.now(), memory.num_kills(), memory.num_hits()
-        self._is_watched = False
+        self._is_watched = self._is_outdated = False
 
     def _watch(self) -> None:
         self._is_watched = True
@@ -79,7 +80,7 @@ class GroupMeter:
         memory = self._group.memory
         if memory.num_kills() == self._start_kills:
             return False
-        self._is_watched = True
+        self._is_outdated = True
         if memory.num_hits() == self._start_hits:
             raise ExhaustedFault("the host ran out of memory, not the cell: the kernel killed a process of a test")
         return True

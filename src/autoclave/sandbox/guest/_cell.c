@@ -213,12 +213,11 @@ static void kill_and_reap(pid_t pid, struct report *report)
     int options = WNOHANG | __WALL;
     for (;;) {
         pid_t reaped = wait4(-1, &status, options, &usage);
-        if (reaped == 0) { /* whatever lives is a child of this process, or below one */
+        if (reaped >= 0 && reaped != pid && options & WNOHANG) { /* there were others, and some may live */
             kill(-1, SIGKILL);
             options = __WALL;
-            continue;
         }
-        if (reaped < 0 && errno == EINTR)
+        if (reaped == 0 || (reaped < 0 && errno == EINTR))
             continue;
         if (reaped < 0)
             return;

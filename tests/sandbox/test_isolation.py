@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autoclave.sandbox.namespace.root import base_interpreter
+from autoclave.sandbox.namespace.root import base_interpreter, root_plan
 
 
 def test_only_the_interpreter_is_in_the_file_system(run):
@@ -93,6 +93,15 @@ def test_what_a_test_changes_about_its_scratch_folder_is_as_new_in_the_next(open
         new, *_, after = [cell.run(stdin) for stdin in (b"", b"x", b"x", b"")]
     assert new.exit_code == 0
     assert after.stdout == new.stdout
+
+
+def test_a_link_to_itself_beside_a_library_is_passed_over(tmp_path: Path):
+    library, link, loop = (tmp_path / f"libx.so{end}" for end in (".1", "", ".0"))
+    library.touch()
+    link.symlink_to(library.name)
+    loop.symlink_to(loop.name)
+    links = dict(root_plan(base_interpreter(), paths=(str(library),)).links)
+    assert (links.get(str(link)), links.get(str(loop))) == (library.name, None)
 
 
 def test_standard_input_is_a_file_in_memory_whatever_its_size(run):

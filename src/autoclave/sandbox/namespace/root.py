@@ -6,6 +6,7 @@ home folder and nothing of Autoclave.
 """
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -130,7 +131,7 @@ def _names_of(library: Path) -> list[tuple[str, str]]:
 
 @cache
 def _links_in(folder: Path) -> list[tuple[Path, Path]]:
-    return [(link, link.resolve()) for link in folder.glob("*.so*") if link.is_symlink()]
+    return [(link, Path(os.path.realpath(link))) for link in folder.glob("*.so*") if link.is_symlink()]
 
 
 def _folder_links(binds: tuple[str, ...]) -> dict[str, str]:

@@ -224,6 +224,18 @@ def test_a_program_that_makes_its_cells_fail_keeps_what_is_known_and_gains_nothi
     assert [result.index for result in verdict.tests] == list(range(len(statuses)))
 
 
+def test_the_test_whose_account_claims_a_fault_is_the_one_that_failed(fresh_judge, stdin_problem):
+    source = (
+        "import os, sys\nframe = sys._getframe()\nwhile 'test' not in frame.f_locals: frame = frame.f_back\n"
+        "line = input()\nprint(line, flush=True)\n"
+        "if line == 'c': frame.f_locals['test'].report('setting up')\nos._exit(0)"
+    )
+    problem = stdin_problem(*((line, line) for line in "abcd"))
+    verdict = fresh_judge.submit(JudgeJob(problem, Program(source))).result(60)
+    assert (verdict.status, verdict.failing_test) == ("runtime_error", 2)
+    assert [result.status for result in verdict.tests] == ["accepted", "accepted", "runtime_error"]
+
+
 def test_closing_cancels_what_waits_and_ends_what_runs(judge, stdin_problem):
     opened = LocalJudge(SandboxConfig(), JudgeConfig(workers=1, time_limit_range=(0.5, 300.0)))
     problem = stdin_problem(("a", "a"), time_limit_s=300.0)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from autoclave.core import SandboxFault
 from autoclave.sandbox.namespace.root import base_interpreter, root_plan
 
 
@@ -51,6 +52,23 @@ def test_no_other_process_is_visible_or_can_be_signalled(run):
         "print('alive')"
     )
     assert run(source).stdout == b"2 1\nalive\n"
+
+
+def test_an_account_that_claims_a_fault_costs_no_outcome_before_it_and_no_descriptor_after_it(open_cell):
+    source = (
+        "import sys, time\n"
+        "frame = sys._getframe()\n"
+        "while 'test' not in frame.f_locals: frame = frame.f_back\n"
+        "wish = sys.stdin.read()\n"
+        "if wish == 'claim': frame.f_locals['test'].report('setting up')\n"
+        "if wish == 'sleep': time.sleep(0.05)"
+    )
+    with open_cell(source) as cell:
+        before = len(os.listdir("/proc/self/fd"))
+        assert len(cell.run_ahead([(b"", b""), (b"claim", b""), (b"sleep", b"")])) == 1
+        with pytest.raises(SandboxFault, match="could not be set up"):
+            cell.run_ahead([(b"claim", b"")])
+        assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_what_a_test_writes_beside_its_account_is_gone_in_the_next(open_cell):

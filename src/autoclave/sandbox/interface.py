@@ -119,7 +119,7 @@ class Cell(Protocol):
         """Run tests in order, each with its input, while they are short and print what is given with it.
 
         Returns outcomes of the first and of those that followed. What a test is to print stays out of the cell. Raises
-        as `run` does.
+        as `run` does; the fault of one that followed is raised by the next call.
         """
         ...
 

@@ -134,6 +134,7 @@ class ZygoteCell:
         self._profile = profile
         self._message = _settings_of(limits) + _block(content)
         self._runner = runner
+        self._fault: SandboxFault | None = None  # of a test that followed others, whose outcomes came first
         self._begin()
 
     def _begin(self) -> None:
@@ -156,6 +157,8 @@ class ZygoteCell:
             raise
 
     def _revive(self) -> None:
+        if self._fault:
+            raise self._fault
         if self.is_dead:
             self.close()
             self._begin()
@@ -168,20 +171,25 @@ class ZygoteCell:
         self.meter.begin_test()
         limits, meter, started = self.limits, self.meter, time.monotonic()
         runs = run_tests(self.connection, tests, REPORT_BYTES, limits.output_bytes, SHORT_TEST_MS, meter.kills)
-        report, *streams = runs[-1]
-        is_over = len(report) == REPORT_BYTES
-        outcomes = [
-            outcome_of(
-                run[0], Observed(), limits, meter if run is runs[-1] else None, Printed(*run[1]), Printed(*run[2])
-            )
-            for run in (runs if is_over else runs[:-1])
-        ]
-        if not is_over:
-            started = started if len(runs) == 1 else time.monotonic() - SHORT_TEST_MS / 1000
-            with contextlib.closing(
-                RunningTest(self, (streams[0], streams[1]), started=started, report=report)
-            ) as test:
-                outcomes.append(test.finish())
+        *earlier, (report, out, err) = runs
+        started = time.monotonic() - SHORT_TEST_MS / 1000 if earlier else started
+        outcomes: list[Outcome] = []
+        with contextlib.ExitStack() as stack:
+            running = None  # closed whatever becomes of the tests before it
+            if len(report) < REPORT_BYTES:
+                running = RunningTest(self, (out, err), started=started, report=report)
+                stack.callback(running.close)
+            try:
+                for run in earlier:
+                    outcomes.append(outcome_of(run[0], Observed(), limits, None, Printed(*run[1]), Printed(*run[2])))
+                if running:
+                    outcomes.append(running.finish())
+                else:
+                    outcomes.append(outcome_of(report, Observed(), limits, meter, Printed(*out), Printed(*err)))
+            except SandboxFault as fault:
+                if not outcomes:
+                    raise
+                self._fault, self._is_sound = fault, False
         return outcomes
 
     def session(self, stdin: bytes = b"") -> CellSession:

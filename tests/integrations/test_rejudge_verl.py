@@ -59,7 +59,7 @@ def test_each_false_positive_of_verl_s_grader_is_shown_by_name(tmp_path: Path):
     assert len(rows) > 30
     (tmp_path / "rows.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = [sys.executable, "-c", SCORING, "rows.json", "1.jsonl"]
-    scored = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    scored = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace")
     assert scored.returncode == 0, scored.stderr[-2000:]
     undeserved = {row["id"] for row in map(json.loads, (tmp_path / "1.jsonl").open()) if row["score"] == 1}
     assert len(undeserved) >= 5

@@ -11,6 +11,7 @@ from fastapi import Request
 
 from autoclave.config import AdmissionConfig
 from autoclave.service import refusals
+from autoclave.service.store.records import StoreUnavailable
 from autoclave.service.tokens import Scope
 from tests.service.conftest import LiveServer, problem, upload
 
@@ -70,6 +71,17 @@ def test_a_known_idempotency_key_finds_its_batch(full):
     jobs = 4
     assert batch(server, digest, jobs, {"Idempotency-Key": "k2"}).status_code == 429
     assert batch(server, digest, jobs, {"Idempotency-Key": "k1"}).status_code == 409
+
+
+def test_without_a_database_the_client_may_retry(full, monkeypatch: pytest.MonkeyPatch):
+    server, digest = full
+
+    def away(*_: str) -> None:
+        raise StoreUnavailable
+
+    monkeypatch.setattr(server.parts.store, "batch_of_key", away)
+    reply = batch(server, digest, 5, {"Idempotency-Key": "k"})
+    assert (reply.status_code, reply.json()["error"]["kind"]) == (503, "store")
 
 
 def test_other_requests_get_the_response_of_the_application(full):

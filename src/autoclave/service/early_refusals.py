@@ -15,7 +15,8 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
 from autoclave.service.access import parts_of
-from autoclave.service.refusals import Refused
+from autoclave.service.refusals import Refused, store_unavailable
+from autoclave.service.store.records import StoreUnavailable
 from autoclave.service.tokens import Scope
 
 _PROGRAM = re.compile(rb'"source"\s*:')
@@ -31,8 +32,11 @@ class _JudgingRequest(Request):
                 parts.dispatcher.require_room(client.id, len(_PROGRAM.findall(await self.body())) if is_batch else 1)
             except Refused:
                 key = self.headers.get("idempotency-key")  # of a request that was accepted before
-                if key is None or await asyncio.to_thread(parts.store.batch_of_key, client.id, key) is None:
-                    raise
+                try:
+                    if key is None or await asyncio.to_thread(parts.store.batch_of_key, client.id, key) is None:
+                        raise
+                except StoreUnavailable:  # FastAPI would take it for a broken body
+                    raise store_unavailable() from None
         return await super().json()
 
 

@@ -306,6 +306,14 @@ def test_a_request_may_contain_the_problem(url: str):
     assert (refused.accepted, refused.id) == (False, 7)
 
 
+@pytest.mark.parametrize(("count", "status"), [(50_000, 422), (50_001, 413)])
+def test_cases_in_a_text_are_counted_however_they_are_written(compatible: LiveServer, count: int, status: int):
+    row = {"content": "", "test": "[" + ",".join([r'{"inpu\u0074":{},"output":{}}'] * count) + "]"}
+    config = {"dataset_type": "CommonOJDataset", "provided_data": row, "language": "python"}
+    body = {"dataset": "mine", "id": 7, "completion": "", "config": config}
+    assert compatible.client.post("/submit", json=body).status_code == status
+
+
 @pytest.mark.parametrize("field", ["content", "id"])
 def test_a_row_with_lone_surrogates_is_refused(compatible: LiveServer, field: str):
     case = {"input": {"stdin": "2\n"}, "output": {"stdout": "4\n"}}

@@ -54,13 +54,14 @@ class _Decoder:
             raise bad_input(f"the body is a truncated {self._coding} file")
 
 
-class _Values:
+class Values:
     """Counts the commas outside of strings in a JSON text that arrives in parts: it has about as many values, and each
     takes time and memory to parse and to check.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, what: str = "the request") -> None:
         self._limit = self._left = limit
+        self._what = what
         self._is_string = False
         self._cut = b""
 
@@ -72,7 +73,7 @@ class _Values:
         self._left -= sum(piece.count(b",") for piece in pieces[self._is_string :: 2])
         self._is_string ^= len(pieces) % 2 == 0
         if self._left < 0:
-            raise too_large("the request", self._limit, "values")
+            raise too_large(self._what, self._limit, "values")
 
 
 class BoundedBodies:
@@ -111,7 +112,7 @@ class BoundedBodies:
             raise Refused(415, "input", "Content-Encoding must be gzip or zstd, or left out")
         decoder = _Decoder(coding) if coding in _FORMATS else None
         limit_mb, most_values = self._limits(scope["path"])
-        values = _Values(most_values) if most_values else None
+        values = Values(most_values) if most_values else None
         left, is_last = int(limit_mb * 2**20), False
         while not is_last:
             message = await receive()

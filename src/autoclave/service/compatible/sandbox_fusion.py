@@ -19,6 +19,7 @@ from autoclave.core.json import rule_of
 from autoclave.core.verdict import TestResult
 from autoclave.judge import EXTRACTION_RULES, RunOrder, RunResult
 from autoclave.service.access import Judging, PartsDep
+from autoclave.service.bodies import Values
 from autoclave.service.compatible import sandbox_fusion_wire as wire
 from autoclave.service.compatible.translation import (
     SILENT_S,
@@ -30,7 +31,7 @@ from autoclave.service.compatible.translation import (
     verdict_of,
 )
 from autoclave.service.parts import Parts
-from autoclave.service.refusals import Refused, bad_input, described_errors, too_large
+from autoclave.service.refusals import Refused, bad_input, described_errors
 from autoclave.service.requests import decoded, encoded, run_queued
 from autoclave.service.wire import Job, StoredProblem
 
@@ -41,7 +42,9 @@ _MOST_PATIENCE_S = 40.0
 _UNNAMED = "autoclave"
 """Data set of problems without a `source`."""
 _PAGE = 1000
-_MOST_CASES = 50_000
+_MOST_VALUES = 100_000
+"""Of a list of cases, which have two each."""
+_PART = 1 << 16
 _DIGEST = re.compile("[0-9a-f]{64}")
 _MAY_RETRY = 504
 
@@ -292,10 +295,11 @@ def _provided(parts: Parts, body: wire.SubmitRequest) -> Problem:
     row = config.provided_data or {}
     try:
         given = row.get("test")
-        is_text = isinstance(given, str)  # with values that are not among those of the request
-        if is_text and given.count('"input"') > _MOST_CASES:
-            raise too_large("config.provided_data.test", _MOST_CASES, "cases")
-        cases = _CASES.validate_json(given) if is_text else _CASES.validate_python(given)
+        text = given if isinstance(given, str) else ""  # its values were not counted as those of the request
+        values = Values(_MOST_VALUES, "config.provided_data.test")
+        for start in range(0, len(text), _PART):
+            values.add(text[start : start + _PART].encode("utf-8", "surrogatepass"))
+        cases = _CASES.validate_json(text) if text else _CASES.validate_python(given)
     except ValidationError:
         cases = []
     if not cases or any(set(one) != {"input", "output"} for one in cases):

@@ -99,6 +99,19 @@ def test_the_error_of_a_full_queue_has_the_excess(store: Store):
     assert store.load().waiting == 4
 
 
+def test_the_bounds_hold_after_the_newest_jobs_were_deleted(store: Store):
+    bounds = Bounds(total=4, of_client=4)
+    put(store, "a1", "a2")
+    done = [f"a{number}" for number in range(3, 12)]
+    put(store, *done)
+    store.finish([(id, "{}") for id in done])
+    put(store, "a12", bounds=bounds)
+    store.finish([("a12", "{}")])
+    store.purge(9e9)
+    with pytest.raises(QueueFull):
+        put(store, "a13", "a14", "a15", bounds=bounds)
+
+
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=st.lists(st.tuples(st.sampled_from(CLIENTS), st.integers(0, 9)), max_size=25))
 def test_every_job_comes_out_once_by_priority_and_fairly(store: Store, drawn: list[tuple[str, int]]):

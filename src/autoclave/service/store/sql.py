@@ -58,7 +58,7 @@ class Store(Accounts):
     @cached_property
     def _counted(self) -> dict[str, tuple[int, int, int]]:
         """By client: number of the newest job when queued jobs were last counted, and how many were the client's, and
-        all. No more than these and those with greater numbers are queued, so not every batch needs to count.
+        all. Only these, later ones, and the few that servers returned are queued, so not every batch needs to count.
         """
         return {}
 
@@ -191,7 +191,7 @@ class Store(Accounts):
     def _require_room(self, client: str, count: int, bounds: Bounds) -> None:
         newest = self._value("SELECT coalesce(max(number), 0) FROM jobs")
         number, own, total = self._counted.get(client, (0, 0, 0))
-        if max(own - bounds.of_client, total - bounds.total) + newest - number + count <= 0:
+        if max(own - bounds.of_client, total - bounds.total) + max(newest - number, 0) + count <= 0:
             return
         waiting = "SELECT count(*) FROM jobs WHERE state = 'accepted'"
         own, total = self._value(f"{waiting} AND client = ?", client), self._value(waiting)

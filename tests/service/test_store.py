@@ -10,9 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
 from hypothesis import given, settings
 
+from autoclave.compose.service import open_store
 from autoclave.core import InputError
 from autoclave.service.store import sqlite
 from autoclave.service.store.records import (
@@ -156,6 +158,14 @@ def test_a_token_is_stored_as_a_hash_and_compared_as_a_whole(store: Store):
     assert not is_authentic(text, store.token(record.id), 101.0)
     assert not store.revoke_token("nobody")
     assert text not in str(store._rows("SELECT * FROM tokens"))
+
+
+def test_a_node_joins_during_an_upload(postgres_url: str):
+    open_store(postgres_url).close()
+    with psycopg.connect(postgres_url) as uploading:
+        uploading.execute("LOCK TABLE problems IN ROW EXCLUSIVE MODE")  # as INSERT does
+        separator = "&" if "?" in postgres_url else "?"
+        open_store(f"{postgres_url}{separator}options=-c%20lock_timeout%3D1s").close()
 
 
 # --- Any text, turns, bounds, deadlines ----------------------------------------------------------------------------

@@ -39,7 +39,7 @@ class PostgresStore(Store):
     LOCKED = "FOR UPDATE"
     FREE = "FOR UPDATE SKIP LOCKED"
     COLUMNS = (
-        "SELECT column_name FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = ?"
+        "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(quote_ident(current_schema()) || '.' || ?::text)"
     )
 
     def __init__(self, url: str) -> None:

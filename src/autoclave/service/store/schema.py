@@ -13,16 +13,16 @@ ADDED_COLUMNS = {
     "nodes": {"name": "{text} NOT NULL DEFAULT ''", "must_end": "{integer} NOT NULL DEFAULT 0"},
 }
 """Columns that a store gets when a program that knows them opens it; servers that do not know them go on with it."""
-ADDED_TABLES = (
-    """CREATE TABLE IF NOT EXISTS client_usage (
+ADDED_TABLES = {
+    "client_usage": """CREATE TABLE IF NOT EXISTS client_usage (
     client {text} NOT NULL,
     hour {integer} NOT NULL,  -- its first second
     cpu_s {real} NOT NULL,
     PRIMARY KEY (client, hour)
 )""",
-    "CREATE INDEX IF NOT EXISTS problems_deleted ON problems (digest) WHERE is_deleted = 1",
-    "CREATE INDEX IF NOT EXISTS problems_expiring ON problems (expires) WHERE expires IS NOT NULL",
-)
+    "problems_deleted": "CREATE INDEX IF NOT EXISTS problems_deleted ON problems (digest) WHERE is_deleted = 1",
+    "problems_expiring": "CREATE INDEX IF NOT EXISTS problems_expiring ON problems (expires) WHERE expires IS NOT NULL",
+}
 
 
 @dataclass(frozen=True, slots=True)

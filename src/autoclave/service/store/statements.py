@@ -21,7 +21,7 @@ class Statements(ABC):
     FREE: ClassVar[str]
     """Suffix of SELECT that locks the rows and skips locked ones."""
     COLUMNS: ClassVar[str]
-    """Query for the names of the columns of a table."""
+    """Query for the names of the columns of a table; in PostgreSQL also of an index."""
 
     @abstractmethod
     def _changing(self) -> AbstractContextManager[list[Event]]:
@@ -60,5 +60,6 @@ class Statements(ABC):
             for name, form in columns.items():
                 if name not in known:  # even without an effect, the statement would wait for all transactions
                     self._run(f"ALTER TABLE {table} ADD COLUMN {name} {filled(form, types)}")
-        for statement in ADDED_TABLES:
-            self._run(filled(statement, types))
+        for name, statement in ADDED_TABLES.items():
+            if not self._rows(self.COLUMNS, name):  # an index too would wait for all uploads
+                self._run(filled(statement, types))

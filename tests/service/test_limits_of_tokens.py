@@ -106,6 +106,9 @@ def test_checkers_and_compilers_use_cpu_seconds_too(server: LiveServer, work: di
             assert reply.status_code == 200, reply.text
             (id,) = [token.id for token in server.parts.store.tokens() if token.limits.cpu_s_per_day == 1e6][-1:]
             assert server.parts.store.usage(time.time())[id].day_s > 0.1 * count
+    shown = f'autoclave_cpu_seconds_total{{client="{id}"}} '
+    text = until(lambda: shown in (found := server.parts.metrics.text({})) and found)
+    assert float(text.partition(shown)[2].split()[0]) > 0.1
 
 
 def test_a_cancelled_program_uses_cpu_seconds(server: LiveServer):

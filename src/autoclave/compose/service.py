@@ -6,7 +6,7 @@ import contextlib
 import os
 import ssl
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from autoclave.judge import PlainRunner, ProcessJudge
 
 if TYPE_CHECKING:
     from autoclave.service.audit import AuditLog
+    from autoclave.service.dispatcher import Observer
     from autoclave.service.metrics import Metrics
     from autoclave.service.parts import Parts
     from autoclave.service.store.records import StartedJob
@@ -164,9 +165,9 @@ def _require_valid_token(config: ServeConfig, store: Store) -> None:
         )
 
 
-def _observer(metrics: Metrics, audit: AuditLog) -> Callable[[StartedJob, Verdict, float], None]:
-    def observe(job: StartedJob, verdict: Verdict, seconds: float) -> None:
-        metrics.note_verdict(job, verdict, seconds)
+def _observer(metrics: Metrics, audit: AuditLog) -> Observer:
+    def observe(job: StartedJob, verdict: Verdict, seconds: float, cpu_s: float) -> None:
+        metrics.note_verdict(job, verdict, seconds, cpu_s)
         status = verdict.status.value if verdict.status else None
         what = {"problem": job.spec.digest, "batch": job.batch, "job": job.id, "status": status}
         audit.note(job.client, "verdict", source=job.spec.source, request=job.request, **what)

@@ -48,7 +48,8 @@ _PAUSE_S = 1.0
 """Seconds between two tries while the store fails."""
 _log = logging.getLogger(__name__)
 
-Observer = Callable[[StartedJob, Verdict, float], None]
+Observer = Callable[[StartedJob, Verdict, float, float], None]
+"""Called with a job, its verdict, the seconds in the judge, and CPU seconds."""
 _Ended = tuple[StartedJob, Verdict, float]
 """A job, its verdict, and the CPU seconds that it took."""
 
@@ -318,10 +319,10 @@ class Dispatcher:
         kept = set(self._store.finish([(job.id, _written(verdict)) for job, verdict, _ in ended], used))
         with self._changed:
             self._rate.note(time.monotonic(), len(ended))
-            for job, verdict, _ in ended:
+            for job, verdict, cpu_s in ended:
                 running = self._running.pop(job.id, None)
                 if running is not None and job.id in kept:
-                    self._observe(job, verdict, time.monotonic() - running[1])
+                    self._observe(job, verdict, time.monotonic() - running[1], cpu_s)
             self._changed.notify_all()
 
     def _give_back(self) -> None:

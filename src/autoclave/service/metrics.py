@@ -24,7 +24,7 @@ class Metrics:
         self._clients: set[str] = set()
         self._verdicts = self._counter("verdicts", "Verdicts by status.", "status", "client")
         self._faults = self._counter("faults", "Programs without a verdict.", "kind", "client")
-        self._cpu = self._counter("cpu_seconds", "CPU seconds of judged programs.", "client")
+        self._cpu = self._counter("cpu_seconds", "CPU seconds of judged programs, compilers and checkers.", "client")
         self._responses = self._counter("requests", "Responses.", "method", "status")
         self._refusals = self._counter("refusals", "Refused requests.", "cause", "client")
         self._judging = self._histogram("judging_seconds", "Seconds in the judge.")
@@ -43,13 +43,13 @@ class Metrics:
             self._clients.add(client)
         return client if client in self._clients else _OTHERS
 
-    def note_verdict(self, job: StartedJob, verdict: Verdict, seconds: float) -> None:
-        """Count a verdict, and the seconds that the judge had the program."""
+    def note_verdict(self, job: StartedJob, verdict: Verdict, seconds: float, cpu_s: float) -> None:
+        """Count a verdict, the seconds that the judge had the program, and CPU seconds."""
         client = self._known(job.client)
         self._verdicts.labels(verdict.status.value if verdict.status else "none", client).inc()
         if verdict.fault is not None:
             self._faults.labels(verdict.fault.kind, client).inc()
-        self._cpu.labels(client).inc(sum(test.cpu_s for test in verdict.tests))
+        self._cpu.labels(client).inc(cpu_s)
         self._judging.observe(seconds)
         self._queue.labels(client).observe(max(time.time() - seconds - job.created, 0.0))
 

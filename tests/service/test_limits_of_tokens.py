@@ -142,6 +142,13 @@ def test_used_cpu_time_counts_for_its_hour_and_its_day(store: Store):
     assert store.usage(now + 2 * 86400) == {}
 
 
+def test_a_program_that_is_cancelled_as_it_ends_uses_cpu_seconds(store: Store):
+    store.add_batch(batch(client="c"), [("1", JobSpec("0" * 64, b"")), ("2", JobSpec("0" * 64, b""))])
+    store.cancel(["1"])
+    assert store.finish([("1", "{}"), ("2", "{}")], {"1": ("c", 2.0), "2": ("c", 1.0)}) == ["2"]
+    assert store.usage(time.time())["c"].day_s == 3.0
+
+
 def test_a_problem_is_deleted_by_its_owner_or_an_admin(server: LiveServer):
     mine, admins = problem(("1 1\n", "2\n")), problem(("2 2\n", "4\n"))
     with (

@@ -253,11 +253,14 @@ class Store(Accounts):
     ) -> list[str]:
         """Store verdicts (JSON) of unfinished jobs by id; return the ids of those jobs.
 
-        `cpu_s` has clients and CPU seconds by job. A verdict that was stored before is not charged again.
+        `cpu_s` has clients and CPU seconds by job. A verdict that was stored before is not charged again; a program
+        that was cancelled as it ended is charged.
         """
         with self._changing() as events:
             ended = self._end("done", dict(verdicts), events)
-            self._charge(cpu_s[id] for id in ended if id in cpu_s)
+            others = "SELECT id FROM jobs WHERE state = 'cancelled' AND id IN (*)"
+            cancelled = [row[0] for row in self._rows_of(others, list(cpu_s.keys() - ended))]
+            self._charge(cpu_s[id] for id in (*ended, *cancelled) if id in cpu_s)
             return ended
 
     def cancel(self, ids: Sequence[str]) -> list[str]:

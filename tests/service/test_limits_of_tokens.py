@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autoclave.config import AdmissionConfig, CompatibleConfig
-from autoclave.core import CustomChecker
+from autoclave.core import CustomChecker, SandboxFault
 from autoclave.service.store.records import JobSpec
 from autoclave.service.store.sql import Store
 from autoclave.service.tokens import Limits, Scope, create_token, identity_of
@@ -83,6 +83,19 @@ def test_runs_use_cpu_seconds_too(server: LiveServer):
     run = {"source": "for _ in range(3_000_000): pass"}
     with server.client_with(Scope.JUDGE, cpu_s_per_day=0.01) as client:
         assert [client.post("/v1/runs", json=run).status_code for _ in range(2)] == [200, 429]
+
+
+def test_runs_that_end_in_a_fault_use_cpu_seconds(server: LiveServer, monkeypatch: pytest.MonkeyPatch):
+    whole = server.parts.runner.run
+
+    def broken(*given: Any) -> None:
+        whole(*given)
+        raise SandboxFault("no cell")
+
+    monkeypatch.setattr(server.parts.runner, "run", broken)
+    run = {"source": "for _ in range(3_000_000): pass"}
+    with server.client_with(Scope.JUDGE, cpu_s_per_day=0.01) as client:
+        assert [client.post("/v1/runs", json=run).status_code for _ in range(2)] == [500, 429]
 
 
 def test_traces_use_cpu_seconds_too(server: LiveServer, digest: str):

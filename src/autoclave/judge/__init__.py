@@ -20,5 +20,6 @@ if TYPE_CHECKING:
     from autoclave.judge.process import ProcessJudge as ProcessJudge
     from autoclave.judge.streaming import stream as stream
     from autoclave.judge.trace_files import trace_file as trace_file
+    from autoclave.sandbox import used_by_thread as used_by_thread
 
 __getattr__ = lazily(__name__)

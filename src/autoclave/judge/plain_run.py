@@ -16,7 +16,7 @@ from autoclave.judge.limits import sandbox_limits
 from autoclave.judge.plain_data import NotPlainError, decode, encode
 from autoclave.judge.profiles import FREE_RUN, NOTEBOOK
 from autoclave.judge.toolchain import find_toolchain
-from autoclave.sandbox import Limits, open_sandbox, used_by_thread
+from autoclave.sandbox import Limits, open_sandbox
 
 _ATTEMPTS = 3
 _MAX_VALUE_CHARS = 10_000
@@ -52,7 +52,7 @@ class NotebookCell:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Result of a run. All fields but the outcome and `cpu_s` come from the program's own process.
+    """Result of a run. All fields but the outcome come from the program's own process.
 
     `value` is the repr of the last expression, without `value_cut` characters; None if the program does not end with an
     expression, or did not finish.
@@ -64,8 +64,6 @@ class RunResult:
     value_cut: int = 0
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     cells: list[NotebookCell] = field(default_factory=list[NotebookCell])
-    cpu_s: float = 0.0
-    """Of the program, its compiler and attempts that failed."""
 
 
 class PlainRunner(Closing):
@@ -200,10 +198,9 @@ def run_program(
 
 
 def _retried(attempt: Callable[[], RunResult]) -> RunResult:
-    before = used_by_thread.cpu_s
     for number in range(1, _ATTEMPTS + 1):
         try:
-            return replace(attempt(), cpu_s=used_by_thread.cpu_s - before)
+            return attempt()
         except SandboxFault:
             if number == _ATTEMPTS:
                 raise

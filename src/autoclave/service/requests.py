@@ -8,7 +8,7 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -16,7 +16,7 @@ from fastapi import Request
 
 from autoclave.core import Program, Status
 from autoclave.core.json import canonical_json
-from autoclave.judge import RunOrder, RunResult
+from autoclave.judge import RunOrder, RunResult, used_by_thread
 from autoclave.service.answers import until_disconnect
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused, bad_input, busy, judge_errors_refused, not_found, unknown_problem
@@ -157,9 +157,7 @@ async def run_queued(
                     raise busy("too many runs wait. Fix: retry later", 1.0) from None
                 request.state.silent_until, start_by = silent_until, None
                 with judge_errors_refused():
-                    result = await asyncio.to_thread(run, _part_of(order, limit_s))
-                with contextlib.suppress(StoreUnavailable):  # runs go on without the store
-                    await asyncio.to_thread(parts.store.charge, (client.id, result.cpu_s))
+                    result = await asyncio.to_thread(_charged, parts, client, run, _part_of(order, limit_s))
             reached = result.outcome.ended.limit
             is_late = reached is not None and reached.status is Status.TIME_LIMIT
             if not is_late:
@@ -169,6 +167,16 @@ async def run_queued(
                 parts.audit.note(client.id, "run", source=text, language=language, ended=ended)
                 return result
             limit_s = queue.next_limit_s(limit_s, order.time_limit_s)
+
+
+def _charged(parts: Parts, client: Client, run: Callable[[RunOrder], RunResult], order: RunOrder) -> RunResult:
+    """Run and charge all CPU time: of the compiler and of attempts that failed too."""
+    before = used_by_thread.cpu_s
+    try:
+        return run(order)
+    finally:
+        with contextlib.suppress(StoreUnavailable):  # runs go on without the store
+            parts.store.charge((client.id, used_by_thread.cpu_s - before))
 
 
 def _part_of(order: RunOrder, limit_s: float) -> RunOrder:

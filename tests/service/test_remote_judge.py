@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -115,6 +116,27 @@ def test_a_server_whose_cells_failed_for_a_while_is_used_again(start_server, rem
 def test_closing_cancels_here_and_at_the_server(server: LiveServer):
     check_closing(RemoteJudge(RemoteJudgeConfig(urls=(server.url,))))
     until(lambda: not unfinished(server.parts.store))  # what was being judged ends with its test
+
+
+def test_closing_cancels_what_the_server_is_about_to_accept(server: LiveServer, monkeypatch: pytest.MonkeyPatch):
+    store, begun, accepted = server.parts.store, threading.Event(), threading.Event()
+    accept = store.add_batch
+
+    def slowly(*given: Any) -> Any:
+        begun.set()
+        time.sleep(0.3)
+        batch = accept(*given)
+        accepted.set()
+        return batch
+
+    monkeypatch.setattr(store, "add_batch", slowly)
+    judge = RemoteJudge(RemoteJudgeConfig(urls=(server.url,)))
+    future = judge.submit(JudgeJob(problem(time_limit_s=5.0), Program("while True: pass  # sent")))
+    assert begun.wait(DEADLINE_S)
+    judge.close()
+    assert accepted.wait(DEADLINE_S)
+    assert not unfinished(store)
+    assert future.cancelled()
 
 
 def test_a_problem_is_uploaded_once_and_without_its_solutions(server: LiveServer, remote_judge):

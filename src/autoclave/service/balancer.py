@@ -28,7 +28,7 @@ KEPT_S = 60.0
 """Seconds for which a server keeps the jobs of a disconnected client."""
 _REQUEST_BYTES = 8 << 20
 _TICK_S = 1.0
-_CANCEL_S = 2.0
+_CANCEL_S, _LOOK_S = 2.0, 0.01
 _REFRESH_EVERY_S = 5.0
 _EARLY_S = 1.0
 _FINAL_FAULTS = ("problem", "host", "deadline")
@@ -132,10 +132,16 @@ class Balancer:
             self._distribute()
 
     async def close(self) -> None:
-        """End all requests, and cancel all batches at the servers."""
+        """End all requests, and cancel all batches at the servers, also those that a server is about to accept."""
         if self._is_closed:
             return
-        self._is_closed = True
+        self._is_closed, now = True, asyncio.get_running_loop().time
+        for pending in self._unsettled:
+            pending.future.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CANCEL_S):
+                while any(one.jobs and not one.batch and one.link.available_at <= now() for one in self._submissions):
+                    await asyncio.sleep(_LOOK_S)
         batches = [(sent.link, sent.batch) for sent in self._submissions if sent.batch]
         for task in self._tasks:
             task.cancel()
@@ -144,8 +150,6 @@ class Balancer:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CANCEL_S):
                 await asyncio.gather(*cancels)
-        for pending in self._unsettled:
-            pending.future.cancel()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine as a task that `close` cancels."""

@@ -84,9 +84,10 @@ def shell_overhead(place: Path, num_files: int, rounds: int) -> dict[str, float]
     folder.mkdir(parents=True)
     clocked = [sys.executable, "-c", "import shell_budget; shell_budget.main()", str(folder), str(root), str(clocks)]
     resident = subprocess.Popen(clocked, cwd=Path(__file__).parent)
-    quick = shlex.split(subprocess.run([*line, "--resident"], stdout=subprocess.PIPE, check=True).stdout.decode())
-    while not (folder / "socket").exists():
+    while not (folder / "socket").exists():  # or the command would start a process of its own
+        assert resident.poll() is None, "the process of act shell has ended"
         time.sleep(0.1)
+    quick = shlex.split(subprocess.run([*line, "--resident"], stdout=subprocess.PIPE, check=True).stdout.decode())
     prefixes = {"bare": [], "resident": quick, "alone": [*line, "--"]}
     times: dict[str, list[float]] = {name: [] for name in prefixes}
     for number in range(rounds + 1):

@@ -11,7 +11,7 @@ import autoclave.judge
 def test_the_public_names_of_the_package_are_these():
     expected = (
         "ANSWER_RULES EXTRACTION_RULES Judge JudgeJob LocalJudge NotebookCell PlainRunner ProcessJudge RunOrder "
-        "RunResult validate_languages judge_file run_program stream trace_file"
+        "RunResult validate_languages judge_file run_program stream trace_file used_by_thread"
     )
     assert sorted(autoclave.judge.__all__) == sorted(expected.split())
 

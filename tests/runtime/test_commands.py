@@ -123,7 +123,7 @@ def test_files_with_secret_names_are_hidden_until_a_grant_has_their_name(root: P
     look = "grep -rs hush . || true; wc -c < docs/.env.local || true"
     proposal = session.propose(sh(f"{look}; echo x > new; mv docs/deep docs/deeper || true"))
     assert proposal.plan.output["stdout"] == "./keys:hush\n"
-    names = "'id_rsa', 'docs/.env.local', 'docs/deep/odd \\udcff.key'"
+    names = "'docs/.env.local', 'docs/deep/odd \\udcff.key', 'id_rsa'"
     warning = f"warning: hidden from it, since their names say that they hold secrets: {names}"
     assert proposal.plan.changes[0] == warning
     session.run(proposal.action, proposal.plan.digest)

@@ -260,7 +260,9 @@ _methods: dict[int, Literal["overlay", "copy"]] = {}
 
 def secrets_in(within: str, found: Scan) -> list[str]:
     """Return the files whose names say that they hold secrets, of a scan of the folder `within`."""
-    return [path for place, entries in found.folders.items() for path in _secrets_in(joined(within, place), entries)]
+    return sorted(
+        path for place, entries in found.folders.items() for path in _secrets_in(joined(within, place), entries)
+    )
 
 
 @lru_cache(maxsize=4096)  # for the next commands

@@ -14,7 +14,8 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,17 @@ from typing import Any, TypeVar
 from autoclave.training.summary import machine, versions
 
 T = TypeVar("T")
+
+
+@contextmanager
+def on_cores(cores: Collection[int]) -> Iterator[None]:
+    """Keep this thread, and the threads and processes that it starts, on these cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def arguments(description: str) -> argparse.Namespace:

@@ -25,7 +25,7 @@ import os
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -33,7 +33,7 @@ from typing import Any
 
 import budget
 from forks import floor_ms, interpreter_ms, unsealed_calls_ms
-from harness import Comparison, argument_parser, compare, finish, print_environment, seconds, sized
+from harness import Comparison, argument_parser, compare, finish, on_cores, print_environment, seconds, sized
 
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import (
@@ -234,17 +234,6 @@ class Measure:
                 zygote.settle()
         usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         return sum(usage.ru_utime + usage.ru_stime for usage in usages) + sum(map(_cpu_s_of, _below(os.getpid())))
-
-
-@contextmanager
-def on_cores(cores: Collection[int]) -> Iterator[None]:
-    """Keep this thread, and the threads and processes that it starts, on these cores."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from statistics import median
 
 import httpx
 import numpy as np
-from harness import Comparison, argument_parser, compare, finish, print_environment, sized
+from harness import Comparison, argument_parser, compare, finish, on_cores, print_environment, sized
 
 from autoclave.config import RemoteJudgeConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
@@ -93,7 +93,7 @@ def main() -> None:
     print_environment()
     figures = {} if options.overload else without_overload(options)
     limits = ("admission.queue_limit=200", "admission.client_queue_limit=200")
-    apart = kept_to(SERVERS_CORES or [CLIENTS_CORE]), kept_to([CLIENTS_CORE])
+    apart = on_cores(SERVERS_CORES or [CLIENTS_CORE]), on_cores([CLIENTS_CORE])
     with apart[0], served(*limits) as (url, pid), apart[1]:
         figures |= overload(url, pid, sized(options, 60.0, 8.0, 0.5), is_tiny=options.tiny)
     finish("service", figures, options.json)
@@ -111,17 +111,6 @@ def without_overload(options: argparse.Namespace) -> dict[str, float]:
         kinds = list(MIX[::16]) if options.tiny else list(KINDS)  # those that reach no limit
         figures |= concurrency(far, sources, cells, sized(options, 4, 1, 1), kinds)
     return figures
-
-
-@contextmanager
-def kept_to(cores: Sequence[int]) -> Iterator[None]:
-    """Only these cores are for this process and for those that it starts."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 @contextmanager

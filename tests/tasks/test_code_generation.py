@@ -210,7 +210,7 @@ def test_settings_of_turns_that_would_not_do_what_they_say_are_refused(settings,
 
 def test_an_answer_without_a_program_is_told_so_and_nothing_runs():
     judge = ScriptedJudge(verdict(Status.ACCEPTED))
-    assert observed(judge, "no program").messages[0]["content"] == "There is no program in the answer."
+    assert observed(judge, "no program").messages[0]["content"] == "The answer has no program."
     assert not judge.jobs
 
 

@@ -65,7 +65,7 @@ class CodeGeneration:
         if public is None:
             return completed(None)
         if source is None:
-            return completed(_told("There is no program in the answer."))
+            return completed(_told("The answer has no program."))
         job = JudgeJob(public, Program(source, public.language), id=item.id)
         return chained(self._judge.submit(job), lambda verdict: _observation(public, verdict))
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from autoclave.core.program import Submission as Submission
     from autoclave.core.program import read_submissions as read_submissions
     from autoclave.core.rollout import Completion as Completion
+    from autoclave.core.rollout import EndState as EndState
     from autoclave.core.rollout import FinishReason as FinishReason
     from autoclave.core.rollout import Group as Group
     from autoclave.core.rollout import MaskReason as MaskReason

@@ -80,9 +80,20 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Messages that the policy reads between two turns."""
+    """Messages that the policy reads before a turn; with `is_end` there is no further turn."""
 
     messages: tuple[Mapping[str, str], ...]
+    is_end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EndState:
+    """Declared files that an episode left where its policy acted, as data for a grader elsewhere."""
+
+    files: Mapping[str, bytes]
+    """Contents of regular files, by path relative to the workspace, in `/` notation without `..`."""
+    left_out: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Reasons why declared paths were not carried out, such as a link or a size over the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +124,8 @@ class Rollout:
     """Most tokens that each turn could have had; those of one batch may differ (`length_schedule`)."""
     most_turns: int = field(kw_only=True, default=1)
     """Most turns that it could have had."""
+    end_state: EndState | None = field(kw_only=True, default=None)
+    """State that it left in its environment, if that has one."""
 
     @property
     def last(self) -> Completion:

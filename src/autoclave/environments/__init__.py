@@ -1,0 +1,5 @@
+"""Environments of episodes: what a policy acts on between its turns, and graders of what it leaves."""
+
+from autoclave.environments.interface import Environment, Grader
+
+__all__ = ["Environment", "Grader"]

@@ -1,0 +1,73 @@
+"""Protocol of a workspace: a sealed place with files and tools in which an episode acts."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from autoclave.config.levels import Level
+from autoclave.core import EndState
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool that a policy may call, with the JSON schema of its arguments."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool gave back. `ended_by` names the limit that ended the call, such as `cpu_time`; else it is empty."""
+
+    text: str
+    is_error: bool = False
+    ended_by: str = ""
+    is_over: bool = False
+    """A limit of the whole episode is reached: there are no further calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The part of an end state that is carried out: regular files whose paths match a pattern, up to these sizes.
+
+    Patterns are those of `fnmatch`, in which `*` also matches `/`.
+    """
+
+    patterns: tuple[str, ...] = ("*",)
+    most_files: int = 1000
+    most_bytes: int = 16 << 20
+    left_out: tuple[str, ...] = field(default=(".git/*",))
+    """Patterns of paths that are never carried out."""
+
+
+class Workspace(Protocol):
+    """The sealed place of one episode. One call at a time."""
+
+    tools: Sequence[Tool]
+
+    def call(self, tool: str, arguments: Mapping[str, Any]) -> Future[ToolResult]:
+        """Call a tool. What the caller does wrong is a result with `is_error`; a SandboxFault is the host's."""
+        ...
+
+    def end(self, declared: Declared) -> Future[EndState]:
+        """Kill every process, then carry out the declared files as data."""
+        ...
+
+    def close(self) -> None:
+        """Kill every process and remove all files."""
+
+
+class Workspaces(Protocol):
+    """Makes workspaces, some ahead of time. Safe to use from several threads."""
+
+    level: Level
+
+    def start(self, files: Mapping[str, bytes]) -> Future[Workspace]:
+        """Return a fresh workspace that holds `files`, by path."""
+        ...
+
+    def close(self) -> None:
+        """End all workspaces."""

@@ -58,35 +58,6 @@ class Column(NamedTuple):
     fills_itself: bool
 
 
-class Reference(NamedTuple):
-    """A foreign key: columns, and what they refer to (`SCHEMA/NAME` and columns)."""
-
-    columns: Sequence[str]
-    table: str
-    target: Sequence[str]
-
-
-def table_lines(
-    place: str,
-    columns: Iterable[Column],
-    key: Sequence[str],
-    unique: Iterable[Sequence[str]],
-    references: Iterable[Reference],
-    *,
-    is_view: bool,
-) -> Iterator[str]:
-    """Lines about a table or view and what it has. `key`: the columns of its primary key."""
-    lines = [f"{'view' if is_view else 'table'} {'.'.join(names_of(place))}"]
-    for column in columns:
-        null, own = "" if column.can_be_null else " not null", " (fills itself)" if column.fills_itself else ""
-        lines.append(f"  {column.name} {column.kind}{null}{own}")
-    lines += [f"  primary key ({', '.join(key)})"] if key else []
-    lines += [f"  unique ({', '.join(each)})" for each in unique]
-    for own_columns, table, target in references:
-        lines.append(f"  ({', '.join(own_columns)}) refers to {'.'.join(names_of(table))} ({', '.join(target)})")
-    return map(_in_one_line, lines)
-
-
 def _in_one_line(text: str) -> str:
     """A text in which a name can neither end the line nor hide."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
@@ -131,9 +102,17 @@ class BaseTable(ABC):
         """Its columns as a model may know them."""
 
     def told(self) -> Iterator[str]:
-        references = [Reference(each.columns, each.parent, each.target) for each in self.foreign_keys]
-        columns = self.told_columns()
-        return table_lines(self.place, columns, self.key, self.unique, references, is_view=self.is_view)
+        """Lines about it and what it has."""
+        lines = [f"{'view' if self.is_view else 'table'} {'.'.join(names_of(self.place))}"]
+        for column in self.told_columns():
+            null, own = "" if column.can_be_null else " not null", " (fills itself)" if column.fills_itself else ""
+            lines.append(f"  {column.name} {column.kind}{null}{own}")
+        lines += [f"  primary key ({', '.join(self.key)})"] if self.key else []
+        lines += [f"  unique ({', '.join(each)})" for each in self.unique]
+        for each in self.foreign_keys:
+            target = f"{'.'.join(names_of(each.parent))} ({', '.join(each.target)})"
+            lines.append(f"  ({', '.join(each.columns)}) refers to {target}")
+        return map(_in_one_line, lines)
 
 
 T = TypeVar("T", bound=BaseTable)

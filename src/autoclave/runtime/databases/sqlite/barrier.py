@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import NUM_KEYS, TableEffect
 from autoclave.runtime.databases.operations import Sql, named_rows
-from autoclave.runtime.databases.sqlite.catalogue import TableMaker, folded
+from autoclave.runtime.databases.sqlite.catalogue import TableFacts, folded
 from autoclave.runtime.databases.tables import name_of, place_of
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def without_foreign_keys(connection: "apsw.Connection") -> Iterator[None]:
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
-def reads_of(operation: Sql, number: int, seen: Seen, tables: Mapping[str, TableMaker]) -> set[str]:
+def reads_of(operation: Sql, number: int, seen: Seen, tables: Mapping[str, TableFacts]) -> set[str]:
     """Return what a statement depends on: rows that it names by their keys, else tables."""
     within = _known(seen.reads_within, tables) | seen.reads_own
     found = within | _known(seen.reads, tables) - {name for _, name in seen.created}
@@ -184,26 +184,26 @@ def reads_of(operation: Sql, number: int, seen: Seen, tables: Mapping[str, Table
     return {place_of("main", each) for each in others} | named
 
 
-def _known(names: set[str], tables: Mapping[str, TableMaker]) -> set[str]:
+def _known(names: set[str], tables: Mapping[str, TableFacts]) -> set[str]:
     """Names of tables as they were defined; others, such as `json_each`, as they are."""
     defined = {folded(name): name for name in tables}
     return {defined.get(folded(name), name) for name in names}
 
 
-def parents_of(effect: TableEffect, tables: Mapping[str, TableMaker]) -> Iterator[str]:
+def parents_of(effect: TableEffect, tables: Mapping[str, TableFacts]) -> Iterator[str]:
     """Rows that those that came refer to, where their key is the rowid; else tables, as other keys may be respelt."""
     table = tables[name_of(effect.table)]
     places = {folded(column[0]): number for number, column in enumerate(table.stored)}
-    for reference in table.references:
-        parent = tables.get(name_of(reference.table))
+    for reference in table.foreign_keys:
+        parent = tables.get(name_of(reference.parent))
         own = [places[folded(column)] for column in reference.columns]
         key = [] if parent is None or parent.alias is None else [folded(parent.stored[parent.alias][0])]
         target = [folded(column) for column in reference.target] or key
         if not key or target != key or len(effect.added) > NUM_KEYS:
-            yield reference.table
+            yield reference.parent
             continue
         rows = [row for _, (_, values) in effect.added if None not in (row := [values[place] for place in own])]
         if any(type(row[0]) is not int for row in rows):
-            yield reference.table
+            yield reference.parent
             continue
-        yield from (f"{reference.table}/{row[0]}" for row in rows)
+        yield from (f"{reference.parent}/{row[0]}" for row in rows)

@@ -9,12 +9,14 @@ import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.sqlite.stored import Naming
-from autoclave.runtime.databases.tables import Column, Reference, place_of, table_lines
+from autoclave.runtime.databases.tables import BaseTable, Column, ForeignKey, place_of
 
 if TYPE_CHECKING:
     import apsw
@@ -75,36 +77,35 @@ def folded(name: str) -> str:
     return name.encode().lower().decode()
 
 
-@dataclass(frozen=True)
-class TableMaker:
+@dataclass(frozen=True, kw_only=True)
+class TableFacts(BaseTable):
     """One table. `columns`: name, type, whether not null, place in the key, kind, of each."""
 
-    name: str
     columns: tuple[tuple[str, str, bool, int, int], ...]
     has_rowid: bool
-    references: tuple[Reference, ...]
-    unique: tuple[tuple[str, ...], ...]
-    is_view: bool = False
-    is_shadow: bool = False
-    has_key_index: bool = False
+    has_key_index: bool
     """True if its primary key is an index beside the rows: so of each table with rowids, unless it is the rowid."""
-    has_unique_index: bool = False
+    has_unique_index: bool
     """True if there is a unique index, also on some of its rows or on expressions."""
 
+    @property
+    def is_view(self) -> bool:
+        return self.kind in ("view", "virtual")
+
     @cached_property
-    def key(self) -> tuple[int, ...]:
-        own = [(place, number) for number, (*_, place, _) in enumerate(self.stored) if place]
-        return tuple(number for _, number in sorted(own))
+    def key_places(self) -> tuple[int, ...]:
+        names = [column[0] for column in self.stored]
+        return tuple(map(names.index, self.key))
 
     @property
     def key_columns(self) -> list[str]:
         """Names of the columns of the primary key, as a statement has them."""
-        return [quoted(self.stored[number][0]) for number in self.key]
+        return list(map(quoted, self.key))
 
     @cached_property
     def alias(self) -> int | None:
         """The place of the column that is the rowid itself; an `INTEGER PRIMARY KEY DESC` is none."""
-        return self.key[0] if self.has_rowid and len(self.key) == 1 and not self.has_key_index else None
+        return self.key_places[0] if self.has_rowid and len(self.key) == 1 and not self.has_key_index else None
 
     @property
     def is_replaced(self) -> bool:
@@ -130,43 +131,38 @@ class TableMaker:
 
     @property
     def naming(self) -> Naming:
-        return Naming(self.has_rowid, self.alias is not None, self.key)
+        return Naming(self.has_rowid, self.alias is not None, self.key_places)
 
     @cached_property
     def layout(self) -> str:
         names = [each[0] for each in self.stored]
         return json.dumps([names, self.has_rowid, self.columns], separators=(",", ":"))
 
-    @property
-    def place(self) -> str:
-        return place_of("main", self.name)
-
-    def told(self) -> Iterator[str]:
-        """Lines about the table as a model may know it."""
-        columns = tuple(
-            Column(name, kind, not is_required and not (place and not self.has_rowid), hidden in (_VIRTUAL, _STORED))
-            for name, kind, is_required, place, hidden in self.columns
-        )
-        key = tuple(self.stored[number][0] for number in self.key)
-        return table_lines(self.place, columns, key, self.unique, self.references, is_view=self.is_view)
+    def told_columns(self) -> Iterator[Column]:
+        for name, kind, is_required, place, hidden in self.columns:
+            can_be_null = not is_required and not (place and not self.has_rowid)
+            yield Column(name, kind, can_be_null, hidden in (_VIRTUAL, _STORED))
 
 
-def tables_of(connection: apsw.Connection) -> dict[str, TableMaker]:
+def tables_of(connection: apsw.Connection) -> dict[str, TableFacts]:
     """The tables and views of the file, by name, those of SQLite's own left out; virtual tables count as views."""
-    found: dict[str, TableMaker] = {}
+    found: dict[str, TableFacts] = {}
     listed = list(connection.execute("SELECT name, type, wr FROM pragma_table_list WHERE schema = 'main'"))
     spelt = {folded(name): name for name, *_ in listed}
     for name, kind, without_rowid in listed:
         if not name.startswith("sqlite_"):
-            found[name] = TableMaker(
-                name,
-                _columns(connection, name),
-                not without_rowid,
-                _references(connection, name, spelt),
-                _unique(connection, name),
-                kind in ("view", "virtual"),
-                kind == "shadow",
-                *_has_indexes(connection, name),
+            columns, (has_key_index, has_unique_index) = _columns(connection, name), _has_indexes(connection, name)
+            found[name] = TableFacts(
+                schema="main",
+                name=name,
+                kind=kind,
+                key=tuple(column[0] for column in sorted(columns, key=itemgetter(3)) if column[3]),
+                unique=_unique(connection, name),
+                foreign_keys=_foreign_keys(connection, name, spelt),
+                columns=columns,
+                has_rowid=not without_rowid,
+                has_key_index=has_key_index,
+                has_unique_index=has_unique_index,
             )
     return found
 
@@ -189,19 +185,23 @@ def _has_indexes(connection: apsw.Connection, name: str) -> tuple[bool, bool]:
     return bool(of_key), bool(is_unique)
 
 
-def _references(connection: apsw.Connection, name: str, spelt: Mapping[str, str]) -> tuple[Reference, ...]:
-    found: dict[int, tuple[str, list[str], list[str | None]]] = {}
-    rows = connection.execute(
-        'SELECT id, "table", "from", "to" FROM pragma_foreign_key_list(?) ORDER BY id, seq', (name,)
-    )
-    for number, target, own, theirs in rows:
-        _, columns, targets = found.setdefault(number, (spelt.get(folded(target), target), [], []))
-        columns.append(own)
-        targets.append(theirs)
-    return tuple(
-        Reference(tuple(columns), place_of("main", target), tuple(each for each in targets if each is not None))
-        for target, columns, targets in found.values()
-    )
+def _foreign_keys(connection: apsw.Connection, name: str, spelt: Mapping[str, str]) -> tuple[ForeignKey, ...]:
+    query = 'SELECT id, "table", "from", "to", on_update, on_delete FROM pragma_foreign_key_list(?) ORDER BY id, seq'
+    found: list[ForeignKey] = []
+    for number, some in groupby(connection.execute(query, (name,)), itemgetter(0)):
+        _, (target, *_), columns, targets, (on_update, *_), (on_delete, *_) = zip(*some, strict=True)
+        found.append(
+            ForeignKey(
+                f"{number}",
+                place_of("main", name),
+                columns,
+                place_of("main", spelt.get(folded(target), target)),
+                tuple(each for each in targets if each is not None),
+                carries=not {on_update, on_delete} <= {"NO ACTION", "RESTRICT"},
+                deletes=on_delete == "CASCADE",
+            )
+        )
+    return tuple(found)
 
 
 def _unique(connection: apsw.Connection, name: str) -> tuple[tuple[str, ...], ...]:

@@ -36,7 +36,7 @@ from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 from autoclave.runtime.databases.sqlite.barrier import Seen, guarded, parents_of, reads_of, without_foreign_keys
 from autoclave.runtime.databases.sqlite.catalogue import (
     OpenFiles,
-    TableMaker,
+    TableFacts,
     counters_of,
     definitions_of,
     lease_of,
@@ -62,7 +62,7 @@ class SqliteDatabase(SqlEngine):
 
     def __init__(self, name: str, settings: DatabaseConnection) -> None:
         super().__init__(name, settings)
-        self._known: tuple[int, dict[str, TableMaker]] = (-1, {})
+        self._known: tuple[int, dict[str, TableFacts]] = (-1, {})
         self.transactions = OpenTransactions(self)
         with contextlib.ExitStack() as opening:
             path = Path(settings.path)
@@ -121,7 +121,7 @@ class SqliteDatabase(SqlEngine):
             self._files.require_same(self.where)
             connection.execute("COMMIT")
 
-    def _tables(self, connection: apsw.Connection) -> dict[str, TableMaker]:
+    def _tables(self, connection: apsw.Connection) -> dict[str, TableFacts]:
         """The tables as they are committed; the connection has not changed any."""
         if (version := _version(connection)) != self._known[0]:
             self._known = version, tables_of(connection)
@@ -131,7 +131,7 @@ class SqliteDatabase(SqlEngine):
         with self.translated():
             tables = self._tables(self._acting)
         for _, table in sorted(tables.items()):
-            yield from table.told() if not table.is_shadow else ()
+            yield from table.told() if table.kind != "shadow" else ()
 
     def read(self, operation: Sql, mode: Mode) -> Reading:
         import apsw
@@ -216,7 +216,7 @@ class SqliteDatabase(SqlEngine):
         connection.set_progress_handler(lambda: time.monotonic() > until or is_too_much(), 10_000)
         reads_of_keys = set[str]()
         try:
-            if any(table.references for table in self._known[1].values()):
+            if any(table.foreign_keys for table in self._known[1].values()):
                 with without_foreign_keys(connection):
                     own = self._given(connection, operation, number, runs=False)
                 reads_of_keys = self._given(connection, operation, number, runs=False).reads - own.reads
@@ -269,7 +269,7 @@ class SqliteDatabase(SqlEngine):
             keep(effect, {})
             self.commit(connection)
 
-    def _written(self, rows: Rows, tables: Mapping[str, TableMaker]) -> None:
+    def _written(self, rows: Rows, tables: Mapping[str, TableFacts]) -> None:
         import apsw
 
         try:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Effect, Image, TableEffect
 from autoclave.runtime.databases.settings import DatabaseConnection
-from autoclave.runtime.databases.sqlite.catalogue import TableMaker, counters_of, quoted
+from autoclave.runtime.databases.sqlite.catalogue import TableFacts, counters_of, quoted
 from autoclave.runtime.databases.sqlite.stored import StoredEffect, StoredRows, StoredTable, images_of
 from autoclave.runtime.databases.tables import name_of
 
@@ -40,7 +40,7 @@ def _all(terms: Sequence[str]) -> str:
     return f"({_all(terms[:half])} AND {_all(terms[half:])})"
 
 
-def _same_row(table: TableMaker, columns: Sequence[str]) -> str:
+def _same_row(table: TableFacts, columns: Sequence[str]) -> str:
     """The values of a row `a` in a kept database, and those of another row in its place, are the same to the last bit.
 
     1 and 1.0 are not, nor are 0.0 and -0.0, nor texts that are spelt alike: the collation and affinity of `a` count.
@@ -61,29 +61,29 @@ def _same(one: str, other: str, kind: str) -> str:
     return f"({one} IS {other} AND {same_type} AND ({one} IS NOT 0.0 OR atan2({one}, -1) IS atan2({other}, -1)))"
 
 
-def _is_there(table: TableMaker) -> str:
+def _is_there(table: TableFacts) -> str:
     """A condition that a row `t` of the file is where a kept row `a` was: by its rowid, else by its key."""
     return f"t.{table.rowid} = a.rowid" if table.has_rowid else _has_key_of(table)
 
 
-def _has_key_of(table: TableMaker) -> str:
+def _has_key_of(table: TableFacts) -> str:
     """A condition that a row `t` of the file has the key of a kept row `a`; none where a key has NULL in it."""
-    return _all([f"t.{name} = a.c{n}" for n, name in zip(table.key, table.key_columns, strict=True)])
+    return _all([f"t.{name} = a.c{n}" for n, name in zip(table.key_places, table.key_columns, strict=True)])
 
 
-def _is_named_as(table: TableMaker) -> str:
+def _is_named_as(table: TableFacts) -> str:
     """A condition that a row `t` of the file has the name of a kept row `a`: its key, else its rowid."""
     if not table.has_rowid or not table.key:
         return _is_there(table)
-    has_no_key = " OR ".join(f"a.c{n} IS NULL" for n in table.key)
+    has_no_key = " OR ".join(f"a.c{n} IS NULL" for n in table.key_places)
     return f"({_has_key_of(table)} OR ({has_no_key}) AND {_is_there(table)})"
 
 
-def _names(table: TableMaker) -> tuple[str, str]:
+def _names(table: TableFacts) -> tuple[str, str]:
     """Return what a row `t` of the file is named by, and what a kept row is."""
     if table.has_rowid:
         return f"t.{table.rowid}", "rowid"
-    return f"({', '.join(f't.{each}' for each in table.key_columns)})", _numbered(table.key)
+    return f"({', '.join(f't.{each}' for each in table.key_columns)})", _numbered(table.key_places)
 
 
 def attach(connection: apsw.Connection, name: str, content: bytes = b"", most_bytes: int = 1 << 40) -> None:
@@ -107,11 +107,11 @@ def _numbered(places: Iterable[int]) -> str:
     return ", ".join(f"c{n}" for n in places)
 
 
-def copy(connection: apsw.Connection, place: str, table: TableMaker, rows: Collection[Any]) -> None:
+def copy(connection: apsw.Connection, place: str, table: TableFacts, rows: Collection[Any]) -> None:
     """Keep rows of a table, which are given by their rowids or keys, as a connection sees them, in a new one."""
     import apsw
 
-    unique = "" if table.has_rowid else f", UNIQUE ({_numbered(table.key)})"
+    unique = "" if table.has_rowid else f", UNIQUE ({_numbered(table.key_places)})"
     target, columns = _numbered(range(len(table.stored))), [f"t.{quoted(each[0])}" for each in table.stored]
     connection.execute(f"CREATE TABLE {place} ({target}{unique})")
     if table.has_rowid:
@@ -126,7 +126,7 @@ def copy(connection: apsw.Connection, place: str, table: TableMaker, rows: Colle
         connection.executemany(f"{insert} {file} WHERE {key}", sorted(rows, key=repr))
 
 
-def net(before: apsw.Connection, after: apsw.Connection, tables: Sequence[TableMaker]) -> StoredEffect:
+def net(before: apsw.Connection, after: apsw.Connection, tables: Sequence[TableFacts]) -> StoredEffect:
     """The effect of which two connections have the rows beside a file, without those that are as they were.
 
     `before` has those that went, `after` those that came.
@@ -145,13 +145,13 @@ def net(before: apsw.Connection, after: apsw.Connection, tables: Sequence[TableM
 
 
 def _counts(
-    before: apsw.Connection, after: apsw.Connection, number: int, table: TableMaker
+    before: apsw.Connection, after: apsw.Connection, number: int, table: TableFacts
 ) -> tuple[int, int, int, int]:
     """Return the numbers of unchanged rows, which are taken out, and of rows left that went, came, and did both.
 
     `after` has the rows that went, too, as a copy.
     """
-    w, c, by_key = f"{WENT}.t{number}", f"{CAME}.t{number}", [f"t.c{n} = a.c{n}" for n in table.key]
+    w, c, by_key = f"{WENT}.t{number}", f"{CAME}.t{number}", [f"t.c{n} = a.c{n}" for n in table.key_places]
     same = _same_row(table, [f"t.c{n}" for n in range(len(table.stored))])
     on = "t.rowid = a.rowid" if table.has_rowid else _all(by_key)
     unchanged = list(after.execute(f"SELECT a.rowid, t.rowid FROM {w} a CROSS JOIN {c} t ON {on} WHERE {same}"))
@@ -184,7 +184,7 @@ class Rows:
                 _insert(connection, f"{name}.t{number}", each, each.removed if name == WENT else each.added)
 
     def conflicting(
-        self, tables: Mapping[str, TableMaker], *, by_rowids: bool = False, forwards: bool = True
+        self, tables: Mapping[str, TableFacts], *, by_rowids: bool = False, forwards: bool = True
     ) -> dict[tuple[str, str], Image | None]:
         """See `Engine.conflicting`. `by_rowids`: also where rows come whose rowids are nothing but places.
 
@@ -210,7 +210,7 @@ class Rows:
                 found |= self._now(table, coming, query)
         return found
 
-    def _now(self, table: TableMaker, kept: str, query: str) -> dict[tuple[str, str], Image | None]:
+    def _now(self, table: TableFacts, kept: str, query: str) -> dict[tuple[str, str], Image | None]:
         """The rows of the file under the names of some kept rows, by these names."""
         found: dict[tuple[str, str], Image | None] = {}
         naming, file = table.naming, f"main.{quoted(table.name)}"
@@ -222,7 +222,7 @@ class Rows:
             found[table.place, key] = next(iter(images_of(self._connection, naming, now, there)), None)
         return found
 
-    def write(self, tables: Mapping[str, TableMaker]) -> None:
+    def write(self, tables: Mapping[str, TableFacts]) -> None:
         """Make the effect true. The caller has the transaction, and has looked that no row conflicts."""
         for each in self._effect.tables:
             table = tables[name_of(each.table)]
@@ -237,14 +237,14 @@ class Rows:
                 if after is not None:
                     self._connection.execute("INSERT INTO main.sqlite_sequence VALUES (?, ?)", (name, after))
 
-    def _take(self, table: TableMaker, number: int) -> None:
+    def _take(self, table: TableFacts, number: int) -> None:
         own, kept = _names(table)
         rows = f"SELECT {kept} FROM {WENT}.t{number}"
         if table.is_replaced:
             rows += f" WHERE rowid NOT IN (SELECT rowid FROM {CAME}.t{number})"
         self._connection.execute(f"DELETE FROM main.{quoted(table.name)} AS t WHERE {own} IN ({rows})")
 
-    def _bring(self, table: TableMaker, number: int) -> None:
+    def _bring(self, table: TableFacts, number: int) -> None:
         """Insert rows. Where a rowid is nothing but a place, and somebody has it, a row gets another one."""
         file, names = f"main.{quoted(table.name)}", [quoted(table.stored[n][0]) for n in table.written]
         values, order = [f"a.c{n}" for n in table.written], ""
@@ -272,7 +272,7 @@ class Recorder:
     """Of one transaction on `tables`, as they are before it."""
 
     def __init__(
-        self, connection: apsw.Connection, tables: Mapping[str, TableMaker], settings: DatabaseConnection
+        self, connection: apsw.Connection, tables: Mapping[str, TableFacts], settings: DatabaseConnection
     ) -> None:
         self._connection, self._tables, self._settings = connection, tables, settings
         self._rows: dict[str, set[Any]] = defaultdict(set)
@@ -280,7 +280,7 @@ class Recorder:
         self._most_rows = settings.max_rows * _PLACES_PER_ROW + 1000
 
     def __enter__(self) -> Recorder:
-        rows, keys = self._rows, {name: table.key for name, table in self._tables.items() if not table.has_rowid}
+        rows, keys = self._rows, {name: table.key_places for name, table in self._tables.items() if not table.has_rowid}
 
         def hear(update: Any) -> None:
             name = update.table_name
@@ -304,14 +304,14 @@ class Recorder:
         """True if far more has changed than one action may change, so that nobody need wait for the end."""
         return sum(map(len, self._rows.values())) > self._most_rows
 
-    def effect(self, tables: Mapping[str, TableMaker], before: apsw.Connection) -> StoredEffect:
+    def effect(self, tables: Mapping[str, TableFacts], before: apsw.Connection) -> StoredEffect:
         """Return what became of the rows; `tables` as they are now, `before` sees the rows as they were.
 
         Rows of tables that were defined meanwhile are counted alone: no row tells whether a definition was committed.
 
         Raises InputError where it is more than may be kept, or rows cannot be named.
         """
-        kept, counted = list[TableMaker](), list[tuple[str, str, int]]()
+        kept, counted = list[TableFacts](), list[tuple[str, str, int]]()
         for name, table in sorted(tables.items()):
             if name not in self._tables and not table.is_view:
                 ((number,),) = self._connection.execute(f"SELECT count(*) FROM main.{quoted(name)}")
@@ -333,7 +333,7 @@ class Recorder:
             raise InputError(f"changes rows of {num_bytes} bytes, more than {most} (max_bytes)")
         return replace(effect, counted=tuple(counted))
 
-    def _keep(self, connection: apsw.Connection, place: str, tables: Sequence[TableMaker]) -> None:
+    def _keep(self, connection: apsw.Connection, place: str, tables: Sequence[TableFacts]) -> None:
         """Put the rows that changed, as a connection sees them, beside its file."""
         import apsw
 

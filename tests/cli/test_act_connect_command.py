@@ -81,7 +81,6 @@ def test_what_was_done_to_a_database_needs_it_to_be_taken_back(act, tmp_path: Pa
         (["connect", "service", "notes", "base_url=http://example.com"], "must be https"),
         (["connect", "service", "notes", "base_url=https://a.example:99999"], "port must be from 1 to 65535"),
         (["connect", "service", "notes", "bas_url=https://a.example"], "no such setting; did you mean base_url?"),
-        (["connect", "service", "notes", "base_url=https://a.example", "hold_s=1"], "'hold_s': is now called queue_s"),
         (["connect", "service", "notes", "base_url=https://a.example", "catalogue=kintoo"], "did you mean kinto?"),
         (["connect", "service", "notes", "base_url=https://a.example", "catalogue=/dev/zero"], "is not a plain file"),
         (["connect", "vault", "/dev/zero"], "is not a plain file"),

@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from autoclave.cli.act import act
 from autoclave.config import Config, JudgeRunConfig, LoraConfig, Override, TrainConfig, load, parse_override
 from autoclave.config.frameworks import ours_by_theirs
 from autoclave.core import ConfigError, InputError
-from autoclave.runtime.rest.catalogue import catalogue_from
 
 DEFAULT = TrainConfig()
 
@@ -416,19 +413,3 @@ def test_every_name_in_the_table_of_other_frameworks_suggests_a_setting_here():
     for name, setting in ours_by_theirs().items():
         if "." in name and name.partition(".")[0] not in ours:
             assert f"{name}: no such setting; did you mean {setting}" in complaint(TrainConfig, None, f"{name}=1"), name
-
-
-@pytest.mark.parametrize(
-    ("name", "place"),
-    [("looks", "looks: is now called read_backs"), ("look", "operations.x.look: is now called read_")],
-)
-def test_a_field_of_a_catalogue_by_its_earlier_name_is_told_its_new_one(name: str, place: str):
-    spec = {"method": "GET", "path": "/x"}
-    given = {"service": "s", "operations": {"x": spec | ({"look": "a"} if name == "look" else {})}}
-    with pytest.raises(InputError, match=place):
-        catalogue_from({**given, "looks": {}} if name == "looks" else given, "file")
-
-
-def test_a_command_by_its_earlier_name_is_told_its_new_one():
-    outcome = CliRunner().invoke(act, ["pairs", "list"])
-    assert str(outcome.exception) == "act pairs: is now called `autoclave act compensations`"

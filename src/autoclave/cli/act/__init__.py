@@ -13,20 +13,9 @@ from autoclave.cli.act.permission import grant, revoke, stop
 from autoclave.cli.act.review import serve
 from autoclave.cli.act.settling import commit, discard, flush, redo, resolve, savepoint, undo
 from autoclave.cli.act.vault import vault
-from autoclave.config.renamed import RENAMED_COMMANDS
-from autoclave.core import InputError
 
 
-class _Commands(click.Group):
-    """Group that refuses the command names of earlier releases, and says the new ones."""
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in RENAMED_COMMANDS:
-            raise InputError(f"act {cmd_name}: is now called `autoclave act {RENAMED_COMMANDS[cmd_name]}`")
-        return super().get_command(ctx, cmd_name)
-
-
-@click.group(cls=_Commands, no_args_is_help=True)
+@click.group(no_args_is_help=True)
 def act() -> None:
     """Perform proposed actions on files, databases and services, and undo them.
 

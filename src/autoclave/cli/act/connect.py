@@ -197,7 +197,6 @@ def _put(kind: str, key: str, settings: tuple[str, ...], root: Path, state: Path
 def _given(settings: Iterable[str], form: "type[Config]") -> dict[str, Any]:
     """Settings of a form by their names. Files are named whole, since the folder is another the next time."""
     from autoclave.config import parse_override
-    from autoclave.config.renamed import RENAMED_IN_CONNECTIONS
     from autoclave.core.json import nearest
     from autoclave.runtime.rest.connection import is_file_name
 
@@ -205,9 +204,8 @@ def _given(settings: Iterable[str], form: "type[Config]") -> dict[str, Any]:
     for setting in settings:
         name = setting.partition("=")[0]
         if name not in form.model_fields:
-            new = RENAMED_IN_CONNECTIONS.get(name)
-            rule = f"is now called {new}" if new else f"no such setting; {nearest(name, list(form.model_fields))}"
-            raise InputError(f"act connect: {name[:60]!r}: {rule}")
+            fix = nearest(name, list(form.model_fields))
+            raise InputError(f"act connect: {name[:60]!r}: no such setting; {fix}")
         override = parse_override(setting)
         is_text = form.model_fields[name].annotation is str  # `dbname=0` is the text as it stands there
         found[override.path] = setting.partition("=")[2].strip() if is_text else override.value

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from autoclave.config import Config
-from autoclave.config.renamed import RENAMED_IN_CATALOGUES
 from autoclave.core import InputError
 from autoclave.core.json import first_error, nearest, rule_of, shown
 from autoclave.runtime.guarantee import Guarantee
@@ -308,9 +307,7 @@ def catalogue_from(given: Any, where: str) -> Catalogue:
         return Catalogue.model_validate(given)
     except ValidationError as error:
         first = first_error(error)
-        *_, last = place = [str(part) for part in first["loc"]] or [""]
-        rule = rule_of(first["msg"])
-        if first["type"] == "extra_forbidden":
-            new = RENAMED_IN_CATALOGUES.get(last)
-            rule = f"is now called {new}" if new else "is not a field of a catalogue"
-        raise InputError(": ".join(filter(None, (where, ".".join(place), rule)))) from None
+        place = ".".join(str(part) for part in first["loc"])
+        is_unknown = first["type"] == "extra_forbidden"
+        rule = "is not a field of a catalogue" if is_unknown else rule_of(first["msg"])
+        raise InputError(": ".join(filter(None, (where, place, rule)))) from None

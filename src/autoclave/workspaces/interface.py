@@ -20,7 +20,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool gave back. `ended_by` names the limit that ended the call, such as `cpu_time`; else it is empty."""
+    """Result of a tool call. `ended_by` names the limit that ended the call, such as `cpu_time`; else it is empty."""
 
     text: str
     is_error: bool = False

@@ -232,6 +232,19 @@ def read_jsonl(path: Path, what: str = "file", *, is_exact: bool = False) -> Ite
             raise DataError(f"{path}:{number + 1}: {damage(path, error)}") from None
 
 
+@contextlib.contextmanager
+def checkpoint_data(path: Path) -> Generator[Any]:
+    """The JSON data in a file of a checkpoint, for a block that fails where they have another form.
+
+    Raises:
+        CheckpointError: the file is missing or damaged.
+    """
+    try:
+        yield json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path}: damaged ({' '.join(str(error).split())[:120]})") from None
+
+
 MANIFEST = "manifest.json"
 FORMAT = "autoclave-manifest/1"
 
@@ -254,11 +267,8 @@ def check_manifest(folder: Path) -> None:
     Raises:
         CheckpointError: the manifest or a file is missing or damaged; the message begins with its path.
     """
-    try:
-        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    with checkpoint_data(folder / MANIFEST) as content:
         files = {name: (int(file["bytes"]), int(file["crc32"])) for name, file in content["files"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{folder / MANIFEST}: damaged ({' '.join(str(error).split())[:120]})") from None
     for name, (size, checksum) in files.items():
         path = folder / name
         if not path.is_file():

@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self
 
 from autoclave.config import TrainConfig
 from autoclave.core import CheckpointError, HostError
-from autoclave.core.files import check_manifest, drop_folder, make_durable, sync_directory
+from autoclave.core.files import check_manifest, checkpoint_data, drop_folder, make_durable, sync_directory
 from autoclave.models import INCIDENTAL
 from autoclave.training.saved_groups import Known, save_groups
 
@@ -271,15 +271,12 @@ def _listed(parent: Path) -> list[Checkpoint]:
 
 def _read(folder: Path) -> tuple[Checkpoint, dict[str, Any]]:
     """A checkpoint, and its description with the configuration checked, or CheckpointError: it is damaged."""
-    try:
-        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    with checkpoint_data(folder / "state.json") as state:
         made_with = TrainConfig.model_validate_json(json.dumps(state["config"]))
         score = None if state["score"] is None else float(state["score"])
         checkpoint = Checkpoint(folder, int(state["step"]), dict(state["seconds"]), score)
         rest = {"inputs": dict(state["inputs"]), "parts": [str(part) for part in state["parts"]]}
         return checkpoint, rest | {"config": made_with.model_dump(mode="json")}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{folder}/state.json: damaged ({' '.join(str(error).split())[:120]})") from None
 
 
 def _check_parts(folder: Path, parts: list[str]) -> None:

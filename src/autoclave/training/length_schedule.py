@@ -9,15 +9,15 @@ ours.
 
 import json
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean, pvariance
-from typing import Any
 
 from autoclave.config import AdvanceAtPlateauConfig, AdvanceConfig, LengthScheduleConfig
 from autoclave.core import CheckpointError, Group
-from autoclave.core.files import write_atomically
+from autoclave.core.files import checkpoint_data, write_atomically
+from autoclave.core.json import from_plain
 
 FILE = "length_schedule.json"
 
@@ -157,10 +157,8 @@ class LengthSchedule:
         Raises:
             CheckpointError: it is missing or damaged.
         """
-        try:
-            self.state = _read(json.loads((folder / FILE).read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{folder / FILE}: damaged ({' '.join(str(error).split())[:120]})") from None
+        with checkpoint_data(folder / FILE) as found:
+            self.state = from_plain(StageState, {name: found[name] for name in asdict(self.state)}, "state")
         if not 0 < len(self.state.starts) <= len(self.limits):
             raise CheckpointError(f"{folder / FILE}: damaged ({len(self.state.starts)} stages)")
 
@@ -172,12 +170,3 @@ def _rewards(groups: Sequence[Group], limit: int) -> Rewards | None:
     if not values or any(rollout.length_limit != limit for rollout in rollouts):
         return None
     return Rewards(fmean(values), pvariance(values))
-
-
-def _read(plain: Mapping[str, Any]) -> StageState:
-    return StageState(
-        starts=tuple(int(start) for start in plain["starts"]),
-        num_begun=int(plain["num_begun"]),
-        seen=tuple(Rewards(float(each["mean"]), float(each["variance"])) for each in plain["seen"]),
-        num_flat=int(plain["num_flat"]),
-    )

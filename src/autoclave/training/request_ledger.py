@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from autoclave.core import CheckpointError, FaultError
-from autoclave.core.files import write_atomically
+from autoclave.core import FaultError
+from autoclave.core.files import checkpoint_data, write_atomically
 from autoclave.rollout import Collection
 from autoclave.rollout.collection import Name
 from autoclave.training.learned import Learned
@@ -112,12 +112,9 @@ class RequestLedger:
         Raises:
             CheckpointError: it is missing or damaged.
         """
-        try:
-            found = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        with checkpoint_data(folder / FILE) as found:
             counts: Mapping[str, int] = {str(name): int(count) for name, count in found["counts"].items()}
             was_open = {tuple(map(int, name)) for name in found["open"]}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CheckpointError(f"{folder / FILE}: damaged ({' '.join(str(error).split())[:120]})") from None
         self._open = was_open & set(kept)
         self._batches = []
         self._counts = Counter(counts)

@@ -15,8 +15,8 @@ from transformers import PreTrainedTokenizerBase
 
 from autoclave.algorithms import Algorithm, batch_metrics, is_uniform
 from autoclave.config import LengthScheduleConfig
-from autoclave.core import CheckpointError, FaultError, Group, TaskItem
-from autoclave.core.files import write_atomically
+from autoclave.core import FaultError, Group, TaskItem
+from autoclave.core.files import checkpoint_data, write_atomically
 from autoclave.core.rollout import FloatArray
 from autoclave.core.timeline import Timeline
 from autoclave.models import encode_prompt
@@ -256,8 +256,5 @@ class ControllerState:
         Raises:
             CheckpointError: it is missing or damaged.
         """
-        try:
-            found = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        with checkpoint_data(folder / FILE) as found:
             self.state = {name: tuple(map(float, found[name])) for name in self._algorithm.first_state}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{folder / FILE}: damaged ({' '.join(str(error).split())[:120]})") from None

@@ -19,9 +19,7 @@ import numpy as np
 from autoclave.config import AlignmentConfig
 from autoclave.core import (
     AlignmentSample,
-    CheckpointError,
     ConfigError,
-    DataError,
     FaultError,
     Group,
     JudgeFault,
@@ -29,7 +27,7 @@ from autoclave.core import (
     TaskItem,
     Trace,
 )
-from autoclave.core.files import write_atomically
+from autoclave.core.files import checkpoint_data, write_atomically
 from autoclave.core.json import from_plain, to_plain
 from autoclave.tasks.alignment_samples import Source, Unusable, alignment_sample_of, input_of, is_short_input
 from autoclave.training.alignment.buffer import AlignmentBuffer
@@ -185,14 +183,11 @@ class Alignment:
         Raises:
             CheckpointError: it is missing or damaged.
         """
-        try:
-            content = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        with checkpoint_data(folder / FILE) as content:
             self._step, self._part, self._pending = int(content["step"]), 0, []
             self._references = [from_plain(AlignmentSample, each, "alignment_sample") for each in content["references"]]
             self._buffer.restore(content["buffer"])
             self._mixed.restore(content["items"])
-        except (OSError, ValueError, KeyError, TypeError, DataError) as error:
-            raise CheckpointError(f"{folder / FILE}: damaged ({' '.join(str(error).split())[:120]})") from None
 
     def _trace(self, found: Sequence[Candidate], count: int) -> None:
         """Begin the first `count` runs that are new, those of one program one after the other: they share a cell."""

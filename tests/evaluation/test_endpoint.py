@@ -11,8 +11,9 @@ import pytest
 
 from autoclave.config import EndpointConfig
 from autoclave.core import ConfigError, EngineFault, InputError
+from autoclave.core.sqlite_files import KeptTexts
 from autoclave.evaluation.endpoint import Endpoint
-from autoclave.evaluation.responses import CachedResponses, Response, ResponseCache, ResponseRequest
+from autoclave.evaluation.responses import CachedResponses, Response, ResponseRequest
 from autoclave.rollout import SamplingParameters, http_server
 from tests.evaluation.chat_server import ChatServer
 
@@ -143,7 +144,7 @@ def test_api_keys_are_stripped_and_never_shown(server):
 
 def test_equal_requests_are_sent_once(server, tmp_path):
     endpoint = Endpoint(server.url, EndpointConfig())
-    with ResponseCache(tmp_path / "responses.sqlite") as cache:
+    with KeptTexts(tmp_path / "responses.sqlite", "responses") as cache:
         asked = [QUESTION, replace(QUESTION, question_id="same"), replace(QUESTION, sample=1)]
         given = [each.result() for each in CachedResponses(endpoint, cache).respond(asked)]
     endpoint.close()
@@ -189,9 +190,9 @@ def test_the_account_counts_requests_tokens_and_cost(server):
 def test_cached_responses_are_not_requested_again(server, tmp_path):
     endpoint = Endpoint(server.url, EndpointConfig())
     asked = [replace(QUESTION, sample=sample) for sample in range(3)]
-    with ResponseCache(tmp_path / "cache/responses.sqlite") as cache:
+    with KeptTexts(tmp_path / "cache/responses.sqlite", "responses") as cache:
         first = [given.result() for given in CachedResponses(endpoint, cache).respond(asked[:2])]
-    with ResponseCache(tmp_path / "cache/responses.sqlite") as cache:
+    with KeptTexts(tmp_path / "cache/responses.sqlite", "responses") as cache:
         cached = CachedResponses(endpoint, cache)
         again = [given.result() for given in cached.respond(asked)]
         assert cached.account()["from_cache"] == 2
@@ -222,7 +223,7 @@ def test_the_cache_key_covers_everything_a_response_depends_on(other):
 def test_a_fault_is_not_kept(server, tmp_path):
     server.trouble = [500]
     endpoint = Endpoint(server.url, EndpointConfig(retries=0))
-    with ResponseCache(tmp_path / "responses.sqlite") as cache:
+    with KeptTexts(tmp_path / "responses.sqlite", "responses") as cache:
         with pytest.raises(EngineFault):
             CachedResponses(endpoint, cache).respond([QUESTION])[0].result()
         assert CachedResponses(endpoint, cache).respond([QUESTION])[0].result().text.startswith("said")
@@ -232,4 +233,4 @@ def test_a_fault_is_not_kept(server, tmp_path):
 def test_a_damaged_cache_is_named(tmp_path):
     (tmp_path / "responses.sqlite").write_bytes(b"no database" * 100)
     with pytest.raises(InputError, match="AUTOCLAVE_CACHE"):
-        ResponseCache(tmp_path / "responses.sqlite")
+        KeptTexts(tmp_path / "responses.sqlite", "responses")

@@ -23,13 +23,13 @@ from autoclave.core import AlignmentSample, ConfigError, IncompleteError, InputE
 from autoclave.core.files import cache_folder, digest_of_folder, write_atomically
 from autoclave.core.futures import chained
 from autoclave.core.json import nearest
+from autoclave.core.sqlite_files import KeptTexts
 from autoclave.evaluation.benchmark_result import REPORT, SAMPLES, BenchmarkResult, GradedResponse
 from autoclave.evaluation.endpoint import Endpoint
 from autoclave.evaluation.questions import Question, problem_questions, trace_questions
 from autoclave.evaluation.responses import (
     CachedResponses,
     RecordedResponses,
-    ResponseCache,
     ResponseRequest,
     ResponseSource,
     read_responses,
@@ -317,7 +317,8 @@ def _source(
     path = Path(model)
     if path.is_file():
         return read_responses(path, ids), path.name
-    cache = opened.enter_context(ResponseCache(cache_folder() / "responses.sqlite"))  # open until all answers are in
+    kept = KeptTexts(cache_folder() / "responses.sqlite", "responses")
+    cache = opened.enter_context(kept)  # open until all answers are in
     if model.startswith(_ADDRESS):
         endpoint = Endpoint(model, config.endpoint, key or _key_of_environment(config.endpoint.api_key_variable))
         source: ResponseSource = opened.enter_context(closing(endpoint))

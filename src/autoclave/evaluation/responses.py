@@ -76,34 +76,13 @@ class ResponseSource(Protocol):
         """End what is under way."""
 
 
-class ResponseCache(Closing):
-    """Cache of responses by everything they depend on: one SQLite file for all models and benchmarks.
+class CachedResponses(Closing):
+    """A source with a cache in front, by everything that responses depend on: one for all models and benchmarks.
 
-    A response is durable against the death of the process the moment `put` returns. Safe to use from several threads.
-
-    Raises:
-        InputError: the file is damaged, or nothing can be written there.
+    `fresh`: earlier entries of the cache are not used.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._kept = KeptTexts(path, "responses")
-
-    def get(self, key: bytes) -> Response | None:
-        """Return the response under this key, None if there is none."""
-        text = self._kept.get(key)
-        return None if text is None else from_plain(Response, json.loads(text), "cached response")
-
-    def put(self, key: bytes, response: Response) -> None:
-        self._kept.put(key, json.dumps(to_plain(response)))
-
-    def close(self) -> None:
-        self._kept.close()
-
-
-class CachedResponses(Closing):
-    """A source with a cache in front. `fresh`: earlier entries of the cache are not used."""
-
-    def __init__(self, source: ResponseSource, cache: ResponseCache, *, fresh: bool = False) -> None:
+    def __init__(self, source: ResponseSource, cache: KeptTexts, *, fresh: bool = False) -> None:
         self._source, self._cache, self._fresh = source, cache, fresh
         self.num_found = 0
 
@@ -114,7 +93,8 @@ class CachedResponses(Closing):
     def respond(self, requests: Sequence[ResponseRequest]) -> list[Future[Response]]:
         """See `ResponseSource`. Equal requests are sent once."""
         keys = [request.key(self.identity) for request in requests]
-        known = {} if self._fresh else {key: found for key in keys if (found := self._cache.get(key)) is not None}
+        found = {} if self._fresh else {key: text for key in keys if (text := self._cache.get(key)) is not None}
+        known = {key: from_plain(Response, json.loads(text), "cached response") for key, text in found.items()}
         self.num_found += sum(key in known for key in keys)
         missing = {key: request for key, request in zip(keys, requests, strict=True) if key not in known}
         given = dict(zip(missing, self._source.respond(list(missing.values())), strict=True))
@@ -123,7 +103,7 @@ class CachedResponses(Closing):
         ]
 
     def _kept(self, key: bytes, response: Response) -> Response:
-        self._cache.put(key, response)
+        self._cache.put(key, json.dumps(to_plain(response)))
         return response
 
     def account(self) -> Mapping[str, Any]:

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
-from autoclave.core import InputError, Problem, Status, TestResult, Verdict
+from autoclave.core import InputError, Status, TestResult, Verdict
 from autoclave.judge.gate import Gate
 from autoclave.judge.interface import JudgeJob
 from autoclave.judge.kinds import Judgement, TestKind, Trial
@@ -85,6 +86,8 @@ class Evaluation:
         self._sandbox = sandbox
         self._gate = gate
         self._is_wanted = is_wanted
+        job = prepared.job
+        self._verdict = partial(Verdict.of, problem_id=job.problem.id, id=job.id, level=sandbox.level)
         self._results: list[TestResult] = []
         self._first_failure: _Failure | None = None
 
@@ -111,9 +114,7 @@ class Evaluation:
             if self._prepared.job.stop_at_failure:
                 break
         failure = self._first_failure or _Failure(None, Status.RUNTIME_ERROR, message)
-        return self._verdict(
-            failure.status, failing_test=failure.failing_test, tests=self._results, message=failure.message
-        )
+        return self._verdict(**failure._asdict(), tests=self._results)
 
     def _run_tests(self, trial: Trial) -> Verdict:
         for index in self._prepared.indices:
@@ -125,8 +126,7 @@ class Evaluation:
                 break
         if self._first_failure is None:
             return self._verdict(Status.ACCEPTED, tests=self._results)
-        index, status, message = self._first_failure
-        return self._verdict(status, failing_test=index, tests=self._results, message=message)
+        return self._verdict(**self._first_failure._asdict(), tests=self._results)
 
     def _note(self, result: TestResult, message: str) -> None:
         self._results.append(result)
@@ -147,25 +147,6 @@ class Evaluation:
 
     def _start(self, limits: Limits) -> Trial:
         return self._prepared.kind.start(self._sandbox, self._prepared.job.program, limits)
-
-    def _verdict(
-        self,
-        status: Status,
-        *,
-        failing_test: int | None = None,
-        tests: list[TestResult] | None = None,
-        message: str = "",
-    ) -> Verdict:
-        problem: Problem = self._prepared.job.problem
-        return Verdict.of(
-            status,
-            problem_id=problem.id,
-            id=self._prepared.job.id,
-            failing_test=failing_test,
-            tests=tests,
-            level=self._sandbox.level,
-            message=message,
-        )
 
 
 def _result(index: int, judged: Judgement) -> TestResult:

@@ -25,15 +25,15 @@ def last_fence(response: str) -> str | None:
 
 def lcb(response: str) -> str | None:
     """The text between the last two lines that contain three backticks, as LiveCodeBench takes it."""
-    return _text(response, _lcb(response))
+    place = _lcb(response)
+    return None if place is None else response[slice(*place)]
 
 
-def whole(response: str) -> str | None:
-    """All of it."""
-    return response
-
-
-EXTRACTION_RULES: Mapping[str, Callable[[str], str | None]] = {"last_fence": last_fence, "lcb": lcb, "whole": whole}
+EXTRACTION_RULES: Mapping[str, Callable[[str], str | None]] = {
+    "last_fence": last_fence,
+    "lcb": lcb,
+    "whole": lambda response: response,
+}
 """Rules by the name that settings use."""
 
 
@@ -66,10 +66,6 @@ _PLACES: Mapping[str, Callable[[str], tuple[int, int] | None]] = {
 def _common(indentation: str, line: str) -> int:
     """Return how much of the indentation a line begins with."""
     return next((place for place, char in enumerate(indentation) if line[place : place + 1] != char), len(indentation))
-
-
-def _text(response: str, place: tuple[int, int] | None) -> str | None:
-    return None if place is None else response[place[0] : place[1]]
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

@@ -19,7 +19,7 @@ from typing import Any, cast
 import pytest
 
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
-from autoclave.core import IsolationError, JudgeFault, Problem, Program
+from autoclave.core import IsolationError, JudgeFault, Problem, Program, child
 from autoclave.judge import JudgeJob, ProcessJudge
 from autoclave.judge import process as process_module
 from autoclave.judge.process_host import Forwarding
@@ -51,7 +51,12 @@ def judge() -> Iterator[ProcessJudge]:
 
 def test_a_process_whose_judge_is_gone_ends_without_an_error():
     own, end = socket.socketpair()
-    start = [sys.executable, "-c", process_module._START, json.dumps([sys.path, end.fileno()])]
+    start = [
+        sys.executable,
+        "-c",
+        child._START,
+        json.dumps([sys.path, "autoclave.judge.process_host", end.fileno(), []]),
+    ]
     process = subprocess.Popen(start, pass_fds=[end.fileno()], stderr=subprocess.PIPE)
     own.close()
     end.close()
@@ -110,18 +115,18 @@ def test_a_job_that_was_in_hand_at_each_death_gets_a_fault_and_others_a_verdict(
 def test_while_no_process_can_be_started_jobs_get_faults_and_later_ones_verdicts(judge: ProcessJudge, monkeypatch):
     problem = stdin_problem(("a", "a"))
     monkeypatch.setattr(process_module, "_PAUSES_S", (0.0, 0.01))
-    start = process_module._START
-    monkeypatch.setattr(process_module, "_START", "raise SystemExit(7)")
+    start = child._START
+    monkeypatch.setattr(child, "_START", "raise SystemExit(7)")
     kill(judge)
     verdict = judge.submit(JudgeJob(problem, fresh(ECHO))).result(DEADLINE_S)
     assert verdict.fault
     assert "exit code 7" in verdict.fault.detail
-    monkeypatch.setattr(process_module, "_START", start)
+    monkeypatch.setattr(child, "_START", start)
     assert judge.submit(JudgeJob(problem, fresh(ECHO))).result(DEADLINE_S).is_accepted
 
 
 def test_a_process_that_dies_at_the_start_is_a_fault(monkeypatch):
-    monkeypatch.setattr(process_module, "_START", "raise SystemExit(7)")
+    monkeypatch.setattr(child, "_START", "raise SystemExit(7)")
     with pytest.raises(JudgeFault, match="exit code 7"):
         ProcessJudge()
 

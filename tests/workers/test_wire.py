@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-import socket
 import threading
+from multiprocessing import Pipe
 
 import numpy as np
 import pytest
@@ -84,7 +84,7 @@ def test_what_cannot_be_sent_is_named_with_the_fix(value):
 
 
 def test_frames_cross_a_socket_in_order_with_their_memory():
-    ends = socket.socketpair()
+    ends = Pipe()
     here, there = map(Channel, ends)
     parcels = [Parcel.of(pack(value)) for value in (np.arange(100_000), "small", np.ones(70_000))]
     here.send("first", parcels)
@@ -93,10 +93,10 @@ def test_frames_cross_a_socket_in_order_with_their_memory():
     assert (content, array.fetch().sum(), text.fetch(), ones.fetch().sum()) == ("first", 4999950000, "small", 70_000)
     content, (text,) = there.receive()
     assert (content, text.fetch()) == ("second", "small")
-    here.close()
+    ends[0].close()
     with pytest.raises(EOFError):
         there.receive()
-    there.close()
+    ends[1].close()
 
 
 def test_shared_memory_is_given_back_when_nobody_refers_to_it():

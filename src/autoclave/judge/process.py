@@ -7,35 +7,22 @@ again; a job that was pending at too many deaths gets a fault, never a verdict.
 
 import contextlib
 import itertools
-import json
 import logging
-import os
-import signal
-import socket
-import subprocess
-import sys
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing.connection import Connection
 from typing import Any, cast
 
 from autoclave.config.levels import Level
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import AutoclaveError, Closing, Fault, JudgeFault, Problem, Trace, Verdict
+from autoclave.core.child import ChildProcess
 from autoclave.core.futures import MeteredFuture
 from autoclave.judge.interface import JudgeJob
 from autoclave.judge.process_host import Outbox
 from autoclave.judge.validation import ProblemValidation
 
-_START = (
-    "import json, sys\n"
-    "path, end = json.loads(sys.argv[1])\n"
-    "sys.path[:] = path\n"
-    "from autoclave.judge.process_host import serve\n"
-    "serve(end)"
-)
 _MOST_DEATHS = 2
 """A job that was pending at that many deaths of the process gets a fault."""
 _PAUSES_S = (0.0, 1.0, 2.0, 4.0, 8.0)
@@ -237,19 +224,10 @@ class _Process:
             IsolationError: this host cannot isolate as the settings require.
             JudgeFault: it died.
         """
-        local_end, remote_end = socket.socketpair()
-        self._connection = Connection(local_end.detach())
+        self._child = ChildProcess("autoclave.judge.process_host")
+        self._connection = self._child.connection
         self.outbox = Outbox(self._connection)
-        with remote_end:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _START, json.dumps([sys.path, remote_end.fileno()])],
-                stdin=subprocess.DEVNULL,
-                stdout=2,  # its prints are not output of the command
-                pass_fds=[remote_end.fileno()],
-                start_new_session=True,  # Ctrl-C is for the parent process
-            )
-        self.id = self._process.pid
-        self._ending = threading.Lock()
+        self.id = self._child.id
         self._held: set[int] = set()
         try:
             self._connection.send((sandbox_config, judge_config, logging.getLogger().getEffectiveLevel()))
@@ -285,14 +263,9 @@ class _Process:
 
     def end(self) -> str:
         """Kill it with all its processes if it runs, and return how it ended."""
-        with self._ending:
-            if self._process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self.id, signal.SIGKILL)
-                self._process.wait()
-                self.outbox.close()  # its messages have no receiver
-                self._connection.close()
-            code = self._process.wait()
+        code = self._child.end()
+        self.outbox.close()  # its messages have no receiver
+        self._connection.close()
         return f"exit code {code}" if code >= 0 else f"signal {-code}"
 
     def _when_ready(self) -> Level:

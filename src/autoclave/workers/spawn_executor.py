@@ -6,32 +6,21 @@ for whatever reason, the process kills its session, so that nothing outlives a d
 """
 
 import contextlib
-import json
 import os
 import queue
-import selectors
 import signal
 import socket
-import struct
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import recv_handle, send_handle
 from typing import Any
 
+from autoclave.core.child import ChildProcess
 from autoclave.workers.failures import Died, Event, Order, Returned
 from autoclave.workers.remote_ranks import RemoteRanks
 from autoclave.workers.wire import Descriptor, Held, Message, Parcel, pack
 from autoclave.workers.worker_host import RankInfo, WorkerHost
-
-_START = (
-    "import json, sys\n"
-    "path, end, seat = json.loads(sys.argv[1])\n"
-    "sys.path[:] = path\n"
-    "from autoclave.workers.spawn_executor import serve\n"
-    "serve(end, *seat)"
-)
-
 
 _TUNABLES = "glibc.cpu.x86_non_temporal_threshold=0x100000"
 """Copies of 1 MiB and more go past the caches. Weights are copied one by one to where this process does not read them;
@@ -75,7 +64,7 @@ class SpawnRanks(RemoteRanks):
     @property
     def process_ids(self) -> list[int]:
         """Of each rank; a process leads a group of this number."""
-        return [process.id for process in self._processes]
+        return [process.child.id for process in self._processes]
 
     def _packed(self, value: Any) -> Parcel:
         return value if isinstance(value, Parcel) else _packed(value.fetch() if isinstance(value, Held) else value)
@@ -85,18 +74,15 @@ class SpawnRanks(RemoteRanks):
             self._processes[rank].channel.send(order, args)
 
     def _next_event(self, ranks: set[int], timeout_s: float | None) -> tuple[int, Event] | None:
-        with selectors.DefaultSelector() as selector:
-            for rank in sorted(ranks):
-                selector.register(self._processes[rank].channel, selectors.EVENT_READ, rank)
-            ready = selector.select(timeout_s)
-        if not ready:
-            return None
-        rank: int = ready[0][0].data
-        return rank, self._processes[rank].next_event()
+        ends = {self._processes[rank].child.connection: rank for rank in sorted(ranks)}
+        for end in wait(list(ends), timeout_s):
+            rank = ends[end]  # pyright: ignore[reportArgumentType]  one of those given
+            return rank, self._processes[rank].next_event()
+        return None
 
     def _kill(self) -> None:
         for process in self._processes:
-            process.kill()
+            process.child.kill()
 
     def _clear_up(self) -> None:
         for process in self._processes:
@@ -107,23 +93,10 @@ class _Process:
     """One process, seen from the driver."""
 
     def __init__(self, rank_info: RankInfo) -> None:
-        here, there = socket.socketpair()
-        self.channel = Channel(here)
-        with there:
-            arguments = json.dumps(
-                [sys.path, there.fileno(), [rank_info.rank, rank_info.world_size, rank_info.devices]]
-            )
-            self._process = subprocess.Popen(
-                [sys.executable, "-u", "-c", _START, arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=2,  # what a worker prints is no output of the command
-                pass_fds=[there.fileno()],
-                env={"GLIBC_TUNABLES": _TUNABLES, **os.environ},
-                start_new_session=True,
-            )
-        self.id = self._process.pid
-        self._is_gone = False
-        self._killing = threading.Lock()
+        seat = rank_info.rank, rank_info.world_size, rank_info.devices
+        environment = {"GLIBC_TUNABLES": _TUNABLES, **os.environ}
+        self.child = ChildProcess("autoclave.workers.spawn_executor", *seat, environment=environment)
+        self.channel = Channel(self.child.connection)
 
     def next_event(self) -> Event:
         try:
@@ -132,21 +105,11 @@ class _Process:
             return Died(_ending(self.end()))
         return Returned(parcels[0]) if isinstance(answer, Returned) else answer
 
-    def kill(self) -> None:
-        """Signal the process and all that it started. Its channel stays open: the reader there sees the end."""
-        with self._killing:
-            if not self._is_gone:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self.id, signal.SIGKILL)  # the number is ours until the process is waited for
-
     def end(self) -> int:
         """Kill the process and wait until it is gone; returns how it ended, which may have been before."""
-        self.kill()
-        with self._killing:
-            self._process.wait()
-            self._is_gone = True
-        self.channel.close()
-        return self._process.returncode
+        code = self.child.end()
+        self.child.connection.close()
+        return code
 
 
 def _ending(code: int) -> str:
@@ -166,7 +129,7 @@ def _packed(value: Any) -> Parcel:
 
 def serve(end: int, rank: int, world_size: int, devices: Sequence[str]) -> None:
     """Carry out orders that come in at the socket `end`, one after the other, for as long as the driver lives."""
-    channel = Channel(socket.socket(fileno=end))
+    channel = Channel(Connection(end))
     host = WorkerHost(RankInfo(rank, world_size, tuple(devices)), _packed)
     orders: queue.SimpleQueue[tuple[Order, list[Parcel]]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(channel, orders), daemon=True).start()
@@ -187,22 +150,11 @@ def _listen(channel: "Channel", orders: queue.SimpleQueue[tuple[Order, list[Parc
         os.killpg(0, signal.SIGKILL)
 
 
-_HEAD = struct.Struct("=QQ")  # bytes of the frame, descriptors that follow it
-_PIECE = 1 << 20
-
-
 class Channel:
-    """One end of a Unix socket. Frames arrive whole and in order."""
+    """Sends parcels over a connection, with the memory of large arrays as descriptors behind each frame."""
 
-    def __init__(self, end: socket.socket) -> None:
-        self._end = end
-
-    def fileno(self) -> int:
-        return self._end.fileno()
-
-    def close(self) -> None:
-        """Close this end; a reader at the other end is told so."""
-        self._end.close()
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
     def send(self, content: Any, parcels: Sequence[Parcel]) -> None:
         """Send a frame.
@@ -210,12 +162,10 @@ class Channel:
         Raises:
             OSError: the other end is closed.
         """
-        frame = pack((content, [(parcel.body, parcel.sizes) for parcel in parcels])).body
-        descriptors = [parcel.memory.number for parcel in parcels if parcel.memory]
-        self._end.sendall(_HEAD.pack(len(frame), len(descriptors)))
-        self._end.sendall(frame)
-        if descriptors:
-            socket.send_fds(self._end, [b"\0"], descriptors)
+        self._connection.send_bytes(pack((content, [(parcel.body, parcel.sizes) for parcel in parcels])).body)
+        for parcel in parcels:
+            if parcel.memory:
+                send_handle(self._connection, parcel.memory.number, None)
 
     def receive(self) -> tuple[Any, list[Parcel]]:
         """The next frame; waits for it.
@@ -223,27 +173,13 @@ class Channel:
         Raises:
             EOFError: the other end is closed.
         """
-        length, num_descriptors = _HEAD.unpack(self._read(_HEAD.size))
-        content, contents = Message(self._read(length), ()).fetch()
-        memories = self._read_descriptors(num_descriptors)
-        return content, [Parcel(body, sizes, next(memories) if sizes else None) for body, sizes in contents]
+        try:
+            content, contents = Message(self._connection.recv_bytes(), ()).fetch()
+            return content, [Parcel(body, sizes, self._memory() if sizes else None) for body, sizes in contents]
+        except ConnectionError as error:
+            raise EOFError from error
 
-    def _read(self, size: int) -> bytes:
-        parts: list[bytes] = []
-        while size:
-            try:
-                parts.append(self._end.recv(min(size, _PIECE)))
-            except ConnectionError as error:
-                raise EOFError from error
-            if not parts[-1]:
-                raise EOFError
-            size -= len(parts[-1])
-        return b"".join(parts)
-
-    def _read_descriptors(self, count: int) -> Iterator[Descriptor]:
-        if not count:
-            return iter(())
-        data, numbers, _, _ = socket.recv_fds(self._end, 1, count, socket.MSG_CMSG_CLOEXEC)
-        if not data:
-            raise EOFError
-        return iter([Descriptor(number) for number in numbers])
+    def _memory(self) -> Descriptor:
+        found = Descriptor(recv_handle(self._connection))
+        os.set_inheritable(found.number, False)
+        return found

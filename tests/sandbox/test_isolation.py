@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from autoclave.core import SandboxFault
+from autoclave.core import Ended, SandboxFault
+from autoclave.sandbox.conformance.cells import ECHO
 from autoclave.sandbox.namespace.root import base_interpreter, root_plan
 
 
@@ -145,3 +146,24 @@ def test_as_root_tests_run_under_another_user_than_the_first_process(run):
         "except PermissionError: print('not mine', os.getuid(), os.getgid(), os.getgroups())"
     )
     assert run(source).stdout == b"not mine 1000 1000 []\n"
+
+
+def test_an_exchange_carries_one_frame_each_way(open_cell):
+    with open_cell("frames = 1", ECHO) as cell:
+        for frame in (b"", b"small", bytes(range(256)) * 3000):
+            assert cell.exchange(frame)[1] == frame
+
+
+@pytest.mark.parametrize(
+    ("source", "ended"),
+    [
+        ("frames = 0", Ended.EXITED),
+        ("import os\nwhile True: os.write(3, b'\\xff' * 65536)", Ended.OUTPUT),
+        ("while True: pass", Ended.CPU_TIME),
+    ],
+)
+def test_an_exchange_without_an_answer_has_an_outcome(open_cell, source: str, ended: Ended):
+    with open_cell(source, ECHO, cpu_s=0.3) as cell:
+        for frame in (b"small", bytes(500_000)):
+            outcome, answer = cell.exchange(frame)
+            assert (outcome.ended, answer) == (ended, None)

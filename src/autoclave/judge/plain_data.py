@@ -23,20 +23,30 @@ MAX_DEPTH = 204
 _TAG = "$"
 _LARGE_INT_BITS = 4096  # beyond this an integer travels as hexadecimal: decimal digits take quadratic time
 _MAX_COLLISIONS = 64
+_SMALL = frozenset((type(None), bool, str))
+_SCALARS = _SMALL | {int, float}
+
+
+# The C parts of `json` alone: in a cell, memory that is not touched need not be copied.
+_from_json: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+_make_encoder: Any = json.encoder.c_make_encoder  # type: ignore[attr-defined]
+_to_json: Any = _make_encoder(None, None, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, False)
 
 
 class NotPlainError(ValueError):
     """A value has a part that is not plain data; the message is the name of its type, or what is wrong."""
 
 
-def encode(value: Any) -> bytes:
-    """Return `value` as bytes. An instance of a subclass of a builtin type is encoded as that type.
+def encode(value: Any, depth: int = 0) -> bytes:
+    """Return `value`, which is `depth` deep in a message, as bytes. An instance of a subclass of a builtin type is
+    encoded as that type.
 
     Raises:
         NotPlainError: a part is of another type, contains itself, or is nested too deep.
     """
+    parts: list[Any] = value if type(value) is list else [value]
     try:
-        return json.dumps(_tagged(value, 0), separators=(",", ":"), allow_nan=False).encode("ascii")
+        return "".join(_to_json(value if _is_plain_json(parts) else _tagged(value, depth), 0)).encode("ascii")
     except RecursionError:
         raise NotPlainError("nested too deep") from None
 
@@ -48,10 +58,15 @@ def decode(content: bytes) -> Any:
         NotPlainError: not what `encode` writes, nested too deep, or made to collide.
     """
     try:
-        return _untagged(json.loads(content), 0)
+        text = content.decode("ascii")
+        value, end = _from_json(text, 0)
+        if end != len(text):
+            raise NotPlainError("malformed data")
+        is_as_it_is = "$" not in text and text.count("[") + text.count("{") <= MAX_DEPTH
+        return value if is_as_it_is else _untagged(value, 0)
     except NotPlainError:
         raise
-    except (ValueError, TypeError, KeyError, RecursionError, binascii.Error, OverflowError):
+    except (ValueError, TypeError, KeyError, RecursionError, binascii.Error, OverflowError, StopIteration):
         raise NotPlainError("malformed data") from None
 
 
@@ -78,13 +93,23 @@ def _tagged_container(value: Any, depth: int) -> Any:
     for kind in (list, tuple, set, frozenset):
         if isinstance(value, kind):
             iterate: Any = kind.__iter__
-            parts = [_tagged(part, depth) for part in iterate(value)]
+            parts = list(iterate(value))
+            if depth > MAX_DEPTH or not _is_plain_json(parts):
+                parts = [_tagged(part, depth) for part in parts]
             return parts if kind is list else {_TAG: kind.__name__, "v": parts}
     items: Any = dict.items
     pairs: list[tuple[Any, Any]] = list(items(value))
     if all(type(key) is str and key != _TAG for key, _ in pairs):
         return {key: _tagged(part, depth) for key, part in pairs}
     return {_TAG: "dict", "v": [[_tagged(key, depth), _tagged(part, depth)] for key, part in pairs]}
+
+
+def _is_plain_json(parts: "list[Any]") -> bool:
+    """Return whether all parts are scalars of one type or text, and JSON as they are. Makes few passes over them."""
+    kinds = set(map(type, parts))
+    if kinds == {int}:
+        return max(map(int.bit_length, parts)) <= _LARGE_INT_BITS
+    return kinds <= _SMALL or (kinds == {float} and all(map(math.isfinite, parts)))
 
 
 def _tagged_rarity(value: Any) -> Any:
@@ -135,7 +160,8 @@ def _untagged_list(content: Any, depth: int) -> "list[Any]":
     if type(content) is not list:
         raise NotPlainError("malformed data")
     parts: list[Any] = content
-    return [_untagged(part, depth) for part in parts]
+    is_flat = depth <= MAX_DEPTH + 1 and _SCALARS.issuperset(map(type, parts))
+    return parts if is_flat else [_untagged(part, depth) for part in parts]
 
 
 def _untagged_dict(content: Any, depth: int) -> "dict[Any, Any]":

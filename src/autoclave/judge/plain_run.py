@@ -152,22 +152,13 @@ class PlainRunner(Closing):
                 return _refused(CompileError(cell.compile_error))
             if not needs_account:
                 return RunResult(cell.run(order.stdin))
-            session = cell.session(order.stdin)
-            try:
-                session.send(
-                    encode(
-                        {
-                            "files": dict(order.files),
-                            "fetch": list(order.fetch),
-                            "wants_value": order.wants_value,
-                            "limit": limits.output_bytes // 2,
-                        }
-                    )
-                )
-                account = session.receive()
-            finally:
-                outcome = session.close()
-        return _result(outcome, account, order.fetch)
+            request = {
+                "files": dict(order.files),
+                "fetch": list(order.fetch),
+                "wants_value": order.wants_value,
+                "limit": limits.output_bytes // 2,
+            }
+            return _result(*cell.exchange(encode(request), order.stdin), order.fetch)
 
     def _limits(self, order: RunOrder) -> Limits:
         limits = sandbox_limits(self._config, order.time_limit_s, order.memory_limit_mb)

@@ -60,7 +60,7 @@ class PreparedTrace:
         """
         with gate.shared():
             ran = self._observe(shared.of(self))
-        if not isinstance(ran, str) and self.limits.is_borderline(ran[1]):
+        if not isinstance(ran, str) and self.limits.is_borderline(ran[0]):
             with gate.alone(), self.open(shared.sandbox, self.limits.exact) as fresh:
                 ran = self._observe(fresh)
         return self.no_values(ran) if isinstance(ran, str) else self._trace(*ran)
@@ -74,11 +74,11 @@ class PreparedTrace:
         content = self.job.program.source.encode("utf-8", "surrogatepass")
         return sandbox.open(content, self.profile, limits, self.style.runner)
 
-    def _observe(self, cell: Cell) -> str | tuple[bytes | None, Outcome]:
-        """Return account and outcome of one run, or the compile error."""
+    def _observe(self, cell: Cell) -> str | tuple[Outcome, bytes | None]:
+        """Return outcome and account of one run, or the compile error."""
         return self.style.observe(cell, self.index) if cell.compile_error is None else cell.compile_error
 
-    def _trace(self, account: bytes | None, outcome: Outcome) -> Trace:
+    def _trace(self, outcome: Outcome, account: bytes | None) -> Trace:
         source = self.job.program.source
         failure = failure_of(outcome, source)
         message = failure[1] if failure else ""
@@ -173,13 +173,8 @@ class _MainProgram:
     def __init__(self, tests: StdinTests) -> None:
         self._cases = tests.cases
 
-    def observe(self, cell: Cell, index: int) -> tuple[bytes | None, Outcome]:
-        session = cell.session(self._cases[index].input.encode("utf-8", "surrogatepass"))
-        try:
-            account = session.receive()
-        finally:
-            outcome = session.close()
-        return account, outcome
+    def observe(self, cell: Cell, index: int) -> tuple[Outcome, bytes | None]:
+        return cell.exchange(None, self._cases[index].input.encode("utf-8", "surrogatepass"))
 
     def result(self, reported: _Account, outcome: Outcome) -> tuple[str | None, bool]:
         text = outcome.stdout.decode("utf-8", "replace")
@@ -195,14 +190,8 @@ class _Call:
         self.entry = tests.entry_point
         self._kind = kind
 
-    def observe(self, cell: Cell, index: int) -> tuple[bytes | None, Outcome]:
-        session = cell.session()
-        try:
-            session.send(self._kind.request(index))
-            account = session.receive()
-        finally:
-            outcome = session.close()
-        return account, outcome
+    def observe(self, cell: Cell, index: int) -> tuple[Outcome, bytes | None]:
+        return cell.exchange(self._kind.request(index))
 
     def result(self, reported: _Account, outcome: Outcome) -> tuple[str | None, bool]:
         if len(reported.result) != 1:

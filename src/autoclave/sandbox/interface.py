@@ -89,7 +89,7 @@ class Session(Protocol):
         """Send a frame to the program. A closed channel is not an error here; it shows in the outcome."""
 
     def receive(self) -> bytes | None:
-        """Return the next frame, or None if the test ended, exceeded a limit or broke the framing."""
+        """Return the next frame, or None if the test ended without one, exceeded a limit or broke the framing."""
         ...
 
     def close(self) -> Outcome:
@@ -120,6 +120,14 @@ class Cell(Protocol):
 
         Returns outcomes of the first and of those that followed. What a test is to print stays out of the cell. Raises
         as `run` does; the fault of one that followed is raised by the next call.
+        """
+        ...
+
+    def exchange(self, frame: bytes | None, stdin: bytes = b"") -> tuple[Outcome, bytes | None]:
+        """Run the program with `stdin` and at most one frame. Return the outcome and the first frame that it sent.
+
+        Raises:
+            SandboxFault: the cell died for reasons that are not the program's.
         """
         ...
 

@@ -192,19 +192,36 @@ class ZygoteCell:
                 self._fault, self._is_sound = fault, False
         return outcomes
 
+    def exchange(self, frame: bytes | None, stdin: bytes = b"") -> tuple[Outcome, bytes | None]:
+        started, streams, channel, unsent = self._start(stdin, b"" if frame is None else _block(frame))
+        test = RunningTest(self, streams, started=started, channel=channel, reads_late=not unsent)
+        session = CellSession(test)
+        try:
+            if unsent:
+                test.send(unsent)
+        finally:
+            outcome = session.close()
+        return outcome, session.receive()
+
     def session(self, stdin: bytes = b"") -> CellSession:
+        started, streams, channel, _ = self._start(stdin)
+        return CellSession(RunningTest(self, streams, started=started, channel=channel))
+
+    def _start(self, stdin: bytes, frames: bytes = b"") -> tuple[float, tuple[int, int], socket.socket, bytes]:
+        """Start a test. Return the time, its streams, its channel, and the rest of `frames`, which did not fit."""
         self._revive()
         self.meter.begin_test()
         with named_faults("the cell does not take a test"):
             ours, theirs = socket.socketpair()
-        with theirs:
-            started = time.monotonic()
-            try:
-                streams = start_test(self.connection, stdin, theirs.fileno())
-            except BaseException:
-                ours.close()
-                raise
-        return CellSession(RunningTest(self, streams, started=started, channel=ours))
+            with theirs:
+                started = time.monotonic()
+                try:
+                    ours.setblocking(False)
+                    unsent = frames[ours.send(frames) :] if frames else b""
+                    return started, start_test(self.connection, stdin, theirs.fileno()), ours, unsent
+                except BaseException:
+                    ours.close()
+                    raise
 
     def close(self) -> None:
         if self._is_open:

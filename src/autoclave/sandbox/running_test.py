@@ -56,8 +56,12 @@ class RunningTest:
         started: float,
         report: bytes = b"",
         channel: socket.socket | None = None,
+        reads_late: bool = False,
     ) -> None:
-        """`report` is the part received of a test that began at `started`. `close` closes `streams` and `channel`."""
+        """`report` is the part received of a test that began at `started`. `close` closes `streams` and `channel`.
+
+        With `reads_late`, frames of a short test are read at its end.
+        """
         self.frames = bytearray()
         self.channel = channel
         self._cell = cell
@@ -74,8 +78,7 @@ class RunningTest:
         self._is_watched = False
         self._poll = select.poll()
         self._poll.register(cell.connection, select.POLLIN)
-        if channel:
-            channel.setblocking(False)
+        if channel and not reads_late:
             self._poll.register(channel, select.POLLIN)
 
     def _watch(self) -> None:
@@ -84,6 +87,12 @@ class RunningTest:
         self._is_watched = True
         for reader in (self._out, self._err):
             self._poll.register(reader.descriptor, select.POLLIN)
+        if self.channel:
+            self._poll.register(self.channel, self._channel_events)
+
+    @property
+    def _channel_events(self) -> int:
+        return select.POLLIN | (select.POLLOUT if self._sent else 0)
 
     @property
     def is_over(self) -> bool:
@@ -96,7 +105,7 @@ class RunningTest:
             with contextlib.suppress(OSError):  # mostly there is room, and nothing to wait for
                 self._sent = self._sent[self.channel.send(self._sent) :]
         if self.channel and self._sent:
-            self._poll.modify(self.channel, select.POLLIN | select.POLLOUT)
+            self._poll.modify(self.channel, self._channel_events)
             self.advance(lambda: not self._sent)
 
     def finish(self) -> Outcome:
@@ -170,7 +179,7 @@ class RunningTest:
         if event & (select.POLLIN | select.POLLHUP):
             self._take_frames()
         if self.channel:
-            self._poll.modify(self.channel, select.POLLIN | (select.POLLOUT if self._sent else 0))
+            self._poll.modify(self.channel, self._channel_events)
 
     def _give_frames(self) -> None:
         assert self.channel is not None
@@ -202,7 +211,8 @@ class RunningTest:
     def _close_channel(self) -> None:
         self._sent = memoryview(b"")
         if self.channel:
-            self._poll.unregister(self.channel)
+            with contextlib.suppress(KeyError):  # a short test
+                self._poll.unregister(self.channel)
             self.channel.close()
             self.channel = None
 

@@ -75,12 +75,7 @@ class CallKind:
         return start_in_one_cell(self._environment, sandbox, program, limits, partial(self._judge, special), special)
 
     def _judge(self, special: SpecialJudge | None, cell: Cell, index: int, source: str) -> Judgement:
-        session = cell.session()
-        try:
-            session.send(self.request(index))
-            answer = session.receive()
-        finally:
-            outcome = session.close()
+        outcome, answer = cell.exchange(self.request(index))
         failure = failure_of(outcome, source)
         if failure:
             return Judgement(outcome, *failure)

@@ -41,7 +41,7 @@ def run(test: Any) -> None:
         send_frame(encode(["error", account]))
         os._exit(1)
     try:
-        answer = encode(["value", result])
+        answer = b'["value",%b]' % encode(result, 1)
     except NotPlainError as error:
         answer = encode(["not plain", str(error)])
     except BaseException as error:  # noqa: BLE001
@@ -60,6 +60,7 @@ def _load(test: Any, request: Any) -> Any:
     namespace = test.main.__dict__
     namespace["__name__"] = _MODULE
     sys.modules[_MODULE] = test.main
-    exec(compile(request["preamble"], "preamble.py", "exec", dont_inherit=True), namespace)
+    if request["preamble"]:
+        exec(compile(request["preamble"], "preamble.py", "exec", dont_inherit=True), namespace)
     exec(test.program.code, namespace)
     return entry_point(namespace, request["entry_point"])

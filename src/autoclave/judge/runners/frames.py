@@ -26,6 +26,7 @@ def _receive_exactly(size: int) -> bytes:
 
 def send_frame(content: bytes) -> None:
     """Raises OSError if the channel is closed."""
-    left = memoryview(len(content).to_bytes(4, "big") + content)
-    while left:
-        left = left[os.write(_CHANNEL, left) :]
+    frame = len(content).to_bytes(4, "big") + content
+    num_sent = os.write(_CHANNEL, frame)
+    while num_sent < len(frame):
+        num_sent += os.write(_CHANNEL, memoryview(frame)[num_sent:])

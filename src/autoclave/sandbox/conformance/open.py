@@ -280,10 +280,8 @@ class SandboxConformance(CellFixtures):
 
     def test_prints_do_not_disturb_frames(self, open_cell: OpenCell):
         with open_cell("print('x' * 9, flush=True); frames = 1", ECHO) as cell:
-            session = cell.session()
-            session.send(b"frame")
-            assert session.receive() == b"frame"
-            assert session.close().stdout == b"xxxxxxxxx\n"
+            outcome, answer = cell.exchange(b"frame")
+            assert (outcome.stdout, answer) == (b"xxxxxxxxx\n", b"frame")
 
     @pytest.mark.parametrize("source", ["import os; os._exit(3)", "import os; os.close(3); frames = 0", "frames = 0"])
     def test_a_program_that_ends_or_closes_the_channel_gives_no_frame(self, open_cell: OpenCell, source: str):
@@ -303,9 +301,8 @@ class SandboxConformance(CellFixtures):
     @pytest.mark.parametrize("length", ["b'\\xff\\xff\\xff\\xff'", "b'\\0\\0\\0\\x05abc'", "b'\\0'"])
     def test_a_frame_shorter_than_its_length_is_not_received(self, open_cell: OpenCell, length: str):
         with open_cell(f"import os; os.write(3, {length}); os._exit(0)", ECHO) as cell:
-            session = cell.session()
-            assert session.receive() is None
-            assert session.close().exit_code == 0
+            outcome, answer = cell.exchange(None)
+            assert (outcome.exit_code, answer) == (0, None)
 
     def test_a_flood_of_frames_is_stopped_at_the_cap(self, open_cell: OpenCell):
         source = "import os\nwhile True: os.write(3, b'\\xff' * 65536)"
@@ -318,10 +315,7 @@ class SandboxConformance(CellFixtures):
         size = 150_000  # fits into the kernel's buffer, so the program can end while all of it is in flight
         source = f"import os\nos.write(3, ({size}).to_bytes(4, 'big') + bytes({size}))\nframes = 0"
         with open_cell(source, ECHO) as cell:
-            for _ in range(40):
-                session = cell.session()
-                assert len(session.receive() or b"") == size
-                session.close()
+            assert all(len(cell.exchange(None)[1] or b"") == size for _ in range(40))
 
     def test_a_session_that_is_closed_early_ends_the_test_and_the_next_runs(self, open_cell: OpenCell):
         with open_cell("import time; time.sleep(60); frames = 0", ECHO, wall_s=0.5) as cell:

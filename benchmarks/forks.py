@@ -6,17 +6,20 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from harness import on_cores
+
 from autoclave.judge.profiles import PROFILES
 
-# Runs in the base interpreter; prints CPU milliseconds per test, of the loop and of its forks.
+# Runs in the base interpreter; prints CPU milliseconds per test, of the loop and of its forks, and all seconds.
 _FLOOR = """
-import os, resource, sys
+import os, resource, sys, time
 *modules, source, rounds = sys.argv[1:]
 namespace = {"__name__": "__main__"}
 for module in modules:
@@ -47,10 +50,11 @@ def cpu_s(who):
 for _ in range(20):
     once()
 sides = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
-before = [cpu_s(who) for who in sides]
+started, before = time.perf_counter(), [cpu_s(who) for who in sides]
 for _ in range(int(rounds)):
     once()
-print(*((cpu_s(who) - spent) / int(rounds) * 1000 for who, spent in zip(sides, before)))
+seconds = time.perf_counter() - started
+print(*((cpu_s(who) - spent) / int(rounds) * 1000 for who, spent in zip(sides, before)), seconds)
 """
 # Prints CPU milliseconds per case, of the loop and of its forks together.
 _CALLS = """
@@ -81,9 +85,26 @@ _IMPORTS = "".join(f"from {name} import *\n" for name in PROFILES["lcb"].modules
 
 def floor_ms(source: str, rounds: int) -> tuple[float, float]:
     """CPU milliseconds per test of the naive fork: of the loop, and of what it forks."""
-    command = [base_interpreter(), "-I", "-S", "-c", _FLOOR, *PROFILES["lcb"].modules, source, str(rounds)]
-    parent, child = map(float, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    ((parent, child, _),) = _floors(source, rounds, [sorted(os.sched_getaffinity(0))])
     return parent, child
+
+
+def floor_s(source: str, rounds: int, cores: Sequence[int]) -> float:
+    """Seconds of `rounds` naive forks in loops that share them, one on each core."""
+    return max(seconds for *_, seconds in _floors(source, rounds // len(cores), [[core] for core in cores]))
+
+
+def _floors(source: str, rounds: int, places: Sequence[Sequence[int]]) -> list[list[float]]:
+    """Run a loop of forks on the cores of each place, at the same time; return what each prints."""
+    command = [base_interpreter(), "-I", "-S", "-c", _FLOOR, *PROFILES["lcb"].modules, source, str(rounds)]
+    loops: list[subprocess.Popen[str]] = []
+    for cores in places:
+        with on_cores(cores):
+            loops.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+    printed = [loop.communicate()[0] for loop in loops]
+    if any(loop.returncode for loop in loops):
+        raise SystemExit("a loop of forks has failed")
+    return [[*map(float, text.split())] for text in printed]
 
 
 def unsealed_calls_ms(source: str, name: str, cases: Sequence[tuple[list[Any], Any]], rounds: int) -> float:

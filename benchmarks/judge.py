@@ -12,7 +12,8 @@ and imports what LiveCodeBench's preamble imports. CPU counts everything: judge,
 `cpu_ratio_marginal` is of one more test in a cell: the slope between 15 and 150 tests. `assert_ms` is the CPU time of
 an assert, 15 in a program; `call_over_unsealed` is a call test, 15 in a program, over a grader that forks for each
 case, calls the function, compares the result, and exits. `scaling_2_workers` is how much faster two workers on two
-cores are than one on one.
+cores are than one on one; `floor_scaling_2` is that of two loops of naive forks, which share nothing but the kernel
+and the host's cores.
 
 With AUTOCLAVE_DATA set, real programs of public benchmarks are judged as well.
 """
@@ -32,7 +33,7 @@ from statistics import median
 from typing import Any
 
 import budget
-from forks import floor_ms, interpreter_ms, unsealed_calls_ms
+from forks import floor_ms, floor_s, interpreter_ms, unsealed_calls_ms
 from harness import Comparison, argument_parser, compare, finish, on_cores, print_environment, seconds, sized
 
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
@@ -184,8 +185,17 @@ def scaling(one: Measure, cores: Sequence[int], num_programs: int, rounds: int) 
 
     with on_cores(cores), judging(workers=2) as two:
         faster = compare(one_s, lambda: judging_s(two, num_programs), rounds=rounds)
+    rounds_of_floor = 10 * num_programs
+    floor = compare(
+        lambda: floor_s(SOURCE, rounds_of_floor, cores[-1:]),
+        lambda: floor_s(SOURCE, rounds_of_floor, cores),
+        rounds=rounds,
+    )
+    figures = {"scaling_2_workers": faster.median, "floor_scaling_2": floor.median}
+    figures["scaling_2_workers_over_floor"] = faster.median / floor.median
     print(f"{'scaling_2_workers':<40}{faster}")
-    return {"scaling_2_workers": faster.median}
+    print(f"{'floor_scaling_2':<40}{floor}")
+    return figures
 
 
 class Measure:

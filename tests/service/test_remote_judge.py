@@ -19,7 +19,7 @@ from autoclave.config import JudgeConfig, RemoteJudgeConfig, SandboxConfig, Serv
 from autoclave.core import ConfigError, Fault, HostError, InputError, IsolationError, JudgeFault, Program, Verdict
 from autoclave.core.problem import StoredTests
 from autoclave.judge import JudgeJob
-from autoclave.service import server_link
+from autoclave.service import balancer, server_link
 from autoclave.service.client import RemoteJudge
 from autoclave.service.server_link import ServerLink, Unavailable
 from autoclave.service.tokens import Scope
@@ -113,7 +113,8 @@ def test_a_server_whose_cells_failed_for_a_while_is_used_again(start_server, rem
     assert all_accepted([judge.submit(one) for one in jobs(20)])
 
 
-def test_closing_cancels_here_and_at_the_server(server: LiveServer):
+def test_closing_cancels_here_and_at_the_server(server: LiveServer, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(balancer, "KEPT_S", 1.0)  # of a batch whose answer was still to come
     check_closing(RemoteJudge(RemoteJudgeConfig(urls=(server.url,))))
     until(lambda: not unfinished(server.parts.store))  # what was being judged ends with its test
 

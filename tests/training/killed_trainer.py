@@ -1,4 +1,4 @@
-"""A program: trains in a child that is killed with -9 at its n-th fsync or rename of a checkpoint, for n = 1, 2, 3 ...
+"""A program: trains in a child that is killed with -9 at its n-th fsync or rename of a checkpoint, for several n.
 
 Each time another child resumes. For each n it prints a JSON line: how the first one ended, at which operation, from
 which step the second went on, and whether its weights are those of a run that nothing disturbed.
@@ -70,15 +70,15 @@ def train_until_killed(folder: Path, operation: int) -> None:
     train(folder)
 
 
-def main(parent: Path) -> None:
-    """Try n = 1, 2, 3 ... until the child ends by itself."""
+def main(parent: Path, every: int) -> None:
+    """Try n = 1, 1 + `every`, 1 + 2 `every` ... until the child ends by itself."""
     torch.set_num_threads(1)
     whole = parent / "whole"
     assert in_child(lambda: train(whole)) == 0
     _, expected = json.loads((whole / "result").read_text())
-    code, operation = -signal.SIGKILL, 0
+    code, operation = -signal.SIGKILL, 1 - every
     while code == -signal.SIGKILL:
-        operation += 1
+        operation += every
         folder = parent / "killed"
         shutil.rmtree(folder, ignore_errors=True)
         code = in_child(lambda: train_until_killed(folder, operation))  # noqa: B023  it is done with it by then
@@ -90,4 +90,4 @@ def main(parent: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -284,7 +284,10 @@ MOMENTS = {  # and every fsync and rename of a checkpoint: test_checkpoints.py
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "moment",
+    [pytest.param(each, marks=[pytest.mark.soak] * (each == "before the first checkpoint")) for each in MOMENTS],
+)
 def test_a_run_that_is_killed_and_resumed_ends_with_the_same_weights_and_rollouts(trainings, whole, moment):
     name = moment.replace(" ", "-")
     fresh = ["--fresh"] if "warm start" in moment else []

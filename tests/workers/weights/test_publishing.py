@@ -252,11 +252,9 @@ def make_sampler() -> Sampling:
 
 
 def test_samplers_that_die_leave_and_come_sample_with_what_is_published():
-    pools = [ResourcePool("trainer"), *(ResourcePool(f"sampler {n}", SpawnExecutor([()])) for n in range(2))]
+    pools = [ResourcePool("trainer"), ResourcePool("sampler 0", SpawnExecutor([()])), ResourcePool("sampler 1")]
     try:
-        trainer = WorkerGroup(pools[0], Trainer)
-        with ThreadPoolExecutor() as threads:
-            groups = list(threads.map(lambda pool: WorkerGroup(pool, make_sampler), pools[1:]))
+        trainer, *groups = map(WorkerGroup, pools, (Trainer, make_sampler, make_sampler))
         publisher = Publisher(trainer, deadline_s=DEADLINE_S)
         sync_check = SyncCheck([np.array([2, 40, 3])], temperature=1.0, tokens=3, limit=1e-4, deadline_s=DEADLINE_S)
         with closing(SamplerPool(groups[:1], restarts=1)) as sampler:

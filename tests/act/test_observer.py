@@ -241,6 +241,21 @@ def test_a_use_without_an_end_is_recorded_by_the_next_hook(root: Path, monkeypat
     assert ((root / "a.txt").read_text(), (root / "b.txt").read_text()) == ("first\n", "")
 
 
+def test_a_use_without_an_end_leaves_later_changes_of_the_same_files_exact(root: Path):
+    before = known(root)
+    with Observer(root) as observer:
+        observer.before(BASH)
+        (root / "a.txt").write_text("first tool")
+        used(observer, lambda: (root / "a.txt").write_text("second tool"), ToolUse("2", "Edit", "", "s"))
+        observer.catch_up()
+        actions = [each.action for each in observer._journal.standings((ActionState.EXECUTED,))]
+    assert len(actions) == 2
+    with open_session(root) as session:
+        assert {each.proposed["guarantee"] for each in session.journal.standings()} == {"exact"}
+        session.undo(*actions)
+    assert known(root) == before
+
+
 @pytest.mark.parametrize("whose", ["s", "another"])
 def test_uses_at_the_same_time_share_what_was_done_while_both_were_open(root: Path, whose: str):
     other = ToolUse("2", "Edit", "b", whose)

@@ -188,7 +188,8 @@ class Observer(Closing):
                 look, changes = self._look()
                 self._record(look, changes, uses, ends=[], is_finished=False)
             self.catch_up()
-        elif changes or is_first or self._shadow.top != look.top:
+            return uses
+        if changes or is_first or self._shadow.top != look.top:
             self._refresh(look, changes)
         elif not self._watch.is_complete:
             self._watch.cover(self._shadow.folders())

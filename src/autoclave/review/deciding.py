@@ -11,11 +11,9 @@ from typing import Any
 from autoclave.act.own import own_actions
 from autoclave.core import AutoclaveError, InputError
 from autoclave.runtime.actions import Actions
-from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.guarantee import Guarantee, worst
 from autoclave.runtime.interface import Choice, NotPermitted
 from autoclave.runtime.session import Session
-
-_ORDER = (Guarantee.EXACT, Guarantee.EQUIVALENT, Guarantee.COMPENSATING, Guarantee.NONE)
 
 
 def undo_preview(actions: Actions, chosen: Sequence[str]) -> dict[str, Any]:
@@ -38,7 +36,7 @@ def undo_preview(actions: Actions, chosen: Sequence[str]) -> dict[str, Any]:
     return {
         "actions": order,
         "dependents": [each for each in order if each not in wanted],
-        "guarantee": max(guarantees, key=_ORDER.index) if guarantees else "",
+        "guarantee": worst(guarantees) if guarantees else "",
     }
 
 

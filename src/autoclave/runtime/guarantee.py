@@ -1,10 +1,11 @@
 """Guarantees of an undo."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 
 class Guarantee(StrEnum):
-    """The quality of an undo, known before an action is run."""
+    """The quality of an undo, known before an action is run; the best first."""
 
     EXACT = "exact"
     """Everything observable is restored."""
@@ -14,3 +15,8 @@ class Guarantee(StrEnum):
     """Another action compensates for it."""
     NONE = "none"
     """It cannot be undone."""
+
+
+def worst(guarantees: Iterable[Guarantee]) -> Guarantee:
+    """Return the least that several undos promise together."""
+    return max(guarantees, key=list(Guarantee).index)

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.guarantee import worst
 from autoclave.runtime.policy.grants import COUNTED, Grant, has_secret_name, protected_names
 from autoclave.runtime.policy.request import MALFORMED, Access, Request
 from autoclave.runtime.records import Record
 
-_ORDER = (Guarantee.NONE, Guarantee.COMPENSATING, Guarantee.EQUIVALENT, Guarantee.EXACT)
 _NOT_PERMITTED = " is not permitted"
 
 Usage = Mapping[str, Mapping[str, float]]
@@ -125,7 +124,7 @@ def _problem(grant: Grant, access: Access, request: Request, usage: Usage, charg
     """Return why a matching allowance does not permit an access now; empty if it does."""
     if grant.is_over(now):
         return f"the time of grant {grant.id} is over"
-    if _ORDER.index(request.guarantee) < _ORDER.index(grant.minimum_guarantee):
+    if worst((request.guarantee, grant.minimum_guarantee)) is not grant.minimum_guarantee:
         return f"grant {grant.id} is for what can be taken back better than {request.guarantee}"
     used = usage.get(grant.id, {})
     if grant.max_uses is not None and used.get("uses", 0) >= grant.max_uses:

@@ -4,7 +4,6 @@ All of it are records in the journal. A compensating request is proven each time
 what it showed before, and broken when it once does not.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -75,11 +74,6 @@ class Compensation:
         if self.guarantee is Guarantee.NONE and self.undo.grade is not Guarantee.NONE:
             known += "; counts as none until an undo proves it"
         return f"{self.undo.operation}, {self.undo.grade} ({known})"
-
-
-def worst(grades: Sequence[Guarantee]) -> Guarantee:
-    """The least that several undos promise together."""
-    return max(grades, key=list(Guarantee).index)
 
 
 class Compensations:

@@ -21,7 +21,7 @@ from autoclave.core import HostError, InputError
 from autoclave.core.json import nearest
 from autoclave.core.line_diff import Work, unified
 from autoclave.runtime.footprints import Footprint, meet
-from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.guarantee import Guarantee, worst
 from autoclave.runtime.interface import (
     Choice,
     InDoubt,
@@ -36,7 +36,7 @@ from autoclave.runtime.interface import (
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.policy.request import Access, Request
 from autoclave.runtime.rest.catalogue import Undo
-from autoclave.runtime.rest.compensations import Compensation, Compensations, ProofStatus, worst
+from autoclave.runtime.rest.compensations import Compensation, Compensations, ProofStatus
 from autoclave.runtime.rest.connection import ServiceConnection
 from autoclave.runtime.rest.forms import digest_of
 from autoclave.runtime.rest.loading import load_catalogue

@@ -11,10 +11,9 @@ from urllib.parse import quote, urlencode
 from autoclave.core import HostError, InputError
 from autoclave.core.json import shown
 from autoclave.runtime.footprints import Footprint
-from autoclave.runtime.guarantee import Guarantee
+from autoclave.runtime.guarantee import Guarantee, worst
 from autoclave.runtime.policy.request import Access, Request
 from autoclave.runtime.rest.catalogue import Catalogue, Listing, OperationSpec, ReadBack
-from autoclave.runtime.rest.compensations import worst
 from autoclave.runtime.rest.connection import ServiceConnection
 from autoclave.runtime.rest.expressions import at, evaluated, expressions_in, value_of, with_value
 from autoclave.runtime.rest.forms import canonical, digest_of, encoded

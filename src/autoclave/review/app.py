@@ -16,16 +16,16 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
 
 from autoclave import __version__
 from autoclave.act.own import own_actions
 from autoclave.core import AutoclaveError, HostError, UsageError
-from autoclave.core.json import rule_of
 from autoclave.review import deciding
 from autoclave.review.answers import Answer
 from autoclave.review.details import details_of, image_of
 from autoclave.review.file_changes import image_type
-from autoclave.review.guard import App, Guard
+from autoclave.review.guard import Guard
 from autoclave.review.timeline import Timeline
 from autoclave.runtime.actions import Actions
 from autoclave.runtime.interface import Choice
@@ -34,6 +34,7 @@ from autoclave.runtime.permissions import Permissions
 from autoclave.runtime.policy.grants import Grant, lint, shown_grant
 from autoclave.runtime.session import Session
 from autoclave.runtime.states import ActionState
+from autoclave.service.refusals import validation_message
 
 _HERE = Path(__file__).parent
 _STATUSES = {
@@ -65,7 +66,7 @@ class Place:
         return self.state or default_state(self.root)
 
 
-def create_app(place: Place, token: str) -> App:
+def create_app(place: Place, token: str) -> ASGIApp:
     """Return the application, which answers only requests with the token."""
     app = FastAPI(
         title="Autoclave review",
@@ -91,11 +92,8 @@ async def _http_error(_: Request, error: Exception) -> Response:
 
 
 async def _validation_error(_: Request, error: Exception) -> Response:
-    """Return path and rule of the first error, never the value."""
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body") or "body"
-    return Answer({"error": f"{where[:200]}: {rule_of(first['msg'])[:300]}"}, 422)
+    return Answer({"error": validation_message(error)}, 422)
 
 
 async def _own_error(_: Request, error: Exception) -> Response:

@@ -11,15 +11,12 @@ counts; `Origin` and `Sec-Fetch-Site` are checked all the same. `Host` must name
 """
 
 import hmac
-import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any
+from collections.abc import Mapping
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 API = "/api/"
 MOST_BYTES = 1 << 20
@@ -43,10 +40,10 @@ _HEADERS = {
 class Guard:
     """ASGI middleware that passes only requests with the token, and puts the headers of safety on every response."""
 
-    def __init__(self, app: App, token: str) -> None:
+    def __init__(self, app: ASGIApp, token: str) -> None:
         self._app, self._token = app, token
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -57,15 +54,13 @@ class Guard:
                 message = {**message, "headers": [*message["headers"], *own]}
             await send(message)
 
-        headers: dict[str, str] = {}
-        for name, value in scope["headers"]:
-            key = name.decode("latin-1").lower()
-            headers[key] = f"{headers[key]}, {value.decode('latin-1')}" if key in headers else value.decode("latin-1")
-        if refusal := self._refusal(scope["method"], scope["path"], headers):
-            await _refuse(guarded, *refusal)
-            return
-        if (body := await _body(receive, headers)) is None:
-            await _refuse(guarded, 413, f"the body of a request may have {MOST_BYTES} bytes")
+        given = Headers(scope=scope)
+        headers = {name: ", ".join(given.getlist(name)) for name in given}
+        refusal = self._refusal(scope["method"], scope["path"], headers)
+        body = None if refusal else await _body(receive, headers)
+        if refusal or body is None:
+            status, message = refusal or (413, f"the body of a request may have {MOST_BYTES} bytes")
+            await JSONResponse({"error": message}, status)(scope, receive, guarded)
             return
         if not scope["path"].startswith(API):
             path = scope["path"].removeprefix(f"/{self._token}")
@@ -114,10 +109,3 @@ async def _body(receive: Receive, headers: Mapping[str, str]) -> bytes | None:
         if len(body) > MOST_BYTES:
             return None
     return bytes(body)
-
-
-async def _refuse(send: Send, status: int, message: str) -> None:
-    content = json.dumps({"error": message}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": content})

@@ -5,18 +5,13 @@ A few compressed bytes can expand to very many, so input is decompressed in slic
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import zstandard
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from autoclave.service.refusals import Refused, bad_input, too_large
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
-Require = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _WINDOW = 1 << 27
 _PART = 1 << 16
@@ -83,12 +78,17 @@ class BoundedBodies:
     `require` checks a request before the first part of its body is read. Other requests go on between two parts.
     """
 
-    def __init__(self, app: App, limits: Callable[[str], tuple[float, int | None]], require: Require) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Callable[[str], tuple[float, int | None]],
+        require: Callable[[Scope], Awaitable[None]],
+    ) -> None:
         self._app = app
         self._limits = limits
         self._require = require
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -103,9 +103,7 @@ class BoundedBodies:
 
         await self._app(scope, limited, send)
 
-    async def _messages(
-        self, scope: MutableMapping[str, Any], receive: Receive, coding: str
-    ) -> AsyncGenerator[Message]:
+    async def _messages(self, scope: Scope, receive: Receive, coding: str) -> AsyncGenerator[Message]:
         """Yield the messages of a request with the body decompressed; a body above the limit is refused."""
         await self._require(scope)
         if coding not in ("", "identity", *_FORMATS):

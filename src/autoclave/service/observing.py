@@ -3,9 +3,9 @@
 import re
 import secrets
 import time
-from typing import Any
 
-from autoclave.service.bodies import App, Message, Receive, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import Refused
 from autoclave.service.request_ids import request_id
@@ -18,11 +18,11 @@ _TRACE = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 class Observed:
     """ASGI middleware."""
 
-    def __init__(self, app: App, parts: Parts) -> None:
+    def __init__(self, app: ASGIApp, parts: Parts) -> None:
         self._app = app
         self._parts = parts
 
-    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -46,7 +46,7 @@ class Observed:
         finally:
             self._note(scope, id, status, time.perf_counter() - began)
 
-    def _note(self, scope: Any, id: str, status: int, seconds: float) -> None:
+    def _note(self, scope: Scope, id: str, status: int, seconds: float) -> None:
         """Count a request; a status of 0 means that the client disconnected before the response."""
         client = getattr(scope["state"].get("client"), "id", "")
         refusal: Refused | None = scope["state"].get("refusal")
@@ -61,7 +61,7 @@ class Observed:
             self._parts.access_log.write(line | {"seconds": round(seconds, 6), "address": address, "request": id})
 
 
-def _id_of(scope: Any) -> str:
+def _id_of(scope: Scope) -> str:
     """Return the id that the client chose, the id of its trace, or a new one."""
     headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
     given = headers.get(b"x-request-id", "")

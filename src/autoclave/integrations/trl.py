@@ -32,16 +32,11 @@ class CodeReward:
         column: str = "problem",
         on_fault: Literal["none", "raise"] = "none",
     ) -> None:
-        """Open the judge; see `Scorer`.
+        """Open the judge. Raises as `Scorer`.
 
         Args:
             column: of the data set, with the problems. The columns `starter_code` and `metadata` are read beside it.
             on_fault: `raise` always ends the step in place of a reward of None.
-
-        Raises:
-            ConfigError: a setting cannot be used.
-            IsolationError: this host does not offer the isolation level of the settings.
-            HostError: no judge server responds.
         """
         if on_fault not in ("raise", "none"):
             raise InputError(f"on_fault = {on_fault!r}: must be raise or none")

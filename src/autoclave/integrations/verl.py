@@ -45,10 +45,7 @@ class RewardManager:
     def __init__(self, config: Any, tokenizer: Any, compute_score: Any = None, **_: Any) -> None:
         """Open the judge of this process. verl gives `config` (the whole one) and the tokenizer of responses.
 
-        Raises:
-            ConfigError: a setting cannot be used.
-            IsolationError: this host does not offer the isolation level of the settings.
-            HostError: no judge server responds.
+        Raises as `Scorer`.
         """
         given = config.reward.get("reward_kwargs") or {}
         self._scorer = scorer_of_process(tuple(given.get("settings", ())), given.get("reward", "binary"))

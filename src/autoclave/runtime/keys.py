@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from autoclave.core import HostError, InputError
 from autoclave.core.install import install_command
 from autoclave.runtime.connections import Connections, VaultPlace
+from autoclave.runtime.rest.connection import is_file_name
 
 if TYPE_CHECKING:
     from autoclave.runtime.oauth import TokenSource
@@ -77,7 +78,7 @@ class Keys:
 def files_of(connections: Connections) -> list[Path]:
     """Return the files to keep out of reach of actions: vault, its key, certificates and catalogues."""
     found = [Path(connections.trust)] if connections.trust else []
-    found += [Path(each.catalogue) for each in connections.services.values() if each.has_own_catalogue]
+    found += [Path(each.catalogue) for each in connections.services.values() if is_file_name(each.catalogue)]
     if connections.vault is not None:
         vault = Path(connections.vault.path)
         found += [vault.with_name(f"{vault.name}{ending}") for ending in ("", ".lock", ".key")]

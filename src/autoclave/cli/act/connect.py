@@ -177,7 +177,7 @@ def remove(names: tuple[str, ...], root: Path, state: Path | None) -> None:
 def _put(kind: str, key: str, settings: tuple[str, ...], root: Path, state: Path | None) -> None:
     from autoclave.core.json import validated
     from autoclave.runtime.connections import Connections
-    from autoclave.runtime.databases.engine import require_connectable
+    from autoclave.runtime.databases.engine import open_engine
     from autoclave.runtime.databases.settings import DatabaseConnection
     from autoclave.runtime.rest.connection import ServiceConnection
     from autoclave.runtime.rest.loading import load_catalogue
@@ -190,7 +190,8 @@ def _put(kind: str, key: str, settings: tuple[str, ...], root: Path, state: Path
             load_catalogue(str(given["catalogue"]))
         if kind == "databases":
             connections = validated(Connections, {kind: {key: given}}, "act connect")
-            require_connectable(key, connections.databases[key])
+            if connections.databases[key].path:  # a file must be a database; a server may be away, and is not asked
+                open_engine(key, connections.databases[key], "").close()
         _require_secret(told, given.get("secret" if kind == "services" else "password_secret"))
 
 

@@ -179,12 +179,6 @@ def open_engine(name: str, connection: DatabaseConnection, password: str) -> Eng
     return module.open_database(name, connection, password)
 
 
-def require_connectable(name: str, connection: DatabaseConnection) -> None:
-    """Open a file, to see that it is a database; raises as `open_engine`. A server may be away, and is not asked."""
-    if connection.path:
-        open_engine(name, connection, "").close()
-
-
 class OpenTransactions:
     """Transactions of one database that stay open until somebody decides, by the names of their actions.
 

@@ -96,7 +96,9 @@ class CommandRunner:
         try:
             found = (not operation.within and self.known()) or scan_of(operation.within, self._scope)
             self._before = {folder.name: found} if self.changed_since and not operation.within else {}
-            hidden = self._hidden_from(secrets_in(operation.within, found))
+            may_hide = secrets_in(operation.within, found)
+            not_readable = set(self._not_readable(list(map(key_of, may_hide))))
+            hidden = [path for path in may_hide if key_of(path) in not_readable]
             for name in ("upper", "work"):
                 (layers / name).mkdir(parents=True)
             with self._scope.folder(operation.within) as tree:  # walked without following links
@@ -148,11 +150,6 @@ class CommandRunner:
             with contextlib.suppress(OSError):  # this user may not set all of them
                 os.setxattr(upper, name, os.getxattr(tree, name))
         upper.chmod(stat.S_IMODE(os.fstat(tree).st_mode))
-
-    def _hidden_from(self, paths: Sequence[str]) -> list[str]:
-        """Return those files that no grant permits to read."""
-        hidden = set(self._not_readable([key_of(path) for path in paths]))
-        return [path for path in paths if key_of(path) in hidden]
 
     def _write(self, operation: Command, tree: int, layers: Path, hidden: Sequence[str]) -> Outcome:
         """Have a command write into the upper of `layers`; how it ended."""

@@ -123,7 +123,9 @@ class FileManager(Manager):
             for folder in () if isinstance(operation, Command) else (self.stash / action, self.stash):
                 sync_directory(folder)  # what a command brings was made durable when it ended
             steps = [located(step, self.scope, self.stash / action) for step in planned.steps]
-            self._require_one_name(steps)
+            for step in steps:
+                if step.do == "set_facts" and (entry := self.scope.entry(step.path)) and entry.shared:
+                    raise InputError(f"path {step.path!r}: has several names now; propose it again")
             before = surveys_of(steps, self.scope, self._planner.latest)
             if digest_of(operation, planned, before) != plan.digest:
                 raise InputError(f"action {action}: its resource has changed since it was planned; propose it again")
@@ -142,11 +144,6 @@ class FileManager(Manager):
             "reads": sorted(plan.footprint.reads),
             "writes": sorted(plan.footprint.writes),
         }
-
-    def _require_one_name(self, steps: Sequence[Step]) -> None:
-        for step in steps:
-            if step.do == "set_facts" and (entry := self.scope.entry(step.path)) and entry.shared:
-                raise InputError(f"path {step.path!r}: has several names now; propose it again")
 
     def _made_ready(self, action: str, operation: Config, kept: Json | None = None) -> Planned:
         if isinstance(operation, Command):

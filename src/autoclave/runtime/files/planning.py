@@ -64,7 +64,9 @@ def steps_of(operation: DataOperation, scope: Scope) -> _Planned:
         case Edit():
             return _write(operation.path, _edited(operation, scope), None, scope)
         case MakeFolder():
-            return _make_folder(operation, scope)
+            if inode_at(operation.path, scope):
+                raise InputError(f"path {operation.path!r}: exists already")
+            return _put(operation.path, new_entry("folder", 0o755), scope)
         case MakeLink():
             return _make_link(operation, scope)
         case Delete():
@@ -122,12 +124,6 @@ def _edited(operation: Edit, scope: Scope) -> bytes:
             f"path {path!r}: old_string occurs several times in it; give more of the text around it, or replace_all"
         )
     return content.replace(old, new)
-
-
-def _make_folder(operation: MakeFolder, scope: Scope) -> _Planned:
-    if inode_at(operation.path, scope):
-        raise InputError(f"path {operation.path!r}: exists already")
-    return _put(operation.path, new_entry("folder", 0o755), scope)
 
 
 def _put(path: str, entry: Entry, scope: Scope, content: bytes = b"") -> _Planned:

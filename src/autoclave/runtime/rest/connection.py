@@ -67,10 +67,6 @@ class ServiceConnection(Config):
         return self
 
     @property
-    def has_own_catalogue(self) -> bool:
-        return is_file_name(self.catalogue)
-
-    @property
     def is_tls(self) -> bool:
         return self.base_url.startswith("https:")
 

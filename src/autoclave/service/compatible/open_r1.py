@@ -6,20 +6,16 @@ from pathlib import Path
 from autoclave.core import CustomChecker, Problem, StdinCase, StdinTests
 from autoclave.service.refusals import bad_input
 
-_FILES = {"grader_config", "input.txt", "correct_output.txt"}
+FILES = {"grader_config", "input.txt", "correct_output.txt"}
+"""Files beside a program that make it a submission."""
 _CHECKER, _PYTHON_FILES, _CPP_FILES = (
     Path(__file__).with_name(f"open_r1_{name}.txt").read_text("utf-8") for name in ("checker", "python", "cpp")
 )
 
 
-def is_graded(files: Mapping[str, bytes]) -> bool:
-    """Return whether the files beside a program make it a submission."""
-    return set(files) >= _FILES
-
-
 def problem_and_program(source: str, language: str, files: Mapping[str, bytes], profile: str) -> tuple[Problem, str]:
     """Return the problem in a request, and the program, which reads standard input, or raise `Refused`."""
-    if unknown := sorted(set(files) - _FILES - {"checker.py"}):
+    if unknown := sorted(set(files) - FILES - {"checker.py"}):
         raise bad_input(f"files: {unknown[0][:100]}: not a file of open-r1's grader. Fix: leave it out")
     try:
         given, expected, text = (files[name].decode() for name in ("input.txt", "correct_output.txt", "grader_config"))

@@ -169,7 +169,7 @@ async def execute(body: ExecuteRequest, request: Request, parts: PartsDep, clien
     except UnicodeDecodeError:
         raise bad_input("files.0: the program is not UTF-8") from None
     files = dict(zip(names[1:], contents[1:], strict=True))
-    if open_r1.is_graded(files):
+    if files.keys() >= open_r1.FILES:
         problem, program = open_r1.problem_and_program(source, language, files, parts.config.compatible.profile)
         job = Job(problem=await keep_problem(parts, client, problem), source=program, language=language)
         return _graded_answer(runtime, await verdict_of(parts, request, client, job))

@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import TypeAdapter, ValidationError
 
-from autoclave.core import DataError, Ended, Outcome, Problem, Program, Status, StdinCase, StdinTests, Verdict
+from autoclave.core import DataError, Ended, Outcome, Problem, Program, Status, StdinCase, StdinTests
 from autoclave.core.json import rule_of
 from autoclave.core.verdict import TestResult
 from autoclave.judge import EXTRACTION_RULES, RunOrder, RunResult
@@ -264,13 +264,13 @@ async def submit(body: wire.SubmitRequest, request: Request, parts: PartsDep, cl
         extracted_code=_well_formed(source),
         tests=[_test(test) for test in verdict.tests],
         extracted_type="fenced",
-        extra=_extra(verdict) | ({"clipped": clipped.message} if clipped.message else {}),
+        extra={
+            "status": verdict.status and verdict.status.value,
+            "message": verdict.message,
+            "level": verdict.level,
+            **({"clipped": clipped.message} if clipped.message else {}),
+        },
     )
-
-
-def _extra(verdict: Verdict) -> dict[str, Any]:
-    status = verdict.status.value if verdict.status else None
-    return {"status": status, "message": verdict.message, "level": verdict.level}
 
 
 def _test(test: TestResult) -> wire.EvalTestCase:

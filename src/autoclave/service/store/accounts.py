@@ -12,6 +12,7 @@ from autoclave.service.tokens import Scope, TokenRecord
 
 UNFINISHED = "state IN ('accepted', 'running')"
 _HOUR_S, _DAY_S = 3600, 86400
+USAGE_KEPT_S = 2 * _DAY_S
 _TOKEN = "id, label, hash, scopes, created, expires, is_revoked, limits"
 
 
@@ -66,9 +67,6 @@ class Accounts(Statements):
             "DO UPDATE SET cpu_s = client_usage.cpu_s + excluded.cpu_s",
             [(client, hour, seconds) for client, seconds in sorted(cpu_s.items())],  # in one order, against deadlocks
         )
-
-    def _purge_usage(self) -> None:
-        self._run("DELETE FROM client_usage WHERE hour < ?", time.time() - 2 * _DAY_S)
 
     def clients(self) -> list[ClientLoad]:
         """Return the clients that have unfinished jobs, those with the most first."""

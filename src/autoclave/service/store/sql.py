@@ -19,7 +19,7 @@ from typing import Any
 import zstandard
 
 from autoclave.core import Problem
-from autoclave.service.store.accounts import UNFINISHED, Accounts
+from autoclave.service.store.accounts import UNFINISHED, USAGE_KEPT_S, Accounts
 from autoclave.service.store.records import (
     Batch,
     Bounds,
@@ -303,7 +303,7 @@ class Store(Accounts):
         """Delete the batches whose last job ended before that time, and expired problems; return their numbers."""
         with self._changing():
             expired = self._run("UPDATE problems SET is_deleted = 1 WHERE expires < ? AND is_deleted = 0", time.time())
-            self._purge_usage()
+            self._run("DELETE FROM client_usage WHERE hour < ?", time.time() - USAGE_KEPT_S)
             gone = self._run(
                 "DELETE FROM batches WHERE coalesce(ended, created) < ? AND NOT EXISTS "
                 f"(SELECT 1 FROM jobs WHERE jobs.batch = batches.id AND {UNFINISHED})",

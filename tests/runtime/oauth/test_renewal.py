@@ -22,7 +22,7 @@ from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.oauth import Authorization, TokenSource, Wish
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy import Grant
-from autoclave.runtime.rest import ServiceConnection
+from autoclave.runtime.rest.connection import ServiceConnection
 from autoclave.runtime.session import Session
 from autoclave.runtime.vault import Secret, Vault
 from autoclave.runtime.vault.traces import found_in

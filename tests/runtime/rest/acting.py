@@ -18,8 +18,9 @@ from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.permissions import Permissions
 from autoclave.runtime.policy.grants import Grant
-from autoclave.runtime.rest import RestManager, ServiceConnection
+from autoclave.runtime.rest.connection import ServiceConnection
 from autoclave.runtime.rest.loading import SHIPPED
+from autoclave.runtime.rest.manager import RestManager
 from autoclave.runtime.session import Session
 from autoclave.runtime.vault import Secret
 

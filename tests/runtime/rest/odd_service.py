@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from autoclave.runtime.rest import ServiceConnection
+from autoclave.runtime.rest.connection import ServiceConnection
 from autoclave.runtime.session import Session
 from autoclave.runtime.vault import Secret
 from tests.runtime.rest.acting import connection, opened, written

@@ -18,8 +18,8 @@ from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import NotPermitted, NotUndone
 from autoclave.runtime.policy import Decision
 from autoclave.runtime.policy.grants import Grant
-from autoclave.runtime.rest import ServiceConnection
 from autoclave.runtime.rest.catalogue import Listing
+from autoclave.runtime.rest.connection import ServiceConnection
 from autoclave.runtime.rest.parts import Answer, Call
 from autoclave.runtime.rest.service import Service
 from autoclave.runtime.rest.wire import Wire, pause_s

@@ -72,7 +72,7 @@ def test_what_was_done_to_a_database_needs_it_to_be_taken_back(act, tmp_path: Pa
     [
         (["connect", "database", "shop", "engine=sqlite"], "path, dbname: give one of both"),
         (["connect", "database", "shop", "engine=sqlite", "path=a", "pasword=x"], "pasword"),
-        (["connect", "database", "a/b", "engine=sqlite", "path=a"], "'a/b' is not a valid name"),
+        (["connect", "database", "a/b", "engine=sqlite", "path=a"], 'databases.a/b.[key] = "a/b": must match'),
         (["connect", "database", "shop", "engine=orcale", "path=shop.db"], 'engine = "orcale"'),
         (["connect", "database", "shop", "engine=sqlite", "path=absent.db"], "there is no such file"),
         (["connect", "database", "shop", "engine=sqlite", "path=project"], "there is no such file"),
@@ -84,7 +84,7 @@ def test_what_was_done_to_a_database_needs_it_to_be_taken_back(act, tmp_path: Pa
         (["connect", "service", "notes", "base_url=https://a.example", "catalogue=kintoo"], "did you mean kinto?"),
         (["connect", "service", "notes", "base_url=https://a.example", "catalogue=/dev/zero"], "is not a plain file"),
         (["connect", "vault", "/dev/zero"], "is not a plain file"),
-        (["connect", "model", "endpoint=x", "name=y"], "must be http://HOST or https://HOST"),
+        (["connect", "model", "endpoint=x", "name=y"], 'model.endpoint = "x": must match'),
         (["connect", "remove", "shop"], "shop: is not connected"),
     ],
 )

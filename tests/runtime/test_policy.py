@@ -165,7 +165,7 @@ def test_a_grant_that_is_none_is_named():
     for given_, rule in (
         ({"resources": ["files//a"], "verbs": ["read"]}, "names between single slashes"),
         ({"resources": ["files/a**"], "verbs": ["read"]}, "stands alone"),
-        ({"resources": ["files/a"], "verbs": ["eat"]}, "'eat' is not a verb"),
+        ({"resources": ["files/a"], "verbs": ["eat"]}, 'verbs.0 = "eat": must be'),
         ({"resources": ["files/a"], "verbs": ["read"], "max_files": -1}, "max_files"),
         ({"verbs": ["read"]}, "resources"),
     ):

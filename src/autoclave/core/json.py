@@ -195,7 +195,7 @@ def validated(model: type[M], given: object, where: str, whole: str = "it") -> M
     except ValidationError as error:
         first = first_error(error)
         place = ".".join(map(str, first["loc"])) or whole
-        if first["type"] == "literal_error":
+        if first["type"] in ("literal_error", "string_pattern_mismatch"):
             place = f"{place} = {shown(first['input'])}"
         raise InputError(f"{where}: {place}: {rule_of(first['msg'])}") from None
 

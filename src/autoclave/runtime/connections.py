@@ -4,13 +4,12 @@ Kept as `connections.yaml` in the state folder, out of reach of actions. It neve
 """
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import yaml
-from pydantic import Field, JsonValue, field_validator
+from pydantic import Field, JsonValue
 
 from autoclave.config import Config
 from autoclave.core import InputError
@@ -20,7 +19,7 @@ from autoclave.runtime.databases.settings import DatabaseConnection
 from autoclave.runtime.rest.connection import ServiceConnection
 
 FILE = "connections.yaml"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
 
 class VaultPlace(Config):
@@ -33,18 +32,11 @@ class VaultPlace(Config):
 class ModelPlace(Config):
     """A model that is asked for unknown compensating requests, at a server with OpenAI's chat API."""
 
-    endpoint: str
+    endpoint: str = Field(pattern=r"^https?://[!-~]+$")
     """Its base URL, such as `http://127.0.0.1:8000/v1`."""
     name: str
     secret: str = ""
     """The name of its key in the vault; empty if it needs none."""
-
-    @field_validator("endpoint")
-    @classmethod
-    def _is_address(cls, given: str) -> str:
-        if not re.fullmatch(r"https?://[!-~]+", given):
-            raise ValueError(f"{given!r} must be http://HOST or https://HOST, optionally with a port and a path")
-        return given
 
 
 class Connections(Config):
@@ -54,17 +46,10 @@ class Connections(Config):
     trust: str = ""
     """A PEM file of certificates that verify services and token providers, in place of the system's."""
     model: ModelPlace | None = None
-    databases: Mapping[str, DatabaseConnection] = Field(default_factory=dict)
-    services: Mapping[str, ServiceConnection] = Field(default_factory=dict)
-    managers: Mapping[str, Mapping[str, JsonValue]] = Field(default_factory=dict)
+    databases: Mapping[_Name, DatabaseConnection] = Field(default_factory=dict)
+    services: Mapping[_Name, ServiceConnection] = Field(default_factory=dict)
+    managers: Mapping[_Name, Mapping[str, JsonValue]] = Field(default_factory=dict)
     """Settings of managers of other packages, by the names of their entry points in `autoclave.managers`."""
-
-    @field_validator("databases", "services", "managers")
-    @classmethod
-    def _are_names(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        if wrong := [name for name in given if not _NAME.fullmatch(name)]:
-            raise ValueError(f"{wrong[0]!r} is not a valid name: letters, digits, and inside also - _ ., at most 64")
-        return given
 
 
 def load_connections(state: Path) -> Connections:

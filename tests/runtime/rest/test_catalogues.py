@@ -13,12 +13,12 @@ import yaml
 
 from autoclave.core import InputError
 from autoclave.runtime.guarantee import Guarantee
-from autoclave.runtime.rest import catalogue_of_openapi, lease_of_services, load_catalogue
 from autoclave.runtime.rest.catalogue import catalogue_from
+from autoclave.runtime.rest.connection import lease_of_services
 from autoclave.runtime.rest.evidence import is_part_of
 from autoclave.runtime.rest.expressions import evaluated, with_value, without
 from autoclave.runtime.rest.forms import canonical
-from autoclave.runtime.rest.loading import SHIPPED
+from autoclave.runtime.rest.loading import SHIPPED, catalogue_of_openapi, load_catalogue
 from autoclave.runtime.rest.schemas import require_form, require_schema
 from tests.runtime.rest.acting import asked, connection, done, opened, plain, written
 from tests.runtime.rest.odd_service import OddService
@@ -68,7 +68,7 @@ def broken(change: dict[str, Any]) -> dict[str, Any]:
         ({"operations.delete_record.read_back": "recrod"}, 'read_back = "recrod": there is none; did you mean record?'),
         ({"operations.create_record.subject": {}}, "the read-back 'record' needs 'id' as well"),
         ({"operations.delete_record.method": "delete"}, "method: .*must match pattern"),
-        ({"operations.delete_record.verb": "destroy"}, "known are"),
+        ({"operations.delete_record.verb": "destroy"}, "must be '', 'read'"),
         ({"operations.delete_record.aside": {}}, r"operations\.delete_record\.aside: is not a field of a catalogue"),
         ({"operations.get_record.path": "/v1/x?y=1"}, "path: .*must match pattern"),
         ({"operations.get_record.parameters": {"x": {}}}, "'x' is not in the path"),

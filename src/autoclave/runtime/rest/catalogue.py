@@ -15,7 +15,7 @@ from autoclave.config import Config
 from autoclave.core import InputError
 from autoclave.core.json import first_error, nearest, rule_of, shown
 from autoclave.runtime.guarantee import Guarantee
-from autoclave.runtime.policy.grants import VERBS
+from autoclave.runtime.policy.grants import Verb
 from autoclave.runtime.rest.expressions import at, checked_template, expressions_in, steps_of
 from autoclave.runtime.rest.forms import Form
 from autoclave.runtime.rest.schemas import require_schema
@@ -63,12 +63,6 @@ def _pointer(given: str) -> str:
 
 def _target(given: str) -> str:
     path_of(_PARAMETER.sub("x", given))
-    return given
-
-
-def _verb(given: str) -> str:
-    if given and given not in VERBS:
-        raise ValueError(f"{given!r} is not one; {nearest(given, VERBS)}")
     return given
 
 
@@ -167,7 +161,7 @@ class OperationSpec(Config):
     summary: str = ""
     parameters: dict[str, Parameter] = {}
     body: Body | None = None
-    verb: Annotated[str, AfterValidator(_verb)] = ""
+    verb: Literal["", Verb] = ""
     """For the policy; empty: as the method says."""
     read_back: str = ""
     """The name of the read-back that shows what it changes; empty: nothing does."""

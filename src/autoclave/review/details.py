@@ -8,10 +8,11 @@ from typing import Any, cast
 from autoclave.act.functions import FunctionManager
 from autoclave.core import InputError
 from autoclave.review.answers import pretty
-from autoclave.review.file_changes import FileChanges, Side, without_secrets
+from autoclave.review.file_changes import FileChanges, without_secrets
 from autoclave.review.request_changes import request_changes
 from autoclave.review.row_changes import row_changes
 from autoclave.runtime.actions import Actions
+from autoclave.runtime.files.difference import Found
 from autoclave.runtime.files.scope import Scope
 from autoclave.runtime.interface import Json
 from autoclave.runtime.journal import Standing
@@ -56,7 +57,7 @@ def _shown(record: Record) -> dict[str, Any]:
 _UNKNOWN = "Its changes cannot be shown: it has no receipt of a kind that this page knows."
 
 
-def image_of(actions: Actions, root: Path, place: Path, action: str, index: int, side: str) -> Side:
+def image_of(actions: Actions, root: Path, place: Path, action: str, index: int, side: str) -> Found:
     """Return one side of a changed image. Raises InputError where there is none."""
     standing = actions.journal.standing(action)
     receipt, number, is_done = _receipt(actions, standing)

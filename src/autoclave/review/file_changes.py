@@ -5,11 +5,9 @@ What an action left at a path is in the tree, or, where a later action replaced 
 
 import contextlib
 import itertools
-import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +16,11 @@ from autoclave.core.line_diff import Work
 from autoclave.review.answers import shortened
 from autoclave.review.line_diff import compared, text_of
 from autoclave.runtime.actions import Actions
+from autoclave.runtime.files.difference import Found, found_at
 from autoclave.runtime.files.operations import key_of
 from autoclave.runtime.files.plans import steps_from
 from autoclave.runtime.files.reading import PRIVATE_KEY
-from autoclave.runtime.files.scope import Scope, open_file
+from autoclave.runtime.files.scope import Scope
 from autoclave.runtime.files.steps import Step
 from autoclave.runtime.files.tree_digest import tree_digest
 from autoclave.runtime.interface import Json
@@ -41,17 +40,6 @@ _HIDDEN = "Not shown: it may hold keys or passwords."
 _CONTENTS = ("content", "content_base64", "old_string", "new_string")
 Place = tuple[Path | None, str]
 """The folder of an action in the stash (None: the tree), and a path in it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """What is at a path before or after: a file, or anything else in words; empty for nothing."""
-
-    told: str = ""
-    mode: int = 0
-    num_bytes: int = 0
-    content: bytes | None = None
-    """Of a file that is not too large."""
 
 
 class FileChanges:
@@ -82,13 +70,13 @@ class FileChanges:
             content = (old.content or b"") + content
         elif do == "edit":
             content = (old.content or b"").replace(found, replaced)
-        new = Side() if do == "delete" else Side("a file", old.mode, len(content), content)
+        new = Found() if do == "delete" else Found("a file", old.mode, len(content), content)
         yield {**self._compared(path, old, new, Work()), "index": 0}
 
-    def image(self, action: str, receipt: Json, number: int, index: int, side: str, *, is_done: bool) -> Side:
+    def image(self, action: str, receipt: Json, number: int, index: int, side: str, *, is_done: bool) -> Found:
         """Return a side of a change, by the `index` that it was told with. Raises InputError where it is no image."""
         changes = self._flat(action, receipt, number, is_done=is_done)
-        _, path, *sides = next(itertools.islice(changes, index, None), (None, "", Side(), Side()))
+        _, path, *sides = next(itertools.islice(changes, index, None), (None, "", Found(), Found()))
         found = sides[0 if side == "before" else 1]
         if not image_type(found) or _is_hidden(path, found):
             raise InputError(f"action {action}: what is {side} change {index} is not an image")
@@ -96,11 +84,11 @@ class FileChanges:
 
     def _flat(
         self, action: str, receipt: Json, number: int, *, is_done: bool
-    ) -> Iterator[tuple[Step, str, Side, Side]]:
+    ) -> Iterator[tuple[Step, str, Found, Found]]:
         """Yield each path that an action changed, with what was there before and after; of a folder all in it."""
         for step in steps_from(receipt["steps"]):
             if step.do in ("move", "set_facts"):
-                yield step, step.path, Side(), Side()
+                yield step, step.path, Found(), Found()
                 continue
             stashed = self._files_at((self._stash / action, step.stash), step.path)
             in_tree = self._files_left(step.path, number)
@@ -110,7 +98,7 @@ class FileChanges:
                 yield step, path, self._side(old.get(path)), self._side(new.get(path))
 
     def _change(
-        self, step: Step, path: str, old: Side, new: Side, receipt: Json, number: int, work: Work, *, is_done: bool
+        self, step: Step, path: str, old: Found, new: Found, receipt: Json, number: int, work: Work, *, is_done: bool
     ) -> dict[str, Any]:
         if step.do == "move":
             return {"kind": "words", "verb": "renamed", "path": step.path, "after": step.to}
@@ -180,21 +168,21 @@ class FileChanges:
     def _opened(self, folder: Path | None) -> AbstractContextManager[Scope]:
         return Scope(folder) if folder else contextlib.nullcontext(self._scope)
 
-    def _side(self, place: Place | None) -> Side:
+    def _side(self, place: Place | None) -> Found:
         if place is None:
-            return Side()
+            return Found()
         folder, path = place
         try:
             with self._opened(folder) as scope:
-                return _side_in(scope, path)
+                return found_at(scope, path, MOST_IMAGE_BYTES)
         except FileNotFoundError:
-            return Side()
+            return Found()
         except InputError as error:
-            return Side("" if folder and not folder.exists() else f"something that cannot be read ({error})")
+            return Found("" if folder and not folder.exists() else f"something that cannot be read ({error})")
         except OSError as error:
-            return Side(f"something that cannot be read ({error.strerror})")
+            return Found(f"something that cannot be read ({error.strerror})")
 
-    def _compared(self, path: str, old: Side, new: Side, work: Work) -> dict[str, Any]:
+    def _compared(self, path: str, old: Found, new: Found, work: Work) -> dict[str, Any]:
         verb = "created" if not old.told else "deleted" if not new.told else "changed"
         change: dict[str, Any] = {"verb": verb, "path": path}
         if old.told and new.told and stat.S_IMODE(old.mode) != stat.S_IMODE(new.mode):
@@ -220,7 +208,7 @@ def _is_in(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
-def image_type(side: Side) -> str:
+def image_type(side: Found) -> str:
     """Return the media type of an image of a kind that browsers show safely; empty for anything else."""
     content = side.content or b""
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
@@ -232,31 +220,15 @@ def without_secrets(operation: Mapping[str, Any]) -> dict[str, Any]:
     """Return an operation without content that is not shown in its changes either."""
     given = {name: value for name, value in operation.items() if name in _CONTENTS and isinstance(value, str)}
     content = "\n".join(given.values()).encode("utf-8", "surrogateescape")
-    is_hidden = _is_hidden(str(operation.get("path", "")), Side(content=content))
+    is_hidden = _is_hidden(str(operation.get("path", "")), Found(content=content))
     return {**operation, **(dict.fromkeys(given, _HIDDEN) if is_hidden else {})}
 
 
-def _is_hidden(path: str, side: Side) -> bool:
+def _is_hidden(path: str, side: Found) -> bool:
     return is_secret(path) or bool(side.content and PRIVATE_KEY.search(side.content))
 
 
-def _side_in(scope: Scope, path: str) -> Side:
-    with scope.parent_of(path) as (parent, name):
-        about = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        mode, size = about.st_mode, about.st_size
-        if stat.S_ISLNK(mode):
-            return Side(f"a link to {os.readlink(name, dir_fd=parent)!r}", mode)
-        if stat.S_ISDIR(mode):
-            return Side("a folder", mode)
-        if not stat.S_ISREG(mode):
-            return Side("a fifo, socket or device", mode)
-        if size > MOST_IMAGE_BYTES:
-            return Side("a file", mode, size)
-        with open_file(parent, name) as descriptor, os.fdopen(os.dup(descriptor), "rb") as file:
-            return Side("a file", mode, size, file.read(MOST_IMAGE_BYTES))
-
-
-def _words(side: Side) -> str:
+def _words(side: Found) -> str:
     if not side.told.startswith("a file"):
         return shortened(side.told, 4000)
     return f"{side.num_bytes} bytes"

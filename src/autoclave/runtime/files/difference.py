@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from autoclave.core import InputError
 from autoclave.core.line_diff import Work, lines_of, unified
@@ -69,30 +70,46 @@ def _lines(content: bytes) -> list[str] | str:
     return f"{len(content)} bytes that are not text"
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is at a path: a file, or anything else in words; empty for nothing."""
+
+    told: str = ""
+    mode: int = 0
+    num_bytes: int = 0
+    content: bytes | None = None
+    """Of a file that is not too large."""
+
+
+def found_at(scope: Scope, path: str, most_bytes: int) -> Found:
+    """Return what is at a path. Raises OSError or InputError where nothing is, or it cannot be read."""
+    with scope.parent_of(path) as (parent, name):
+        about = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        mode, size = about.st_mode, about.st_size
+        if stat.S_ISLNK(mode):
+            return Found(f"a link to {os.readlink(name, dir_fd=parent)!r}", mode)
+        if stat.S_ISDIR(mode):
+            return Found("a folder", mode)
+        if not stat.S_ISREG(mode):
+            return Found("a fifo, socket or device", mode)
+        if size > most_bytes:
+            return Found("a file", mode, size)
+        with open_file(parent, name) as descriptor, open(descriptor, "rb", closefd=False) as file:
+            return Found("a file", mode, size, file.read(most_bytes))
+
+
 def _found(scope: Scope, path: str, work: Work) -> tuple[_Content, int]:
-    mode = 0
-    content: _Content = None
     try:
-        with scope.parent_of(path) as (parent, name):
-            about = os.stat(name, dir_fd=parent, follow_symlinks=False)
-            mode = about.st_mode
-            if stat.S_ISLNK(mode):
-                content = f"a link to {os.readlink(name, dir_fd=parent)!r}"
-            elif stat.S_ISDIR(mode):
-                content = _folder_words(scope, path)
-            elif not stat.S_ISREG(mode):
-                content = "a fifo, socket or device"
-            elif about.st_size > _MOST_BYTES or work.left <= 0:
-                content = f"{about.st_size} bytes"
-            else:
-                work.left -= 300 + about.st_size // 8
-                with open_file(parent, name) as descriptor:
-                    content = _lines(os.pread(descriptor, _MOST_BYTES, 0))
+        found = found_at(scope, path, _MOST_BYTES if work.left > 0 else -1)
     except FileNotFoundError:
-        pass
+        return None, 0
     except (OSError, InputError) as error:
-        content = f"something that cannot be read ({error})"
-    return content, mode
+        return f"something that cannot be read ({error})", 0
+    if found.content is not None:
+        work.left -= 300 + found.num_bytes // 8
+        return _lines(found.content), found.mode
+    words = f"{found.num_bytes} bytes" if stat.S_ISREG(found.mode) else found.told
+    return _folder_words(scope, path) if stat.S_ISDIR(found.mode) else words, found.mode
 
 
 def _folder_words(scope: Scope, path: str) -> str:

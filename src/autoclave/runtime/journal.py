@@ -21,23 +21,13 @@ from autoclave.core.closing import Closing
 from autoclave.core.sqlite_files import open_database, transaction
 from autoclave.runtime.checkpoints import CheckpointFile
 from autoclave.runtime.footprints import with_those_above
-from autoclave.runtime.journal_index import INDEX_SCHEMA, IS_STALE, NAMED_STATES, STANDING_STATES
+from autoclave.runtime.journal_index import IS_STALE, NAMED_STATES, SCHEMA, STANDING_STATES, listed
 from autoclave.runtime.records import NO_DIGEST, SEALED, Checkpoint, Damage, Finding, Record, audit, signature_of
 from autoclave.runtime.states import UNDO_TRIED, ActionState, require_step
 
 _VERSION = 5
-_SCHEMA = """
-CREATE TABLE records (
-    number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, subject TEXT NOT NULL, body TEXT NOT NULL,
-    previous BLOB NOT NULL, digest BLOB NOT NULL
-);
-CREATE INDEX records_of_subject ON records (subject, number);
-CREATE INDEX records_of_kind ON records (kind, number);
-CREATE TRIGGER no_update BEFORE UPDATE ON records BEGIN SELECT RAISE(ABORT, 'records are never changed'); END;
-CREATE TRIGGER no_delete BEFORE DELETE ON records BEGIN SELECT RAISE(ABORT, 'records are never removed'); END;
-"""
 _STATES = {state.value for state in ActionState}
-_FORGETTABLE = ", ".join(f"'{state.value}'" for state in (ActionState.PROPOSED, ActionState.UNDONE, ActionState.FAILED))
+_FORGETTABLE = listed((ActionState.PROPOSED, ActionState.UNDONE, ActionState.FAILED))
 _WHERE_RISKY = (
     f"action != ? AND (state IN ({STANDING_STATES}) OR (is_irreversible AND state IN ('proposed', 'approved')))"
 )
@@ -179,9 +169,8 @@ class Journal(Closing):
 
         `kept_only`: only those for which something is kept outside the journal.
         """
-        named = ", ".join(f"'{state.value}'" for state in states)
         kept = "AND kept_bytes IS NOT NULL" if kept_only else ""
-        rows = self._rows(f"SELECT action FROM actions WHERE state IN ({named}) {kept} ORDER BY first", ())
+        rows = self._rows(f"SELECT action FROM actions WHERE state IN ({listed(states)}) {kept} ORDER BY first", ())
         found = [self.standing(action) for (action,) in rows]
         return [each for each in found if each.state in states]  # checked by the records, which are tamper-evident
 
@@ -248,7 +237,7 @@ class Journal(Closing):
         with self._lock, transaction(self._connection):
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
             if version == 0:
-                for statement in (*_SCHEMA.strip().split(";\n"), *INDEX_SCHEMA):
+                for statement in SCHEMA:
                     self._connection.execute(statement)
                 self._connection.execute(f"PRAGMA user_version = {_VERSION}")
                 self._checkpoints.sign(0, NO_DIGEST)  # from here on, a missing file means that it was removed

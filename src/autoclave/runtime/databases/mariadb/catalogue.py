@@ -5,8 +5,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
+from autoclave.core.sections import read_sections
 from autoclave.runtime.databases.effects import Image
 from autoclave.runtime.databases.mariadb.connection import rows
 from autoclave.runtime.databases.mariadb.values import ColumnFacts, Value, key_in_words, literal_of, quoted
@@ -73,6 +75,9 @@ Catalogue = BaseCatalogue[TableFacts]
 """Foreign keys that refer to a table are also those of other schemas."""
 
 
+_SQL = {name: " ".join(lines) for name, lines in read_sections(Path(__file__).with_name("catalogue.sql")).items()}
+
+
 def catalogue_of(connection: Any, schemas: Collection[str]) -> Catalogue:
     """Return what is in some schemas, as far as the user may see it."""
     wanted = f"({', '.join(map(literal_of, schemas))})"
@@ -80,14 +85,14 @@ def catalogue_of(connection: Any, schemas: Collection[str]) -> Catalogue:
     def found(query: str) -> dict[str, list[tuple[Any, ...]]]:
         """Rows by the place that their first two columns name."""
         by_place: dict[str, list[tuple[Any, ...]]] = {}
-        for schema, name, *facts in rows(connection, query.format(wanted)):
+        for schema, name, *facts in rows(connection, _SQL[query].format(schemas=wanted)):
             by_place.setdefault(place_of(schema, name), []).append(tuple(facts))
         return by_place
 
-    columns, triggers, indexes = found(_COLUMNS), found(_TRIGGERS), found(_INDEXES)
+    columns, triggers, indexes = found("columns"), found("triggers"), found("indexes")
     keys = [*_foreign_keys(connection)]
     tables: dict[str, TableFacts] = {}
-    for schema, name, kind, engine in rows(connection, _TABLES.format(wanted)):
+    for schema, name, kind, engine in rows(connection, _SQL["tables"].format(schemas=wanted)):
         place = place_of(schema, name)
         unique = {
             index: tuple(column for _, column in some)
@@ -132,21 +137,4 @@ _KEYS = (
     f"SELECT f.id, {_in_plain('f.for_name', 1)}, {_in_plain('f.for_name', -1)}, {_in_plain('f.ref_name', 1)}, "
     f"{_in_plain('f.ref_name', -1)}, f.type, c.for_col_name, c.ref_col_name FROM information_schema.innodb_sys_foreign "
     "f JOIN information_schema.innodb_sys_foreign_cols c ON c.id = f.id ORDER BY f.id, c.pos"
-)
-_TABLES = (
-    "SELECT table_schema, table_name, table_type, engine FROM information_schema.tables "
-    "WHERE table_schema IN {0} ORDER BY 1, 2"
-)
-_COLUMNS = (
-    "SELECT table_schema, table_name, column_name, data_type, column_type, is_nullable, character_set_name, "
-    "collation_name, column_default, extra, generation_expression FROM information_schema.columns "
-    "WHERE table_schema IN {0} ORDER BY table_schema, table_name, ordinal_position"
-)
-_INDEXES = (
-    "SELECT table_schema, table_name, index_name, column_name FROM information_schema.statistics "
-    "WHERE table_schema IN {0} AND non_unique = 0 ORDER BY 1, 2, 3, seq_in_index"
-)
-_TRIGGERS = (
-    "SELECT event_object_schema, event_object_table, trigger_name FROM information_schema.triggers "
-    "WHERE event_object_schema IN {0} ORDER BY 1, 2"
 )

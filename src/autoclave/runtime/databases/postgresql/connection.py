@@ -6,9 +6,11 @@ Errors are told in words that hold no value of a row.
 import contextlib
 import re
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 from autoclave.core import AutoclaveError, HostError, InputError
+from autoclave.core.sections import read_sections
 from autoclave.runtime.databases.engine import Json
 from autoclave.runtime.databases.postgresql.catalogue import SETTINGS, Catalogue, catalogue_of
 from autoclave.runtime.databases.servers import AWAY, BUSY, LACKS, ServerEngine, translating
@@ -27,12 +29,9 @@ _WITH_RIGHTS_ON_SETTINGS = 150_000
 """The version of the server."""
 _BLINDING = ("session_replication_role", "track_counts")
 """Settings by which triggers fire and rows are counted."""
-_RIGHTS = """
-SELECT r.rolsuper OR r.rolbypassrls OR r.rolcreaterole OR r.rolreplication OR r.rolname = current_user,
-    pg_catalog.pg_has_role(current_user, r.oid, 'MEMBER'),
-    pg_catalog.has_database_privilege(r.oid, pg_catalog.current_database(), 'TEMPORARY')
-FROM pg_catalog.pg_roles r WHERE r.rolname = %(role)s
-"""
+
+
+SQL = {name: "\n".join(lines) for name, lines in read_sections(Path(__file__).with_name("queries.sql")).items()}
 
 
 class Server(ServerEngine):
@@ -71,7 +70,7 @@ class Server(ServerEngine):
     def require_rights(self, connection: Any) -> None:
         """Check that the role is one with few rights, which the user may be."""
         role = self.settings.role
-        row = connection.execute(_RIGHTS, {"role": role}).fetchone()
+        row = connection.execute(SQL["rights of the role"], {"role": role}).fetchone()
         may_blind = connection.info.server_version >= _WITH_RIGHTS_ON_SETTINGS and any(
             connection.execute("SELECT pg_catalog.has_parameter_privilege(%s, %s, 'SET')", (role, name)).fetchone()[0]
             for name in _BLINDING

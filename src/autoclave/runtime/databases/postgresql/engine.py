@@ -24,7 +24,7 @@ from autoclave.runtime.databases.effects import Effect
 from autoclave.runtime.databases.engine import FoundRows, Json, Keep, Reading, Rejected, RowConflict
 from autoclave.runtime.databases.operations import Sql
 from autoclave.runtime.databases.postgresql.catalogue import Catalogue, quoted
-from autoclave.runtime.databases.postgresql.connection import Server
+from autoclave.runtime.databases.postgresql.connection import SQL, Server
 from autoclave.runtime.databases.postgresql.parsing import Planned, planned
 from autoclave.runtime.databases.postgresql.role import OF_NEW, Role, require_allowed, require_callees
 from autoclave.runtime.databases.postgresql.rows import ORDERS, Evidence, Recorder, Rows, difference
@@ -39,12 +39,6 @@ _TRIES = 5
 _PATIENCE_S = 5.0
 _CORRECTIONS = 2
 _HOW = {"O": "ENABLE", "D": "DISABLE", "A": "ENABLE ALWAYS", "R": "ENABLE REPLICA"}
-_DOUBTFUL = """
-SELECT EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE conrelid = ANY (%(oids)s) AND NOT convalidated)
-OR EXISTS (SELECT FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_index i ON i.indrelid = k.confrelid
-    WHERE k.confrelid = ANY (%(exchanged)s) AND 'r' IN (k.confdeltype, k.confupdtype)
-    AND (i.indisunique OR i.indisexclusion) AND NOT i.indisprimary)
-"""
 
 
 class PostgresDatabase(Server):
@@ -229,7 +223,7 @@ class PostgresDatabase(Server):
                     '"transaction" takes it back'
                 ) from None
         oids, exchanged = [table.oid for table, _ in facts], [table.oid for table, are_several in facts if are_several]
-        if not connection.execute(_DOUBTFUL, {"oids": oids, "exchanged": exchanged}).fetchone()[0]:
+        if not connection.execute(SQL["doubtful constraints"], {"oids": oids, "exchanged": exchanged}).fetchone()[0]:
             return
         inverse = Effect(tables)
         connection.execute("SAVEPOINT possible")

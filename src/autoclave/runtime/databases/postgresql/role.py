@@ -21,7 +21,7 @@ from typing import Any
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.operations import Parameter
 from autoclave.runtime.databases.postgresql.catalogue import quoted
-from autoclave.runtime.databases.postgresql.connection import Server
+from autoclave.runtime.databases.postgresql.connection import SQL, Server
 
 _HARMLESS = frozenset(
     {"random", "random_normal", "gen_random_uuid", "clock_timestamp", "timeofday", "nextval", "currval", "lastval"}
@@ -38,11 +38,6 @@ OF_FUNCTION = (
 """Of what a function with a body of SQL is made."""
 OF_NEW = "d.xmin = pg_catalog.pg_current_xact_id()::pg_catalog.xid"
 """Of what all is made that was defined in this transaction."""
-_FUNCTION = """
-CREATE OR REPLACE FUNCTION pg_temp.autoclave_role(statement pg_catalog.text) RETURNS pg_catalog.void LANGUAGE plpgsql
-SECURITY DEFINER SET search_path = {path} SET row_security = on AS $autoclave$
-BEGIN EXECUTE statement; END $autoclave$
-"""
 _MADE = "SELECT p.oid, p.*::pg_catalog.text FROM pg_catalog.pg_proc p WHERE p.oid = {oid}"
 _OID = "pg_catalog.to_regprocedure('pg_temp.autoclave_role(pg_catalog.text)')"
 
@@ -54,7 +49,7 @@ class Role:
         self._server, self.connection = server, connection
         path = ", ".join([*map(quoted, server.schemas), "pg_temp"])
         connection.execute(f"SET ROLE {quoted(server.settings.role)}")
-        connection.execute(_FUNCTION.format(path=path).encode())
+        connection.execute(SQL["function of the role"].format(path=path).encode())
         connection.execute("SET ROLE NONE")
         self._oid, self._made = connection.execute(_MADE.format(oid=_OID)).fetchone()
 

@@ -18,7 +18,7 @@ from autoclave.core import InputError
 from autoclave.runtime.databases.effects import NUM_KEYS, Effect, Image, TableEffect, as_name
 from autoclave.runtime.databases.engine import FoundRows, Rejected
 from autoclave.runtime.databases.postgresql.catalogue import SETTINGS, Catalogue, TableFacts, quoted
-from autoclave.runtime.databases.postgresql.connection import TOO_MANY
+from autoclave.runtime.databases.postgresql.connection import SQL, TOO_MANY
 from autoclave.runtime.databases.tables import place_of
 
 _WRITING = "pg_temp.autoclave_writing"
@@ -149,27 +149,6 @@ def difference(found: Iterable[TableEffect], wanted: Iterable[TableEffect]) -> t
 
 
 Counts = dict[str, tuple[int, ...]]
-_COUNTED = """
-SELECT schemaname, relname, ARRAY[n_tup_ins, n_tup_upd, n_tup_del] FROM pg_catalog.pg_stat_xact_all_tables
-WHERE n_tup_ins + n_tup_upd + n_tup_del > 0 AND schemaname NOT IN ('pg_catalog', 'pg_toast', 'information_schema')
-    AND schemaname NOT LIKE 'pg\\_temp%' AND schemaname NOT LIKE 'pg\\_toast%'
-"""
-_SCANNED = """
-SELECT schemaname, relname, COALESCE(seq_scan, 0) + COALESCE(idx_scan, 0)
-FROM pg_catalog.pg_stat_xact_user_tables WHERE COALESCE(seq_scan, 0) + COALESCE(idx_scan, 0) > 0
-"""
-_FILES = """
-SELECT c.oid, n.nspname, c.relname, pg_catalog.pg_relation_filenode(c.oid),
-    c.oid IN (SELECT relation FROM pg_catalog.pg_locks WHERE relation IS NOT NULL AND granted
-        AND pid = pg_catalog.pg_backend_pid() AND mode IN ('AccessExclusiveLock', 'ShareRowExclusiveLock'))
-FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'm', 'S') AND c.relpersistence <> 't'
-    AND n.nspname NOT IN ('pg_catalog', 'information_schema')
-"""
-_SEQUENCES = """
-SELECT schemaname, sequencename, COALESCE(last_value, start_value - increment_by)
-FROM pg_catalog.pg_sequences WHERE schemaname NOT LIKE 'pg\\_temp%'
-"""
 
 
 class Evidence:
@@ -194,11 +173,11 @@ class Evidence:
     def _standing(self) -> tuple[dict[int, Any], dict[str, int], Counts, dict[str, int]]:
         """Files of tables and sequences by oid, with whether they are locked by us; last numbers; and both counters."""
         do = self._connection.execute
-        files = {oid: (place_of(*names), number, ours) for oid, *names, number, ours in do(_FILES)}
+        files = {oid: (place_of(*names), number, ours) for oid, *names, number, ours in do(SQL["files"])}
         sequences, scans = (
-            {place_of(*names): number for *names, number in do(query)} for query in (_SEQUENCES, _SCANNED)
+            {place_of(*names): number for *names, number in do(SQL[query])} for query in ("sequences", "scans")
         )
-        counts = {place_of(*names): tuple(counts) for *names, counts in do(_COUNTED)}  # also of earlier transactions
+        counts = {place_of(*names): tuple(some) for *names, some in do(SQL["counts"])}  # also of earlier transactions
         return files, sequences, counts, scans
 
     def look(self) -> None:
@@ -219,32 +198,7 @@ class Evidence:
 _FIRST = "!autoclave"
 """Triggers fire in the order of their names."""
 _IMAGES, _ROW = "pg_temp.autoclave_images", '"autoclave row"'
-_MADE = f"""
-CREATE TEMPORARY TABLE autoclave_images (place int, sign int, key text COLLATE "C", image text COLLATE "C")
-    ON COMMIT DROP;
-CREATE FUNCTION pg_temp.autoclave_hear() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET row_security = off
-{" ".join(f"SET {name} = '{value}'" for name, value in SETTINGS)} AS $autoclave$
-DECLARE went bigint := 0; came bigint := 0;
-BEGIN
-    IF TG_OP <> 'INSERT' THEN
-        EXECUTE TG_ARGV[1]; GET DIAGNOSTICS went = ROW_COUNT;
-    END IF;
-    IF TG_OP <> 'DELETE' THEN
-        EXECUTE TG_ARGV[2]; GET DIAGNOSTICS came = ROW_COUNT;
-    END IF;
-    IF greatest(went, came) > TG_ARGV[0]::bigint THEN
-        RAISE EXCEPTION USING ERRCODE = '{TOO_MANY}', MESSAGE = 'too many rows';
-    END IF;
-    RETURN NULL;
-END $autoclave$;
-REVOKE ALL ON FUNCTION pg_temp.autoclave_hear() FROM PUBLIC
-"""
-_LISTENERS = """
-SELECT t.oid, t.ctid::text FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
-WHERE p.pronamespace = pg_catalog.pg_my_temp_schema() ORDER BY 1
-"""
-"""Our triggers, and where they are written down: elsewhere when somebody has altered one, if only for a while."""
+_SETTINGS = " ".join(f"SET {name} = '{value}'" for name, value in SETTINGS)
 _GONE, _COME = "OLD TABLE AS autoclave_gone", "NEW TABLE AS autoclave_come"
 _EVENTS = {"insert": _COME, "update": f"{_GONE} {_COME}", "delete": _GONE}
 
@@ -256,13 +210,14 @@ class Recorder:
         self._connection, self._catalogue = connection, catalogue
         self._tables = [table for table in tables if not table.is_view]
         self.heard = {table.place for table in self._tables}
-        connection.execute(_MADE)
+        connection.execute(SQL["recorder"].format(settings=_SETTINGS, too_many=TOO_MANY))
         for number, table in enumerate(self._tables):
             refusal = table.refusal or ("" if table.written else "has no column that can be written")
             if refusal:
                 raise Rejected(f"table {table.place}: {refusal}")
             self._listen(table, number, most)
-        self._listeners = connection.execute(_LISTENERS).fetchall()
+        # where triggers are written down: elsewhere when somebody has altered one, if only for a while
+        self._listeners = connection.execute(SQL["triggers"]).fetchall()
 
     def _listen(self, table: TableFacts, number: int, most: int) -> None:
         from psycopg import sql
@@ -280,7 +235,7 @@ class Recorder:
 
     def require_untouched(self) -> None:
         """Raise InputError if what listens was switched off, as the owner of a table could."""
-        if self._connection.execute(_LISTENERS).fetchall() != self._listeners:
+        if self._connection.execute(SQL["triggers"]).fetchall() != self._listeners:
             raise InputError("the statements changed the triggers that tell what they change")
 
     def require_keepable(self, most_bytes: int) -> None:

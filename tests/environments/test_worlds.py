@@ -1,0 +1,157 @@
+"""Worlds: whatever an episode changes, a reset undoes, also one that was killed."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from autoclave.core import HostError, InputError, UsageError
+from autoclave.environments.world_state import changes_between, resources_of
+from autoclave.environments.worlds import World
+from autoclave.runtime.files import steps
+from autoclave.runtime.journal import Journal
+from autoclave.runtime.policy.grants import Grant
+from benchmarks.world_changes import ALL, build, manifest_of, random_changes
+from tests.runtime.deaths import dies_within
+
+COMMAND = "rm folder-0/file-1.txt; mkdir new; echo x > new/a; chmod 600 folder-0/file-2.txt"
+CHANGES = [
+    {"do": "run", "command": ["sh", "-c", COMMAND]},
+    {"do": "move", "path": "folder-0/file-3.txt", "to": "new/b"},
+    {"do": "sql", "database": "shop", "statements": ["UPDATE orders SET cents = 0 WHERE id < 20", "DELETE FROM notes"]},
+]
+
+
+def small(tree: Path) -> None:
+    build(tree, 8, 40)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with World(tmp_path / "place", small, check_every=3) as made:
+        yield made
+
+
+def change(world: World) -> None:
+    world.begin([ALL])
+    for each in CHANGES:
+        done = world.session.attempt(each)
+        assert not done.is_error, done
+
+
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(each, marks=pytest.mark.soak) for each in range(3, 60))])
+def test_a_reset_undoes_random_changes(world: World, seed: int):
+    drawn, prepared = random.Random(seed), manifest_of(world.tree)
+    for _ in range(4):
+        world.begin([ALL])
+        for each in random_changes(world.tree, drawn):
+            world.session.attempt(each)
+        world.reset()
+        assert manifest_of(world.tree) == prepared
+
+
+def test_a_database_is_the_same_in_its_dump(world: World):
+    def dump() -> list[str]:
+        with closing(sqlite3.connect(world.tree / "shop.db")) as database:
+            return list(database.iterdump())
+
+    before = dump()
+    change(world)
+    assert dump() != before
+    world.reset()
+    assert dump() == before
+
+
+def test_a_killed_reset_is_completed_by_the_next_process(tmp_path: Path):
+    place = tmp_path / "place"
+    with World(place, small) as world:
+        prepared = manifest_of(world.tree)
+
+    def work(dying: Callable[..., Any]) -> None:
+        with World(place, small) as opened:
+            change(opened)
+            for name in ("_add", "seal"):
+                setattr(Journal, name, dying(getattr(Journal, name)))
+            libc: Any = steps._libc
+            steps._libc = SimpleNamespace(renameat2=dying(libc.renameat2), syncfs=libc.syncfs)
+            opened.reset()
+
+    deadly, num_differing = 1, 0
+    while dies_within(deadly, work):
+        num_differing += manifest_of(place / "world") != prepared
+        with World(place, small) as opened:
+            assert manifest_of(opened.tree) == prepared
+            opened.begin([])
+        deadly += 7
+    assert deadly > 8
+    assert num_differing
+
+
+def test_a_world_that_was_half_made_is_made_again(tmp_path: Path):
+    def fails(tree: Path) -> None:
+        small(tree)
+        raise InputError("no more")
+
+    with pytest.raises(InputError, match="no more"):
+        World(tmp_path / "place", fails)
+    with World(tmp_path / "place", small) as world:
+        assert (world.tree / "files" / "folder-0" / "file-7.txt").exists()
+
+
+def test_a_difference_stops(world: World):
+    change(world)
+    world.reset()  # the second one, and each third one compares
+    (world.tree / "files" / "folder-0" / "file-7.txt").write_text("by another")
+    change(world)
+    with pytest.raises(HostError, match="differs from its preparation after a reset"):
+        world.reset()
+
+
+def test_what_another_changed_of_a_change_stops(world: World):
+    change(world)
+    (world.tree / "files" / "new" / "a").write_text("by another")
+    with pytest.raises(InputError, match="somebody else has changed"):
+        world.reset()
+    with pytest.raises(UsageError, match="in use by an episode"):
+        world.begin([])
+
+
+def test_snapshots_of_an_episode(world: World):
+    change(world)
+    found = manifest_of(world.tree)
+    middle = world.snapshot()
+    for text in ("one", "two"):
+        assert not world.session.attempt({"do": "write", "path": "new/a", "content": text}).is_error
+        world.restore(middle)
+        assert manifest_of(world.tree) == found
+
+
+def test_without_grants_nothing_is_permitted(world: World):
+    write = {"do": "write", "path": "a", "content": ""}
+    assert world.session.attempt(write).is_error
+    world.begin([Grant(resources=("files/a",), verbs=("create",))])
+    assert not world.session.attempt(write).is_error
+    assert world.session.attempt({"do": "write", "path": "b", "content": ""}).is_error
+    world.reset()
+    assert world.session.attempt(write).is_error
+
+
+def test_changes_are_named_as_in_grants(world: World):
+    before = resources_of(world.tree)
+    change(world)
+    found = changes_between(before, resources_of(world.tree))
+    assert found["files/folder-0/file-1.txt"] == ["delete", None]
+    assert found["files/new"][0] == "create"
+    assert found["files/folder-0/file-2.txt"][0] == "modify"
+    assert found["databases/shop/main/orders/3"] == ["modify", [3, "client 3", 0, "open"]]
+    assert found["databases/shop/main/notes/row 0"] == ["delete", None]
+    assert "files/folder-0" not in found  # but for its time
+    world.reset()
+    assert changes_between(before, resources_of(world.tree)) == {}

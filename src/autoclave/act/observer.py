@@ -366,7 +366,6 @@ class _Without(Scope):
 
 
 def observer_folder(state: Path) -> Path:
-    """Return the folder of the observer in a state folder."""
     return state / "observer"
 
 

@@ -39,7 +39,7 @@ from autoclave.act.tools import (
 from autoclave.config import Config
 from autoclave.core import AutoclaveError, InputError, UsageError
 from autoclave.core.closing import Closing
-from autoclave.core.json import foreign_json, validated
+from autoclave.core.json import validated
 from autoclave.runtime.connections import load_connections
 from autoclave.runtime.files.manager import FileManager
 from autoclave.runtime.files.reading import PRIVATE_KEY
@@ -48,7 +48,7 @@ from autoclave.runtime.interface import Choice, Json, NotPermitted, Plan
 from autoclave.runtime.opening import default_state, open_records, open_session
 from autoclave.runtime.policy.grants import Grant, grant_from
 from autoclave.runtime.policy.request import Request
-from autoclave.runtime.proposals import refusal_of, result_of
+from autoclave.runtime.proposals import arguments_from, refusal_of, result_of
 from autoclave.runtime.session import Session as RuntimeSession
 from autoclave.runtime.states import ActionState
 
@@ -181,12 +181,7 @@ class Session(Closing):
         What goes wrong is a result too (`is_error`); its text is for the model.
         """
         try:
-            given = foreign_json(arguments or "{}", is_exact=True) if isinstance(arguments, str) else dict(arguments)
-        except ValueError as error:
-            return self._refused(UsageError(f"tool {name}: the arguments are not usable JSON ({error})"))
-        if not isinstance(given, dict) or "do" in given:
-            return self._refused(UsageError(f"tool {name}: the arguments must be an object with its parameters"))
-        try:
+            given = arguments_from(arguments, f"tool {name}")
             if name in OWN:
                 told = self._looked(validated(OWN[name], given, f"tool {name}"))
                 return Result(json.dumps(told, ensure_ascii=False), output=told)

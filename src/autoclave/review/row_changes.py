@@ -23,11 +23,18 @@ Cells = list[str | None]
 def row_changes(action: str, receipt: Json, folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the changes of each table. Raises InputError where its rows are not kept any more."""
     for table in KeptRows(folder).effect(action, receipt).tables:
-        name = f"{receipt['database']}/{table.table}"
-        yield _keys(name, table) if table.is_of_keys else _rows(name, table)
+        verb, columns, rows = _keys(table) if table.is_of_keys else _rows(table)
+        yield {
+            "kind": "rows",
+            "verb": verb,
+            "path": f"{receipt['database']}/{table.table}",
+            "columns": columns,
+            "rows": rows[:_MOST_ROWS],
+            "left_out": max(0, len(rows) - _MOST_ROWS),
+        }
 
 
-def _rows(name: str, table: TableEffect) -> dict[str, Any]:
+def _rows(table: TableEffect) -> tuple[str, Sequence[str], list[dict[str, Any]]]:
     columns, rows = table.columns, list[dict[str, Any]]()
     came = {key: data for key, data in table.added if key}
     for key, data in table.removed:
@@ -35,28 +42,18 @@ def _rows(name: str, table: TableEffect) -> dict[str, Any]:
         rows.append({"key": key, "before": _cells(columns, data), "after": after})
     rest = [*came.items(), *((key, data) for key, data in table.added if not key)]
     rows += [{"key": key, "before": None, "after": _cells(columns, data)} for key, data in rest]
-    counts = ", ".join(f"{number} {_PAST[verb]}" for verb, number in table.counts.items())
-    return {
-        "kind": "rows",
-        "verb": counts,
-        "path": name,
-        "columns": columns,
-        "rows": rows[:_MOST_ROWS],
-        "left_out": max(0, len(rows) - _MOST_ROWS),
-    }
+    return ", ".join(f"{number} {_PAST[verb]}" for verb, number in table.counts.items()), columns, rows
 
 
 _PAST = {"create": "created", "modify": "changed", "delete": "deleted"}
 
 
-def _keys(name: str, table: TableEffect) -> dict[str, Any]:
+def _keys(table: TableEffect) -> tuple[str, Sequence[str], list[dict[str, Any]]]:
     went, came = dict(table.removed), dict(table.added)
-    columns = ["digest", "bytes", "expires at (ms since 1970)"]
     rows = [
         {"key": key, "before": _content(went.get(key)), "after": _content(came.get(key))} for key in {**went, **came}
     ]
-    told = {"columns": columns, "rows": rows[:_MOST_ROWS], "left_out": max(0, len(rows) - _MOST_ROWS)}
-    return {"kind": "rows", "verb": f"{len(rows)} keys", "path": name, **told}
+    return f"{len(rows)} keys", ["digest", "bytes", "expires at (ms since 1970)"], rows
 
 
 def _content(image: Any) -> Cells | None:

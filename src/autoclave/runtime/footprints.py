@@ -35,7 +35,6 @@ def meet(one: Iterable[str], other: Iterable[str]) -> bool:
 
 
 def with_those_above(key: str) -> Iterator[str]:
-    """Yield a key and all keys above it."""
     while key:
         yield key
         key = key.rpartition("/")[0]

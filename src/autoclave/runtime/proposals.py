@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from autoclave.config import Config
-from autoclave.core import EngineFault, InputError
+from autoclave.core import EngineFault, InputError, UsageError
 from autoclave.core.json import foreign_json
 from autoclave.runtime.actions import operation_from
 from autoclave.runtime.exchange import NoAnswer, Received, exchange
@@ -258,15 +258,20 @@ def function_definitions(operations: Mapping[str, type[Config]], *, with_undo: b
     return found
 
 
+def arguments_from(given: Mapping[str, Any] | str, where: str) -> dict[str, Any]:
+    """Return the arguments of a call from what a model gave: JSON text, or the parsed object. Raises UsageError."""
+    try:
+        arguments = foreign_json(given or "{}", is_exact=True) if isinstance(given, str) else dict(given)
+    except ValueError as error:
+        raise UsageError(f"{where}: the arguments are not usable JSON ({error})") from None
+    if not isinstance(arguments, dict) or "do" in arguments:
+        raise UsageError(f"{where}: the arguments must be an object with its parameters")
+    return arguments
+
+
 def operation_of(call: Call, operations: Mapping[str, type[Config]]) -> dict[str, Any]:
     """Return the operation of a call, as data. Raises InputError where the call is not valid."""
-    try:
-        arguments = foreign_json(call.arguments or "{}", is_exact=True)
-    except ValueError as error:
-        raise InputError(f"function {call.name}: the arguments are not usable JSON ({error})") from None
-    if not isinstance(arguments, dict) or "do" in arguments:
-        raise InputError(f"function {call.name}: the arguments must be an object with the function's parameters")
-    given = {"do": call.name, **arguments}
+    given = {"do": call.name, **arguments_from(call.arguments, f"function {call.name}")}
     operation_from(given, operations, f"function {call.name}")
     return given
 

@@ -62,7 +62,6 @@ class Checkpoint:
         return Checkpoint(count, head, hmac.digest(key, told, "sha256"))
 
     def is_signed_with(self, key: bytes) -> bool:
-        """Return whether it was signed with the key."""
         return hmac.compare_digest(self.signature, Checkpoint.signed(self.count, self.head, key).signature)
 
 

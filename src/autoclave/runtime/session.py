@@ -332,7 +332,6 @@ class Session(Closing):
         return self.actions.dependents(standing)
 
     def difference(self, action: str) -> list[str]:
-        """See `Actions.difference`."""
         return self.actions.difference(action)
 
     def conflicts_of(self, action: str) -> list[str]:

@@ -72,7 +72,6 @@ def default_vault() -> Path:
 
 
 def source_of(path: Path, key: str) -> "KeySource":
-    """Return the source of a vault's key."""
     from autoclave.runtime.vault import KeyFile, Passphrase
 
     if key == "file":

@@ -57,7 +57,6 @@ class KeyFile:
 
     @staticmethod
     def beside(vault: Path) -> "KeyFile":
-        """Return the key file that belongs to a vault."""
         return KeyFile(vault.with_name(f"{vault.name}.key"))
 
     def encrypt(self, content: bytes) -> bytes:

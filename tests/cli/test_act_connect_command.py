@@ -70,7 +70,7 @@ def test_what_was_done_to_a_database_needs_it_to_be_taken_back(act, tmp_path: Pa
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["connect", "database", "shop", "engine=sqlite"], "path, dbname: give one of both"),
+        (["connect", "database", "shop", "engine=sqlite"], "path, dbname: engine sqlite needs path, and no dbname"),
         (["connect", "database", "shop", "engine=sqlite", "path=a", "pasword=x"], "pasword"),
         (["connect", "database", "a/b", "engine=sqlite", "path=a"], 'databases.a/b.[key] = "a/b": must match'),
         (["connect", "database", "shop", "engine=orcale", "path=shop.db"], 'engine = "orcale"'),

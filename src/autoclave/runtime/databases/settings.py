@@ -56,8 +56,9 @@ class DatabaseConnection(Config):
 
     @model_validator(mode="after")
     def _names_one_place(self) -> "DatabaseConnection":
-        if bool(self.path) == bool(self.dbname):
-            raise ValueError("path, dbname: give one of both: the path of a file, or the name of a database")
+        needed, other = ("path", "dbname") if self.engine == "sqlite" else ("dbname", "path")
+        if not getattr(self, needed) or getattr(self, other):
+            raise ValueError(f"path, dbname: engine {self.engine} needs {needed}, and no {other}")
         if len(set(self.schemas)) < len(self.schemas):
             raise ValueError(f"schemas {self.schemas}: each once")
         return self

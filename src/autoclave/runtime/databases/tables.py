@@ -49,6 +49,11 @@ def spelt(name: str) -> str:
     return _ODD.sub(lambda found: f"%{ord(found[0]):02X}", name)
 
 
+def quoted(*names: str, mark: str = '"') -> str:
+    """Names as a statement has them."""
+    return ".".join(mark + name.replace(mark, mark * 2) + mark for name in names)
+
+
 class Column(NamedTuple):
     """A column. `fills_itself`: the database computes it, so it may be left out."""
 

@@ -193,8 +193,6 @@ class MariaDatabase(Server):
 
 def open_database(name: str, connection: DatabaseConnection, password: str) -> MariaDatabase:
     require_installed(name, "MariaDB", "pymysql", "sqlglot")
-    if not connection.dbname:
-        raise InputError(f"database {name}: engine mariadb needs dbname")
     if connection.role:
         raise InputError(f"database {name}: role: a role of MariaDB only adds to the rights of its user; name a user")
     return MariaDatabase(name, connection, password)

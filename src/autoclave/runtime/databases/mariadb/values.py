@@ -8,8 +8,10 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from autoclave.core import InputError
+from autoclave.runtime.databases import tables
 from autoclave.runtime.databases.operations import Parameter
 
 Value = str | None
@@ -28,10 +30,7 @@ _BYTES = words("""
 _QUOTED = words("date time datetime timestamp year uuid inet4 inet6")
 _KNOWN = WHOLE | _TEXTS | _BYTES | _QUOTED | words("decimal float double bit enum set")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
-
-
-def quoted(*names: str) -> str:
-    return ".".join("`" + name.replace("`", "``") + "`" for name in names)
+quoted = partial(tables.quoted, mark="`")
 
 
 def literal_of(text: str, charset: str = "utf8mb4") -> str:

@@ -9,7 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-from autoclave.runtime.databases.tables import BaseCatalogue, BaseTable, Column, ForeignKey, place_of
+from autoclave.runtime.databases.tables import BaseCatalogue, BaseTable, Column, ForeignKey, place_of, quoted
 
 SETTINGS = (
     ("datestyle", "ISO, YMD"),
@@ -27,10 +27,6 @@ _PLAIN = re.compile(
 )
 """Types of PostgreSQL's own of which it is known that values come back from their text."""
 _UNSETTLED = re.compile(r"\w\(|^(CURRENT_|LOCALTIME)", re.IGNORECASE)
-
-
-def quoted(*names: str) -> str:
-    return ".".join('"' + name.replace('"', '""') + '"' for name in names)
 
 
 @dataclass(frozen=True, kw_only=True)

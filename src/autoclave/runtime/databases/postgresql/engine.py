@@ -23,14 +23,14 @@ from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Effect
 from autoclave.runtime.databases.engine import FoundRows, Json, Keep, Reading, Rejected, RowConflict
 from autoclave.runtime.databases.operations import Sql
-from autoclave.runtime.databases.postgresql.catalogue import Catalogue, quoted
+from autoclave.runtime.databases.postgresql.catalogue import Catalogue
 from autoclave.runtime.databases.postgresql.connection import SQL, Server
 from autoclave.runtime.databases.postgresql.parsing import Planned, planned
 from autoclave.runtime.databases.postgresql.role import OF_NEW, Role, require_allowed, require_callees
 from autoclave.runtime.databases.postgresql.rows import ORDERS, Evidence, Recorder, Rows, difference
 from autoclave.runtime.databases.servers import require_installed
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
-from autoclave.runtime.databases.tables import ForeignKey, names_of, table_of
+from autoclave.runtime.databases.tables import ForeignKey, names_of, quoted, table_of
 from autoclave.runtime.interface import InDoubt
 
 _GAP = "sequence {} has drawn numbers that it does not give again: a gap stays, also of planning"
@@ -294,6 +294,4 @@ class PostgresDatabase(Server):
 
 def open_database(name: str, connection: DatabaseConnection, password: str) -> PostgresDatabase:
     require_installed(name, "PostgreSQL", "pglast", "psycopg", "sqlglot")
-    if not connection.dbname:
-        raise InputError(f"database {name}: engine postgresql needs dbname")
     return PostgresDatabase(name, connection, password)

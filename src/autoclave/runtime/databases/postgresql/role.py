@@ -20,8 +20,8 @@ from typing import Any
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.operations import Parameter
-from autoclave.runtime.databases.postgresql.catalogue import quoted
 from autoclave.runtime.databases.postgresql.connection import SQL, Server
+from autoclave.runtime.databases.tables import quoted
 
 _HARMLESS = frozenset(
     {"random", "random_normal", "gen_random_uuid", "clock_timestamp", "timeofday", "nextval", "currval", "lastval"}

@@ -17,9 +17,9 @@ from typing import Any
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import NUM_KEYS, Effect, Image, TableEffect, as_name
 from autoclave.runtime.databases.engine import FoundRows, Rejected
-from autoclave.runtime.databases.postgresql.catalogue import SETTINGS, Catalogue, TableFacts, quoted
+from autoclave.runtime.databases.postgresql.catalogue import SETTINGS, Catalogue, TableFacts
 from autoclave.runtime.databases.postgresql.connection import SQL, TOO_MANY
-from autoclave.runtime.databases.tables import place_of
+from autoclave.runtime.databases.tables import place_of, quoted
 
 _WRITING = "pg_temp.autoclave_writing"
 ORDERS = ("delete update insert", "insert update delete", "update delete insert", "delete replace insert")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.sqlite.stored import Naming
-from autoclave.runtime.databases.tables import BaseTable, Column, ForeignKey, place_of
+from autoclave.runtime.databases.tables import BaseTable, Column, ForeignKey, place_of, quoted
 
 if TYPE_CHECKING:
     import apsw
@@ -66,10 +66,6 @@ def _identities(path: Path) -> dict[str, tuple[int, int]]:
         except FileNotFoundError:
             pass
     return found
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def folded(name: str) -> str:

@@ -290,8 +290,6 @@ class SqliteDatabase(SqlEngine):
 
 def open_database(name: str, connection: DatabaseConnection, password: str) -> SqliteDatabase:
     require_installed(name, "SQLite", "apsw", "sqlglot")
-    if not connection.path:
-        raise InputError(f"database {name}: engine sqlite needs the path of a file")
     if connection.schemas not in ((), ("main",)):
         raise InputError(f"database {name}: schemas {connection.schemas}: an SQLite file has the schema main alone")
     return SqliteDatabase(name, connection)

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Effect, Image, TableEffect
 from autoclave.runtime.databases.settings import DatabaseConnection
-from autoclave.runtime.databases.sqlite.catalogue import TableFacts, counters_of, quoted
+from autoclave.runtime.databases.sqlite.catalogue import TableFacts, counters_of
 from autoclave.runtime.databases.sqlite.stored import StoredEffect, StoredRows, StoredTable, images_of
-from autoclave.runtime.databases.tables import name_of
+from autoclave.runtime.databases.tables import name_of, quoted
 
 if TYPE_CHECKING:
     import apsw

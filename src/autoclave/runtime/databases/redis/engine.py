@@ -229,17 +229,20 @@ class RedisDatabase(Engine):
                 raise
 
     def _transact(self, commands: Sequence[Words]) -> list[Any]:
-        import redis
-
         self._ask("MULTI")
         _require_done(self._ask_all(commands))
-        try:
-            answers = self._ask("EXEC")
-        except (redis.ConnectionError, redis.TimeoutError):
-            raise InDoubt(f"{self.where}: the connection was lost while the commands were done") from None
+        answers = self._execute()
         if answers is None:
             raise RowConflict(f"{self.where}: others change the keys meanwhile")
         return answers
+
+    def _execute(self) -> Any:
+        import redis
+
+        try:
+            return self._ask("EXEC")
+        except (redis.ConnectionError, redis.TimeoutError):
+            raise InDoubt(f"{self.where}: the connection was lost while the commands were done") from None
 
 
 def _sides(effect: Effect) -> tuple[Images, Images]:

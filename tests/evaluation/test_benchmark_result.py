@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from autoclave.core import DataError, InputError
-from autoclave.evaluation import bootstrap_interval, share_interval, wilson_interval
 from autoclave.evaluation.benchmark_result import BenchmarkResult, GradedResponse, load_result
 from autoclave.evaluation.comparison import compare_results, sign_test
+from autoclave.evaluation.intervals import bootstrap_interval, share_interval, wilson_interval
 from autoclave.evaluation.questions import QuestionInfo
 from autoclave.report.evaluation import comparison_page, result_page
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from autoclave.core import FaultError, FinishReason, Reward
-from autoclave.evaluation import Evaluation, evaluate, share_interval
+from autoclave.evaluation import Evaluation, evaluate
+from autoclave.evaluation.intervals import share_interval
 from autoclave.rollout import SamplingParameters
 from tests.training_parts import DEADLINE_S, ScriptedSampler, completion, earned, item, settled
 

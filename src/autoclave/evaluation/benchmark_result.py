@@ -95,11 +95,9 @@ class BenchmarkResult:
         """Name of a mean of scores."""
         return "mean_score" if self.score == "share_of_tests" else "pass@1"
 
-    def pass_at(self, k: int, ids: Iterable[str] | None = None) -> float:
-        """Return unbiased pass@k over the problems (of these ids) with at least k verdicts; NaN without any."""
-        counts = [_counts(self.by_problem[id]) for id in (self.by_problem if ids is None else ids)]
-        enough = [(judged, right) for judged, right in counts if judged >= k]
-        return mean_pass_at_k([n for n, _ in enough], [c for _, c in enough], k) if enough else math.nan
+    def pass_at(self, k: int) -> float:
+        """Return unbiased pass@k over the problems with at least k verdicts; NaN without any."""
+        return mean_pass_at_k(map(_counts, self.by_problem.values()), k)
 
     def to_metrics(self) -> dict[str, Any]:
         """Return every figure, NaN if not measured. docs/how-to/evaluation.md defines them."""

@@ -70,8 +70,7 @@ class Evaluation:
 
     def pass_at(self, k: int) -> float:
         """Return unbiased pass@k over the problems with at least k verdicts; NaN without any."""
-        enough = [p for p in self.problems if p.judged >= k]
-        return mean_pass_at_k([p.judged for p in enough], [p.correct for p in enough], k) if enough else math.nan
+        return mean_pass_at_k(((p.judged, p.correct) for p in self.problems), k)
 
     def to_metrics(self) -> dict[str, Any]:
         """Return the figures as in metrics files, NaN if not measured."""

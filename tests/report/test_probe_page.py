@@ -9,7 +9,8 @@ from pathlib import Path
 
 from autoclave.evaluation.probing.report import ModelReport, ProbeReport
 from autoclave.evaluation.probing.result import Errors, LayerErrors, ProbeResult
-from autoclave.report.probe import COLOURS, write_probe
+from autoclave.report.charts import PALETTE
+from autoclave.report.probe import write_probe
 
 
 def probed(*errors: float) -> ProbeResult:
@@ -28,7 +29,7 @@ def write(folder: Path, *models: tuple[str, ProbeResult]) -> str:
 def test_each_model_has_a_line_of_its_own_colour_and_two_to_compare_it_with(tmp_path: Path):
     page = write(tmp_path, ("before", probed(0.3, 0.2, 0.1)), ("after", probed(0.3, 0.1, 0.05)))
     first = page[page.index("<svg") : page.index("</svg>")]
-    for colour, name in zip(COLOURS, ("before", "after"), strict=False):
+    for colour, name in zip(PALETTE, ("before", "after"), strict=False):
         assert len(re.findall(rf'<g class="c-{colour}"><polyline', first)) == 3
         assert f"{name}, shuffled labels: 0.4" in first
         assert f"{name}, training mean: 0.35" in first

@@ -17,6 +17,9 @@ WIDTH, HEIGHT = 560, 250
 LEFT, RIGHT, TOP, BOTTOM = 54, 16, 28, 44
 _BASE = HEIGHT - BOTTOM
 
+PALETTE = ("accent", "greedy", "compile_error", "runtime_error", "output_limit", "time_limit", "memory_limit", "before")
+"""Colours of curves that stand side by side."""
+
 Point = tuple[float, float]
 
 
@@ -110,6 +113,13 @@ def line_chart(lines: Sequence[Line], x: Axis, y: Axis) -> str:
         edges = _middle(xs, index - 1, frame), _middle(xs, index, frame)
         hovers.append(_hover(edges, f"{x.label} {x.value(place)}", texts, dots))
     return _picture(frame, x, y, marks, hovers)
+
+
+def line_figure(title: str, note: str, lines: Sequence[Line], x: Axis, y: Axis) -> Figure:
+    """The lines that have points, all in the legend."""
+    shown = [line for line in lines if line.points]
+    svg = line_chart(shown, x, y) if shown else None
+    return Figure(title, note, svg, tuple((line.label, line.colour) for line in shown))
 
 
 def column_chart(

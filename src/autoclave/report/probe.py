@@ -3,17 +3,16 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
 from autoclave.core.files import write_atomically
 from autoclave.evaluation.probing.report import ModelReport, ProbeReport
 from autoclave.evaluation.probing.result import Errors, LayerErrors
-from autoclave.report.charts import Axis, Figure, Line, line_chart
+from autoclave.report.charts import PALETTE, Axis, Figure, Line, line_figure
 from autoclave.report.html import render_page
 
-COLOURS = ("accent", "greedy", "compile_error", "runtime_error", "output_limit", "memory_limit", "time_limit")
-"""Of the models, in order; with more models than colours they begin again."""
 _HERE = Path(__file__).parent
 
 
@@ -34,7 +33,7 @@ def render(report: ProbeReport) -> str:
         _HERE / "probe.html.j2",
         None,
         report=report,
-        models=list(zip(report.models, cycle(COLOURS), strict=False)),
+        models=list(zip(report.models, cycle(PALETTE), strict=False)),
         figures=[
             _figure(
                 report,
@@ -54,15 +53,10 @@ def render(report: ProbeReport) -> str:
 
 
 def _figure(report: ProbeReport, title: str, note: str, of: Callable[[Errors], float]) -> Figure:
-    lines = [
-        line
-        for model, colour in zip(report.models, cycle(COLOURS), strict=False)
-        for line in _lines(model, colour, of)
-        if line.points
-    ]
-    legend = tuple((model.name, colour) for model, colour in zip(report.models, cycle(COLOURS), strict=False))
-    chart = line_chart(lines, Axis("layer"), Axis("mean squared error")) if lines else None
-    return Figure(title, note, chart, legend)
+    models = list(zip(report.models, cycle(PALETTE), strict=False))
+    lines = [line for model, colour in models for line in _lines(model, colour, of)]
+    figure = line_figure(title, note, lines, Axis("layer"), Axis("mean squared error"))
+    return replace(figure, legend=tuple((model.name, colour) for model, colour in models))
 
 
 def _lines(model: ModelReport, colour: str, of: Callable[[Errors], float]) -> list[Line]:

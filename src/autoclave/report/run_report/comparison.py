@@ -7,11 +7,10 @@ from statistics import fmean
 
 from autoclave.core.errors import InputError
 from autoclave.core.files import write_atomically
-from autoclave.report.charts import Axis, Interval, Line, line_chart
+from autoclave.report.charts import PALETTE, Axis, Figure, Interval, Line, line_figure
 from autoclave.report.html import render_page
-from autoclave.report.run_report.execution import PALETTE, known_tasks, share_line
+from autoclave.report.run_report.execution import known_tasks, share_line
 from autoclave.report.run_report.figures import (
-    Figure,
     averaged,
     heldout_line,
     interval_of,
@@ -159,10 +158,8 @@ def _share_figure(runs: Sequence[ComparedRun]) -> Figure:
 
 
 def _figure(title: str, note: str, axis: Axis, lines: Sequence[Line], runs: Sequence[ComparedRun]) -> Figure:
-    shown = [line for line in lines if line.points]
     steps = step_axis(*(each.run.train for each in runs), *(each.run.evaluations for each in runs))
-    svg = line_chart(shown, steps, axis) if shown else None
-    return Figure(title, note, svg, tuple((line.label, line.colour) for line in shown))
+    return line_figure(title, note, lines, steps, axis)
 
 
 def _final_row(each: ComparedRun, tasks: Sequence[str]) -> FinalRow:

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from autoclave.core.errors import DataError
 from autoclave.report.cases import ShownAlignmentSample, ShownAnswer, shown_alignment_sample, shown_answer
-from autoclave.report.charts import Axis, Interval, Line, line_chart
+from autoclave.report.charts import PALETTE, Axis, Interval, Line, line_figure
 from autoclave.report.run_report.figures import (
     MARKED_POINTS,
     Curve,
@@ -32,8 +32,6 @@ from autoclave.tasks.execution_semantics import BAD_FORMAT, EXACT, PARTLY, WRONG
 
 TASKS = ("execution_semantics", "trace_inference", "output_prediction", "test_output_prediction")
 """In the order of the page; others follow."""
-PALETTE = ("accent", "greedy", "compile_error", "runtime_error", "output_limit", "time_limit", "memory_limit", "before")
-"""Colours of curves that stand side by side."""
 PROBLEMS = "held-out problems"
 _KIND, _LENGTH = "alignment/accuracy/kind/", "alignment/accuracy/length/"
 _METRICS = "alignment/"
@@ -93,11 +91,9 @@ def heldout_figure(run: Run) -> Figure:
         heldout_line(name.replace("_", " "), colour, rows)
         for colour, (name, rows) in zip(_cycled(len(heldout)), heldout.items(), strict=True)
     ]
-    lines = [line for line in lines if line.points]
     steps = step_axis(run.train, *heldout.values())
-    svg = line_chart(lines, steps, Axis("pass@1", is_share=True)) if lines else None
     note = "Items of tasks come from held-out problems, which no alignment sample is made from. Bands are intervals."
-    return Figure("Held out", note, svg, tuple((line.label, line.colour) for line in lines))
+    return line_figure("Held out", note, lines, steps, Axis("pass@1", is_share=True))
 
 
 def share_line(run: Run, label: str, colour: str) -> Line:
@@ -144,9 +140,8 @@ def _share(run: Run, train: Sequence[Row]) -> Figure:
     if wanted is not None and lines[0].points:
         ends = sorted({lines[0].points[0][0], lines[0].points[-1][0]})
         lines.append(Line("wanted", "before", [(step, wanted) for step in ends], style="dotted"))
-    svg = line_chart(lines, step_axis(train), Axis("share of prompts", is_share=True)) if lines[0].points else None
-    legend = tuple((line.label, line.colour) for line in lines)
-    return Figure("Alignment samples in the batch", "The rest asks for programs.", svg, legend if svg else ())
+    axis = Axis("share of prompts", is_share=True)
+    return line_figure("Alignment samples in the batch", "The rest asks for programs.", lines, step_axis(train), axis)
 
 
 def _shortage(train: Sequence[Row]) -> Figure:

@@ -1,11 +1,11 @@
 """Charts of a run. `charts.py` draws them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from autoclave.core.verdict import Status
-from autoclave.report.charts import Axis, Figure, Interval, Line, Point, column_chart, line_chart
+from autoclave.report.charts import Axis, Figure, Interval, Line, Point, column_chart, line_figure
 from autoclave.runs.reader import Row, Run, number
 
 DRAWN_POINTS = 200
@@ -113,13 +113,12 @@ def evaluation_figure(run: Run) -> Figure:
         Line("greedy", "greedy", series(rows, "greedy"), style="dotted", has_marks=is_short),
         heldout_line("pass@1", "accent", rows, subset),
     ]
-    lines = [line for line in lines if line.points]
     note = "The band is the interval of pass@1." + (
         " Rings: a part of the held-out problems." if subset and is_short else ""
     )
     axis = Axis("held-out problems solved", is_share=True)
-    svg = line_chart(lines, step_axis(run.train, rows), axis) if lines else None
-    return Figure("Held-out problems", note, svg, tuple((line.label, line.colour) for line in reversed(lines)))
+    figure = line_figure("Held-out problems", note, lines, step_axis(run.train, rows), axis)
+    return replace(figure, legend=figure.legend[::-1])
 
 
 def heldout_line(label: str, colour: str, rows: Sequence[Row], hollow: frozenset[float] = frozenset()) -> Line:
@@ -169,11 +168,10 @@ def curves_figure(rows: Sequence[Row], title: str, note: str, axis: Axis, curves
         if window > 1:
             lines.append(Line(curve.label, curve.colour, points, style="faint"))
             lines.append(Line(f"{curve.label}, mean of {window}", curve.colour, running_mean(points, window)))
-        elif points:
+        else:
             lines.append(Line(curve.label, curve.colour, points, has_marks=len(points) <= MARKED_POINTS))
-    svg = line_chart(lines, step_axis(rows), axis) if lines else None
     drawn = tuple((curve.label, curve.colour) for curve in curves if series(rows, curve.key))
-    return Figure(title, note, svg, drawn if len(curves) > 1 else ())
+    return replace(line_figure(title, note, lines, step_axis(rows), axis), legend=drawn if len(curves) > 1 else ())
 
 
 def averaged(rows: Sequence[Row]) -> list[Row]:

@@ -38,35 +38,39 @@ def test_missing_devices_are_named_with_who_wants_them():
 
 def test_more_devices_than_this_machine_has_are_refused_before_anything_starts():
     too_many = len(visible_devices()) + 1
-    with pytest.raises(HostError, match=f"they need {too_many} "):
-        open_pools({"main": PoolConfig(executor="spawn", devices_per_process=too_many)}, devices_per_process=0)
+    with (
+        pytest.raises(HostError, match=f"they need {too_many} "),
+        open_pools({"main": PoolConfig(executor="spawn", devices_per_process=too_many)}, devices_per_process=0),
+    ):
+        pass
 
 
 def test_more_processes_than_devices_are_refused_before_anything_starts():
     processes = len(visible_devices()) + 1
-    with pytest.raises(HostError, match=f"they need {processes} .*lower processes or devices_per_process"):
-        open_pools({"main": PoolConfig(executor="spawn", processes=processes)}, devices_per_process=1)
+    with (
+        pytest.raises(HostError, match=f"they need {processes} .*lower processes or devices_per_process"),
+        open_pools({"main": PoolConfig(executor="spawn", processes=processes)}, devices_per_process=1),
+    ):
+        pass
 
 
 def test_pools_are_opened_by_name_with_as_many_ranks_as_asked_for():
-    pools = open_pools(
-        {"here": PoolConfig(), "there": PoolConfig(executor="spawn", processes=3)}, devices_per_process=0
-    )
-    try:
+    asked = {"here": PoolConfig(), "there": PoolConfig(executor="spawn", processes=3)}
+    with open_pools(asked, devices_per_process=0) as pools:
         assert {name: (pool.name, pool.executor.processes) for name, pool in pools.items()} == {
             "here": ("here", 1),
             "there": ("there", 3),
         }
-    finally:
-        for pool in pools.values():
-            pool.close()
 
 
 def test_without_ray_a_ray_pool_is_refused_with_the_fix(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.delitem(sys.modules, "autoclave.workers.ray_executor", raising=False)
-    with pytest.raises(HostError, match=r"pools\.far\.executor = ray: ray is not installed.*pip install .*\[ray\]"):
-        open_pools({"far": PoolConfig(executor="ray")}, devices_per_process=0)
+    with (
+        pytest.raises(HostError, match=r"pools\.far\.executor = ray: ray is not installed.*pip install .*\[ray\]"),
+        open_pools({"far": PoolConfig(executor="ray")}, devices_per_process=0),
+    ):
+        pass
 
 
 # --- A Ray cluster -------------------------------------------------------------------------------------------------
@@ -93,15 +97,18 @@ class TestRayCluster:
 
     def test_what_the_cluster_lacks_is_named_at_once_for_all_pools_together(self):
         pools = {name: PoolConfig(executor="ray", processes=3, devices_per_process=1) for name in ("actor", "sampler")}
-        with pytest.raises(HostError) as caught:
-            open_pools(pools, devices_per_process=0)
+        with pytest.raises(HostError) as caught, open_pools(pools, devices_per_process=0):
+            pass
         assert str(caught.value).startswith(
             "the Ray cluster has 4 GPUs, the pools need 6 (3 for pools.actor + 3 for pools.sampler); lower processes"
         )
 
     def test_processes_beyond_the_processors_of_the_cluster_are_named_too(self):
-        with pytest.raises(HostError, match=r"the Ray cluster has 4 CPUs, the pools need 5 \(5 for pools\.main\)"):
-            open_pools({"main": PoolConfig(executor="ray", processes=5)}, devices_per_process=0)
+        with (
+            pytest.raises(HostError, match=r"the Ray cluster has 4 CPUs, the pools need 5 \(5 for pools\.main\)"),
+            open_pools({"main": PoolConfig(executor="ray", processes=5)}, devices_per_process=0),
+        ):
+            pass
 
     def test_a_process_that_fits_on_no_node_is_named(self):
         from autoclave.workers.ray_executor import Demand, check_cluster

@@ -17,7 +17,7 @@ from autoclave.config import ProblemFilesConfig, TrainConfig
 from autoclave.config.model_fit import require_rates_above_rounding, require_rates_within_limits
 from autoclave.core import ConfigError, InputError
 from autoclave.core.files import digest_of_folder, drop_folder, make_durable
-from autoclave.models import Policy, build_tiny_policy, load_policy, require_liger, resolve_device, save_model
+from autoclave.models import Policy, build_tiny_policy, load_policy, resolve_device, save_model
 from autoclave.problems import Demonstration, ProblemSets
 from autoclave.runs.folder import MetricsLog
 from autoclave.training import sft
@@ -173,10 +173,7 @@ def fine_tune(
         raise ConfigError("sft.steps = 0: there is nothing to train. Fix: sft.epochs=3, for example")
     require_rates_within_limits(config, warm_start_alone=True)
     require_rates_above_rounding(config, warm_start_alone=True)
-    device = resolve_device(config.model.device)
-    check_device(config.trainer, device)
-    if config.trainer.liger:
-        require_liger(device)
+    check_device(config.trainer, resolve_device(config.model.device))
     settle_libraries(config)
     problems = problems or ProblemSets(config)
     around.checkpoints.mkdir(parents=True, exist_ok=True)  # while it is there, the model is not whole

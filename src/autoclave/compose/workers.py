@@ -1,7 +1,7 @@
 """Pools and worker groups of a configuration."""
 
 from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +22,6 @@ from autoclave.models import (
     load_policy,
     load_reward_model,
     load_tokenizer,
-    require_liger,
     resolve_device,
     with_adapter,
 )
@@ -48,8 +47,7 @@ from autoclave.workers.weights.publisher import Publisher
 W = TypeVar("W")
 
 
-@contextmanager
-def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
+def open_pools(config: TrainConfig) -> AbstractContextManager[dict[str, ResourcePool]]:
     """The resource pools of a configuration, by name; their workers end with the block.
 
     Raises:
@@ -64,14 +62,7 @@ def open_pools(config: TrainConfig) -> Generator[dict[str, ResourcePool]]:
         )
     device = resolve_device(config.model.device)
     check_device(config.trainer, device)
-    if config.trainer.liger:
-        require_liger(device)
-    pools = autoclave.workers.open_pools(pools_of(config), devices_per_process=1 if device.type == "cuda" else 0)
-    try:
-        yield pools
-    finally:
-        for pool in pools.values():
-            pool.close()
+    return autoclave.workers.open_pools(pools_of(config), devices_per_process=1 if device.type == "cuda" else 0)
 
 
 class Workers:
@@ -234,13 +225,11 @@ def open_samplers(config: TrainConfig, model: Path, say: Callable[[str], None] =
     publish = config.publish.model_copy(update={"content": "weights"})  # none come, so no adapter either
     config, home = config.model_copy(update={"publish": publish}), config.workers.sampler
     devices = 1 if resolve_device(config.model.device).type == "cuda" else 0
-    pools = autoclave.workers.open_pools(_replicas(config, home), devices_per_process=devices)
-    try:
-        with closing(_open_samplers(config, pools, model, say)) as samplers:
-            yield samplers
-    finally:
-        for pool in pools.values():
-            pool.close()
+    with (
+        autoclave.workers.open_pools(_replicas(config, home), devices_per_process=devices) as pools,
+        closing(_open_samplers(config, pools, model, say)) as samplers,
+    ):
+        yield samplers
 
 
 # Workers are made where they run, which may be in another process: by functions that can be imported there.

@@ -1,7 +1,8 @@
 """From the pools that settings ask for to pools that exist: each with devices of its own, or none at all."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 
 from autoclave.config import PoolConfig
 from autoclave.core import HostError
@@ -11,8 +12,11 @@ from autoclave.workers.pool import ResourcePool
 from autoclave.workers.spawn_executor import SpawnExecutor
 
 
-def open_pools(pools: Mapping[str, PoolConfig], *, devices_per_process: int) -> dict[str, ResourcePool]:
-    """The pools by name. Whether all of them can have what they ask for is found out before any process starts.
+@contextmanager
+def open_pools(pools: Mapping[str, PoolConfig], *, devices_per_process: int) -> Generator[dict[str, ResourcePool]]:
+    """The pools by name, which close with the block.
+
+    Whether all of them can have what they ask for is found out before any process starts.
 
     Args:
         devices_per_process: GPUs of each process where a pool does not say.
@@ -32,7 +36,8 @@ def open_pools(pools: Mapping[str, PoolConfig], *, devices_per_process: int) -> 
     on_ray = {name: asked[name] for name, pool in pools.items() if pool.executor == "ray"}
     executors |= {name: SpawnExecutor(devices) for name, devices in here.items()}
     executors |= _ray_executors(on_ray) if on_ray else {}
-    return {name: ResourcePool(name, executors[name]) for name in pools}
+    with ExitStack() as opened:
+        yield {name: opened.enter_context(closing(ResourcePool(name, executors[name]))) for name in pools}
 
 
 def deal_devices(pools: Mapping[str, Sequence[int]], free: Sequence[str]) -> dict[str, list[tuple[str, ...]]]:
@@ -65,7 +70,7 @@ def visible_devices() -> list[str]:
     return named.split(",")[:count] if named else [str(number) for number in range(count)]
 
 
-def _ray_executors(pools: Mapping[str, Sequence[int]]) -> dict[str, Executor]:
+def _ray_executors(pools: Mapping[str, Sequence[int]]) -> Mapping[str, Executor]:
     try:
         from autoclave.workers.ray_executor import Demand, RayExecutor, check_cluster, cluster_nodes
     except ModuleNotFoundError as error:
@@ -75,12 +80,7 @@ def _ray_executors(pools: Mapping[str, Sequence[int]]) -> dict[str, Executor]:
         ) from None
     demands = {name: Demand(len(devices), devices[0]) for name, devices in pools.items()}
     check_cluster(demands, cluster_nodes())
-    opened: dict[str, Executor] = {}
-    try:
-        for name, demand in demands.items():
-            opened[name] = RayExecutor(name, demand)
-    except BaseException:
-        for executor in opened.values():
-            executor.close()
-        raise
-    return opened
+    with ExitStack() as opened:  # closes them if one cannot be made
+        executors = {name: opened.enter_context(closing(RayExecutor(name, each))) for name, each in demands.items()}
+        opened.pop_all()
+    return executors

@@ -37,7 +37,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from autoclave.config import TrainerConfig
 from autoclave.core import ConfigError, HostError, InputError
-from autoclave.models import read_part
+from autoclave.models import read_part, require_liger
 from autoclave.workers.trainer.peers import num_ranks
 
 R = TypeVar("R")
@@ -87,9 +87,11 @@ def check_device(settings: TrainerConfig, device: torch.device) -> None:
     """Find out, before a model is loaded, whether the settings can be had on `device`.
 
     Raises:
-        ConfigError: `cpu_offload` where the device is the host.
-        HostError: `compile` where there is no compiler.
+        ConfigError: `cpu_offload` where the device is the host, or `liger` where it is no GPU.
+        HostError: `compile` where there is no compiler, or `liger` where it is not installed.
     """
+    if settings.liger:
+        require_liger(device)
     if settings.cpu_offload and device.type == "cpu":
         raise ConfigError(
             "trainer.cpu_offload = true: models are on the CPU here, so it has no effect; remove it, or use a GPU"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +15,10 @@ from torch.distributed.tensor import DTensor
 from autoclave.config import LoraConfig, TrainerConfig
 from autoclave.core import HostError
 from autoclave.models import load_policy, save_model, stored, with_adapter
-from autoclave.workers.trainer import sources
+from autoclave.workers.trainer import learner, sources
 from autoclave.workers.trainer.actor import ActorWorker
 from autoclave.workers.trainer.sharding import hold
-from autoclave.workers.trainer.sources import sources_of, write_sources
+from autoclave.workers.trainer.sources import Source, gathered_weights, sources_of, write_sources
 from autoclave.workers.weights.table import WeightTable
 from tests.training_parts import tiny_policy
 from tests.workers.actor_conformance import Setup
@@ -104,17 +104,16 @@ def test_a_disk_that_fails_leaves_no_rank_waiting(tmp_path: Path, gathered: Gath
     monkeypatch.setattr(stored, "FILE_BYTES", WHOLE // 8)
     trained = actor(tmp_path / "start")
     asked: list[str] = []
-    plain = trained.plain_weights
 
-    def counted() -> Iterator[tuple[str, Tensor]]:
-        for name, tensor in plain():
-            asked.append(name)
-            yield name, tensor
+    def counted(found: Iterable[Source]) -> Iterator[tuple[Sequence[str], Tensor]]:
+        for names, tensor in gathered_weights(found):
+            asked.append(names[0])
+            yield names, tensor
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(trained, "plain_weights", counted)
+    monkeypatch.setattr(learner, "gathered_weights", counted)
     monkeypatch.setattr(trained._policy.model, "save_pretrained", full)
     with pytest.raises(HostError, match="No space left"):
         trained.export(tmp_path / "export")

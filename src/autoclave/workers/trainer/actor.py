@@ -9,14 +9,14 @@ from torch import Tensor
 
 from autoclave.algorithms import Algorithm, Column, StepLoss
 from autoclave.config import OptimizerConfig, TrainerConfig
-from autoclave.models import Policy, save_adapter, save_model, without_adapter
+from autoclave.models import Policy, save_adapter, without_adapter
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.trainer.learner import LearningWorker
 from autoclave.workers.trainer.peers import gather, gather_rows, this_rank
 from autoclave.workers.trainer.publishing import SendsWeights
 from autoclave.workers.trainer.scoring import Scoring, batch_log_probs, log_probs_of
-from autoclave.workers.trainer.sharding import PLAIN, is_sharded
+from autoclave.workers.trainer.sharding import PLAIN
 from autoclave.workers.trainer.sources import gathered_weights, sources_of
 from autoclave.workers.trainer.trained_model import TrainedModel, in_minibatches, mean_over_steps
 
@@ -175,8 +175,9 @@ class ActorWorker(LearningWorker, SendsWeights):
 
     @register(Dispatch.ONE_TO_ALL)
     def export_weights(self) -> Mapping[str, Tensor]:
-        """A copy of the weights by name, as they are now; an adapter is added in, and tied ones are one tensor."""
-        return self.plain_copy()
+        """A copy of the weights by name, on rank 0; an adapter is added in, and tied ones are one tensor."""
+        found = gathered_weights(sources_of(self._model))
+        return {name: copy for names, tensor in found for copy in [tensor.clone()] for name in names}
 
     @register(Dispatch.ONE_TO_ALL)
     def load_weights(self, folder: Path) -> None:
@@ -192,14 +193,11 @@ class ActorWorker(LearningWorker, SendsWeights):
         Raises:
             HostError: the disk is full or fails.
         """
-        plain = self.plain_weights() if is_sharded(self._model) else None
         matrices = gathered_weights(sources_of(self._model, adapter_only=True))
         adapter = {names[0]: tensor for names, tensor in matrices}
+        self.export_model(self._policy, folder)
         if this_rank() == 0:
-            save_model(self._policy, folder, weights=plain)
             save_adapter(self._model, folder / "adapter", weights=adapter)
-        for _ in plain or ():  # the other ranks take part
-            pass
 
 
 _CREDIT = {

@@ -10,13 +10,12 @@ from torch import Tensor
 from autoclave.algorithms import Algorithm, Column
 from autoclave.config import OptimizerConfig, TrainerConfig
 from autoclave.core.futures import completed
-from autoclave.models import HeadModel, response_values, save_model
+from autoclave.models import HeadModel, response_values
 from autoclave.workers.batch import Batch
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.trainer.learner import LearningWorker
-from autoclave.workers.trainer.peers import this_rank
 from autoclave.workers.trainer.scoring import scores_of
-from autoclave.workers.trainer.sharding import PLAIN, device_of, is_sharded, run_as_forward
+from autoclave.workers.trainer.sharding import PLAIN, device_of, run_as_forward
 from autoclave.workers.trainer.trained_model import TrainedModel, in_minibatches, mean_over_steps
 
 T = TypeVar("T")
@@ -81,16 +80,8 @@ class CriticWorker(LearningWorker):
 
     @register(Dispatch.ONE_TO_ALL)
     def export(self, folder: Path) -> None:
-        """Write the critic to `folder` in Hugging Face form, for use elsewhere.
-
-        Raises:
-            HostError: the disk is full or fails.
-        """
-        weights = self.plain_weights() if is_sharded(self._model) else None
-        if this_rank() == 0:
-            save_model(self._critic, folder, weights=weights)
-        for _ in weights or ():  # the other ranks take part
-            pass
+        """Write the critic; see `export_model`."""
+        self.export_model(self._critic, folder)
 
 
 class NoCritic:

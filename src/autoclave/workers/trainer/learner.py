@@ -1,12 +1,13 @@
 """Base of workers whose models train: state in and out."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
-from torch import Tensor
-
+from autoclave.models import save_model
+from autoclave.models.policy import TokenizedModel
 from autoclave.workers.dispatch import Dispatch, register
 from autoclave.workers.memory import MeasuresMemory
+from autoclave.workers.trainer.peers import this_rank
+from autoclave.workers.trainer.sharding import is_sharded
 from autoclave.workers.trainer.sources import gathered_weights, sources_of
 from autoclave.workers.trainer.trained_model import TrainedModel
 
@@ -17,17 +18,21 @@ class LearningWorker(MeasuresMemory):
     def __init__(self, trained: TrainedModel) -> None:
         self._trained = trained
 
-    def plain_copy(self) -> dict[str, Tensor]:
-        """A copy of the weights by the names of a model without adapters, which are added in; on rank 0. Of all ranks.
+    def export_model(self, model: TokenizedModel, folder: Path) -> None:
+        """Write it, whose weights train here, to `folder` in Hugging Face form, for use elsewhere. Of all ranks.
 
-        Tied weights are one tensor under several names.
+        Raises:
+            HostError: the disk is full or fails.
         """
-        found = gathered_weights(sources_of(self._trained.module))
-        return {name: copy for names, tensor in found for copy in [tensor.clone()] for name in names}
-
-    def plain_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """The same one at a time, each by one of its names; must be asked for to the end. Of all ranks."""
-        return ((names[0], tensor) for names, tensor in gathered_weights(sources_of(self._trained.module)))
+        weights = (
+            ((names[0], tensor) for names, tensor in gathered_weights(sources_of(model.model)))
+            if is_sharded(model.model)
+            else None
+        )
+        if this_rank() == 0:
+            save_model(model, folder, weights=weights)
+        for _ in weights or ():  # the other ranks take part
+            pass
 
     @register(Dispatch.ONE_TO_ALL)
     def begin_save(self, folder: Path) -> None:

@@ -72,10 +72,7 @@ class WeightTable:
         Raises:
             ValueError: the buffer has another size.
         """
-        if buffer.dtype != torch.uint8 or buffer.numel() != self.num_bytes:
-            raise ValueError(f"a buffer of {buffer.numel()} {buffer.dtype} for a table of {self.num_bytes} bytes")
-        found = {entry.name: _view(buffer, entry, 0) for entry in self.entries}
-        return found | {alias: found[name] for alias, name in self.aliases.items()}
+        return self.views_of_buckets({(0, self.num_bytes): buffer})
 
     def buckets(self, most_bytes: int) -> list[tuple[int, int]]:
         """The buffer cut into pieces [start, stop) of whole weights, of at most `most_bytes` where a weight allows."""

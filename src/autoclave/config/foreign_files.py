@@ -5,7 +5,7 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +19,12 @@ _ARRAY = re.compile(r"^(\s*\w+\+?=\()(.*?)\)?\s*$")
 _END = re.compile(r"[|&;<>()].*|\d>.*|\$[@*]|\$\{[\w@]+(\[[@*]\]|:\d+)\}")
 """A word of the shell that is no value of an option: an operator, or all words of an array."""
 _REFERENCE = re.compile(r"\$\{(\w+)(?::?-([^}]*))?\}|\$(\w+)")
+_OPERATIONS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: int.__add__,
+    ast.Sub: int.__sub__,
+    ast.Mult: int.__mul__,
+    ast.Div: int.__floordiv__,
+}
 _ARITHMETIC = re.compile(r"\$\(\(([^$]*?)\)\)")
 _OVERRIDE = re.compile(r"^[+~]*([A-Za-z_][\w@/-]*(?:\.[\w@/-]+)+)=(.*)$", re.DOTALL)
 _INTERPOLATION = re.compile(r"\$\{(?:oc\.select:)?\s*([\w.]+)\s*(?:,\s*(.*))?\}", re.DOTALL)
@@ -83,22 +89,11 @@ def _calculated(text: str, variables: Mapping[str, str]) -> str:
     def value(node: ast.expr) -> int:
         if isinstance(node, ast.Name) and variables.get(node.id, "").isdigit():
             return int(variables[node.id])
-        if isinstance(node, ast.BinOp):
-            left, right = value(node.left), value(node.right)
-            match node.op:
-                case ast.Add():
-                    return left + right
-                case ast.Sub():
-                    return left - right
-                case ast.Mult():
-                    return left * right
-                case ast.Div():
-                    return left // right
-                case _:
-                    pass
+        if isinstance(node, ast.BinOp) and (operation := _OPERATIONS.get(type(node.op))):
+            return operation(value(node.left), value(node.right))
         if isinstance(node, ast.Constant) and isinstance(node.value, int):
             return node.value
-        raise ValueError(f"$(({text})) is not a calculation with numbers of the script")
+        raise SyntaxError
 
     try:
         return str(value(ast.parse(text.strip(), mode="eval").body))

@@ -24,11 +24,9 @@ from autoclave.models.heads import load_head_tokenizer as load_head_tokenizer
 from autoclave.models.heads import load_reward_model as load_reward_model
 from autoclave.models.heads import response_values as response_values
 from autoclave.models.heads import sequence_scores as sequence_scores
-from autoclave.models.lora import Part as Part
 from autoclave.models.lora import adapter_scale as adapter_scale
 from autoclave.models.lora import added as added
 from autoclave.models.lora import is_of_adapter as is_of_adapter
-from autoclave.models.lora import merged as merged
 from autoclave.models.lora import parts_of as parts_of
 from autoclave.models.lora import plain_weights as plain_weights
 from autoclave.models.lora import save_adapter as save_adapter

@@ -5,12 +5,11 @@ one label), so that other tools read what is written here, and published reward 
 """
 
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
@@ -23,7 +22,7 @@ from transformers import (
 from transformers.utils import logging
 
 from autoclave.core import InputError
-from autoclave.models.policy import TokenizedModel, resolve_device
+from autoclave.models.policy import TokenizedModel, reading, resolve_device
 from autoclave.models.stored import stored_model
 
 HeadRole = Literal["critic", "reward_model"]
@@ -178,17 +177,11 @@ def _head_of(role: HeadRole, model: PreTrainedModel, path: str | Path) -> nn.Lin
     return head
 
 
-@contextmanager
-def _reading(role: HeadRole, path: str | Path) -> Generator[None]:
-    """Whatever the library says of a folder or name it cannot use becomes one line of ours."""
+def _reading(role: HeadRole, path: str | Path) -> AbstractContextManager[None]:
     if str(path).startswith((".", "/", "~")) and not Path(path).is_dir():
         raise InputError(f"{role}.path = {str(path)!r}: no such folder")
     kind = "model with a trunk for a critic" if role == "critic" else "reward model with one label"
-    try:
-        yield
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{role}.path = {str(path)!r}: not a Hugging Face {kind} ({reason})") from None
+    return reading(path, role, kind)
 
 
 @contextmanager

@@ -82,7 +82,7 @@ def load_policy(
     """
     place = resolve_device(device)
     tokenizer = load_tokenizer(path, chat_template)
-    with _reading(path):
+    with reading(path):
         architecture = AutoConfig.from_pretrained(str(path))
         stored = stored_model(AutoModelForCausalLM, path, architecture, getattr(torch, dtype)) if in_parts else None
         if stored:
@@ -105,7 +105,7 @@ def load_tokenizer(path: str | Path, chat_template: str = "") -> PreTrainedToken
             chat template, no end-of-sequence token, or tokens that the model has no embedding for.
     """
     architecture = load_architecture(path)
-    with _reading(path):
+    with reading(path):
         tokenizer = AutoTokenizer.from_pretrained(str(path))
     tokenizer.chat_template = chat_template or tokenizer.chat_template
     require_embedding(tokenizer, architecture, f"model.path = {str(path)!r}")
@@ -134,7 +134,7 @@ def load_architecture(path: str | Path) -> PretrainedConfig:
         raise InputError(
             f"model.path = {str(path)!r}: an adapter alone; give a whole model, in a checkpoint the folder model/"
         )
-    with _reading(path):
+    with reading(path):
         return AutoConfig.from_pretrained(str(path))
 
 
@@ -149,13 +149,13 @@ def context_of(architecture: PretrainedConfig) -> int | None:
 
 
 @contextmanager
-def _reading(path: str | Path) -> Generator[None]:
+def reading(path: str | Path, role: str = "model", kind: str = "causal language model") -> Generator[None]:
     """Whatever the library says of a folder or name it cannot use becomes one line of ours."""
     try:
         yield
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise InputError(f"model.path = {str(path)!r}: not a Hugging Face causal language model ({reason})") from None
+        raise InputError(f"{role}.path = {str(path)!r}: not a Hugging Face {kind} ({reason})") from None
 
 
 def save_model(model: TokenizedModel, folder: Path, *, weights: Iterable[tuple[str, Tensor]] | None = None) -> None:

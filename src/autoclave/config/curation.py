@@ -43,20 +43,12 @@ class DeduplicationConfig(Config):
     """Different words and numbers that a statement needs to be judged by its words; a shorter one needs the tests."""
     fewest_topic_words: Positive = 9
     """Different words of content that it needs for that; with fewer, all its words have to be as similar."""
-    permutations: Annotated[int, Field(ge=16, le=1024)] = 192
-    """Hash functions of a MinHash signature."""
-    bands: Positive = 48
-    """Groups of these; two statements are compared when one group agrees. More bands find less similar ones."""
     bucket_limit: Annotated[int, Field(ge=2)] = 64
     """Members of one bucket that are all compared with each other; in a larger one, each with its next ones."""
     judged_pairs: Annotated[int, Field(ge=0)] = 2000
     """Most pairs whose solutions are run on each other's tests; the most similar come first."""
     judged_tests: Positive = 12
     """Tests of each problem, the ones with the longest inputs, that the other's solution is run on."""
-
-    def broken_rules(self) -> Iterator[str]:
-        if self.permutations % self.bands:
-            yield f"bands = {self.bands}: must divide permutations, {self.permutations}; a quarter is usual"
 
 
 class DecontaminationConfig(Config):

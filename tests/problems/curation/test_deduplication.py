@@ -143,11 +143,6 @@ def test_the_store_leaves_no_file(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bands_must_divide_the_permutations():
-    with pytest.raises(ValueError, match="bands = 7: must divide permutations, 192"):
-        DeduplicationConfig(bands=7)
-
-
 # --- Tests as evidence ---------------------------------------------------------------------------------------------
 
 

@@ -228,7 +228,7 @@ class _Deduplication:
         found: list[Pairs] = []
         num_large = 0
         if self._config.near:
-            pairs, large = near_pairs(self._store, left, self._frequencies, self._config, folder)
+            pairs, large = near_pairs(self._store, left, self._frequencies, self._config.bucket_limit, folder)
             found.append(pairs)
             num_large += large
         if self._config.near or self._config.behaviour:

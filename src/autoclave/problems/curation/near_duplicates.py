@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from autoclave.config.curation import DeduplicationConfig
 from autoclave.core import HostError
 from autoclave.core.install import install_command
 from autoclave.problems.curation.features import FeatureStore
@@ -23,6 +22,8 @@ Pairs: TypeAlias = NDArray[np.uint64]
 
 _NO_PAIRS: Pairs = np.empty(0, dtype=np.uint64)
 _SEED = 1
+_PERMUTATIONS = 192  # hash functions of a MinHash signature
+_BANDS = 48  # groups of these; two statements are compared when one group agrees
 _LEAST_ESTIMATE = 0.25
 _CHUNK = 1 << 16
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -30,7 +31,7 @@ _PARTITIONS = 16
 
 
 def near_pairs(
-    store: FeatureStore, ordered: Sequence[int], frequencies: WordFrequencies, config: DeduplicationConfig, folder: Path
+    store: FeatureStore, ordered: Sequence[int], frequencies: WordFrequencies, bucket_limit: int, folder: Path
 ) -> tuple[Pairs, int]:
     """Return pairs of places in `ordered` with similar signatures, and the number of too large buckets.
 
@@ -40,36 +41,36 @@ def near_pairs(
     if not ordered:
         return _NO_PAIRS, 0
     with tempfile.TemporaryFile(dir=folder, prefix="signatures.") as file:
-        for signature in _signatures((frequencies.rare(store[number].topic) for number in ordered), config):
+        for signature in _signatures(frequencies.rare(store[number].topic) for number in ordered):
             file.write(signature.tobytes())
         file.flush()
-        signatures = np.memmap(file, dtype=np.uint32, mode="r", shape=(len(ordered), config.permutations))
-        return _pairs_in_bands(signatures, config)
+        signatures = np.memmap(file, dtype=np.uint32, mode="r", shape=(len(ordered), _PERMUTATIONS))
+        return _pairs_in_bands(signatures, bucket_limit)
 
 
-def _signatures(topics: Iterable[Any], config: DeduplicationConfig) -> Iterator[NDArray[np.uint32]]:
+def _signatures(topics: Iterable[Any]) -> Iterator[NDArray[np.uint32]]:
     try:
         from datasketch import MinHash
     except ImportError as error:
         raise HostError(
             f"deduplication.near: {error.name} is not installed. Fix: {install_command('curate')}"
         ) from None
-    empty = MinHash(config.permutations, seed=_SEED, hashfunc=int)
+    empty = MinHash(_PERMUTATIONS, seed=_SEED, hashfunc=int)
     for topic in topics:
         sketch = empty.copy()
         sketch.update_batch(topic.tolist())
         yield sketch.hashvalues.astype(np.uint32)
 
 
-def _pairs_in_bands(signatures: NDArray[np.uint32], config: DeduplicationConfig) -> tuple[Pairs, int]:
-    rows = config.permutations // config.bands
+def _pairs_in_bands(signatures: NDArray[np.uint32], bucket_limit: int) -> tuple[Pairs, int]:
+    rows = _PERMUTATIONS // _BANDS
     places = np.arange(len(signatures), dtype=np.uint64)
     found = _NO_PAIRS
     num_large = 0
-    for band in range(config.bands):
+    for band in range(_BANDS):
         buckets = _Buckets(_mixed(np.asarray(signatures[:, band * rows : (band + 1) * rows])), places)
-        num_large += buckets.num_larger_than(config.bucket_limit)
-        similar = [_with_similar_signatures(pairs, signatures) for pairs in buckets.pairs(config.bucket_limit)]
+        num_large += buckets.num_larger_than(bucket_limit)
+        similar = [_with_similar_signatures(pairs, signatures) for pairs in buckets.pairs(bucket_limit)]
         found = np.unique(np.concatenate([found, *similar]))
     return found, num_large
 

@@ -73,13 +73,13 @@ def test_many_problems_are_found_by_their_place(tmp_path: Path, suffix: str):
 
 
 def test_large_problems_are_not_kept_beside_each_other(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("autoclave.judge.files._KEPT_BYTES", 31_000)
+    monkeypatch.setattr("autoclave.judge.files._KEPT_BYTES", 32_000)
     path = lines(tmp_path / "problems.jsonl", *(problem(f"p{i}", "x" * 10_000 * i) for i in range(6)))
     with ProblemIndex(path) as index:
         for number, kept in ((0, 1), (1, 2), (2, 3), (5, 1), (0, 1), (1, 2), (0, 2)):
             assert len(index[f"p{number}"].tests.cases[0].output) == 10_000 * number
             assert len(index._kept) == kept
-        assert index._num_kept_bytes < 31_000
+        assert index._kept.size <= 32_000
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import pytest
 
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import Ended, FloatChecker, InputError, IsolationError, Outcome, Program, Status
+from autoclave.core.sized_cache import SizedCache
 from autoclave.judge import JudgeJob, LocalJudge, stream
 from autoclave.judge.gate import Gate
 from autoclave.judge.kinds import kind_of
@@ -113,15 +114,11 @@ def test_another_checker_or_profile_is_another_problem(fresh_judge, stdin_proble
 
 
 def test_the_verdict_cache_is_bounded_by_the_number_of_results(fresh_judge, stdin_problem, monkeypatch):
-    monkeypatch.setattr("autoclave.judge.local._CACHED_RESULTS", 10)
+    monkeypatch.setattr(fresh_judge, "_verdicts", SizedCache(10))
     problem = stdin_problem(("a", "a"), ("b", "b"))  # three each: the verdict and two results
     for i in range(6):
         fresh_judge.submit(JudgeJob(problem, Program(f"{ECHO}  # {i}"))).result(60)
-    assert (
-        sum(1 + len(verdict.tests) for verdict in fresh_judge._verdicts.values())
-        == 9
-        == fresh_judge._num_cached_results
-    )
+    assert (len(fresh_judge._verdicts), fresh_judge._verdicts.size) == (3, 9)
     known = [fresh_judge.submit(JudgeJob(problem, Program(f"{ECHO}  # {i}"))) for i in (3, 4, 5)]
     assert all(future.done() for future in known)
 
@@ -129,7 +126,7 @@ def test_the_verdict_cache_is_bounded_by_the_number_of_results(fresh_judge, stdi
 def test_a_large_source_is_not_kept_with_its_verdict(fresh_judge, stdin_problem):
     program = Program(ECHO + "  # " + "x" * 1_000_000)
     assert fresh_judge.submit(JudgeJob(stdin_problem(("a", "a")), program)).result(60).is_accepted
-    assert len(repr(fresh_judge._verdicts)) < 10_000
+    assert len(repr(fresh_judge._verdicts._entries)) < 10_000
 
 
 def test_a_problem_is_validated_once_and_forgotten_with_its_last_holder(fresh_judge, stdin_problem, monkeypatch):

@@ -4,8 +4,6 @@ import hashlib
 import json
 import re
 import signal
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -13,6 +11,7 @@ from autoclave.config.languages import CppConfig
 from autoclave.config.sandbox import JudgeConfig
 from autoclave.core import Ended, HostError, InputError, Outcome, Problem, Program, SandboxFault
 from autoclave.core.install import install_command
+from autoclave.core.sized_cache import SizedCache
 from autoclave.judge.languages import Built, CompileError, Environment, Language, Python
 from autoclave.judge.profiles import COMPILE_NATIVE, NATIVE, PROFILES, mathematics_profile, profiles_of, value_rules_of
 from autoclave.judge.spare_cells import SpareCells
@@ -145,7 +144,7 @@ class Cpp:
 
     def __init__(self, config: CppConfig) -> None:
         self._config = config
-        self._compiled = _CompiledPrograms(config.cache_mb << 20)
+        self._compiled = SizedCache[bytes, bytes | CompileError](config.cache_mb << 20)
 
     def check(self, profile: Profile) -> None:
         """Check the compiler. Profiles are interpreters and do not matter to a compiled program."""
@@ -158,7 +157,7 @@ class Cpp:
         compiled = self._compiled.get(key)
         if compiled is None:
             compiled = self._compile(sandbox, program, toolchain)
-            self._compiled.put(key, compiled)
+            self._compiled.add(key, compiled, _size(compiled))
         return compiled if isinstance(compiled, CompileError) else Built(compiled, _NATIVE_PROFILE, NATIVE)
 
     @cached_property
@@ -239,31 +238,6 @@ def first_error(messages: bytes) -> str:
     place = found.groupdict()
     text = "".join(char if char.isprintable() else "?" for char in _FOLDERS.sub("", found["text"]))[:_MESSAGE_CHARS]
     return f"{text} (line {place['line']})" if place.get("file") == _SOURCE and place["line"] else text
-
-
-class _CompiledPrograms:
-    """Cache of compiled programs and of errors, limited in bytes."""
-
-    def __init__(self, capacity_bytes: int) -> None:
-        self._capacity_bytes = capacity_bytes
-        self._entries: OrderedDict[bytes, bytes | CompileError] = OrderedDict()
-        self._num_bytes = 0
-        self._lock = threading.Lock()
-
-    def get(self, key: bytes) -> bytes | CompileError | None:
-        with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-            return self._entries.get(key)
-
-    def put(self, key: bytes, compiled: bytes | CompileError) -> None:
-        with self._lock:
-            if key in self._entries:
-                return
-            self._entries[key] = compiled
-            self._num_bytes += _size(compiled)
-            while self._num_bytes > self._capacity_bytes:
-                self._num_bytes -= _size(self._entries.popitem(last=False)[1])
 
 
 def _size(compiled: bytes | CompileError) -> int:

@@ -7,7 +7,7 @@ file, and a few are kept. The verdicts appear under their name only when all are
 import json
 import shutil
 import tempfile
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -28,6 +28,7 @@ from autoclave.core.compressed import DAMAGED, damage, is_compressed, open_plain
 from autoclave.core.files import atomic_writer, existing_file
 from autoclave.core.futures import completed
 from autoclave.core.json import parse_object, to_plain
+from autoclave.core.sized_cache import SizedCache
 from autoclave.judge.extraction import EXTRACTION_RULES
 from autoclave.judge.final_answer import ANSWER_RULES
 from autoclave.judge.interface import Judge, JudgeJob
@@ -148,8 +149,7 @@ class ProblemIndex:
         """
         self.path = path
         self._places: dict[str, tuple[int, int]] = {}
-        self._kept: OrderedDict[str, tuple[Problem, int]] = OrderedDict()
-        self._num_kept_bytes = 0
+        self._kept = SizedCache[str, Problem](_KEPT_BYTES)
         self._file = _seekable(existing_file(path, "problem file"))
         try:
             self._read_places()
@@ -161,20 +161,13 @@ class ProblemIndex:
         return problem_id in self._places
 
     def __getitem__(self, problem_id: str) -> Problem:
-        if problem_id not in self._kept:
-            offset, number = self._places[problem_id]
-            self._file.seek(offset)
-            line = self._file.readline()
-            self._keep(self._parse(line, number), len(line))
-        self._kept.move_to_end(problem_id)
-        return self._kept[problem_id][0]
-
-    def _keep(self, problem: Problem, num_bytes: int) -> None:
-        self._kept[problem.id] = (problem, num_bytes)
-        self._num_kept_bytes += num_bytes
-        while len(self._kept) > _KEPT_PROBLEMS or (self._num_kept_bytes > _KEPT_BYTES and len(self._kept) > 1):
-            _, (_, freed) = self._kept.popitem(last=False)
-            self._num_kept_bytes -= freed
+        if kept := self._kept.get(problem_id):
+            return kept
+        offset, number = self._places[problem_id]
+        self._file.seek(offset)
+        line = self._file.readline()
+        size = min(max(len(line), self._kept.limit // _KEPT_PROBLEMS), self._kept.limit)
+        return self._kept.add(problem_id, self._parse(line, number), size)
 
     def __enter__(self) -> Self:
         return self

@@ -10,7 +10,6 @@ import logging
 import os
 import queue
 import threading
-from collections import OrderedDict
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
@@ -32,6 +31,7 @@ from autoclave.core import (
     Verdict,
 )
 from autoclave.core.futures import MeteredFuture
+from autoclave.core.sized_cache import SizedCache
 from autoclave.judge.evaluation import Cancelled, Evaluation, PreparedJob
 from autoclave.judge.gate import Gate
 from autoclave.judge.interface import JudgeJob
@@ -111,8 +111,8 @@ class LocalJudge(Closing):
         self._lock = threading.Lock()
         self._pending: dict[_Key, _Pending] = {}
         self._pending_traces: dict[_TraceKey, _PendingTraces] = {}
-        self._verdicts: OrderedDict[_Key, Verdict] = OrderedDict()
-        self._num_cached_results = self._num_judged = 0
+        self._verdicts = SizedCache[_Key, Verdict](_CACHED_RESULTS)
+        self._num_judged = 0
         self._queue: queue.SimpleQueue[_Pending | _PendingTraces | None] = queue.SimpleQueue()
         self._is_closed = False
         self._sandboxes = [open_sandbox(self._sandbox_config) for _ in range(num_workers)]
@@ -147,7 +147,6 @@ class LocalJudge(Closing):
             if known is None:
                 self._enqueue(key, prepared, future)
                 return future
-            self._verdicts.move_to_end(key)
         future.set_result(_addressed(known, job))
         return future
 
@@ -312,22 +311,12 @@ class LocalJudge(Closing):
             self._num_judged += 1
             self._pending.pop(item.key, None)
             if verdict.fault is None and not item.is_blamed:
-                self._cache(item.key, verdict)
+                self._verdicts.add(item.key, verdict, 1 + len(verdict.tests))
             waiting = item.waiting
         for job, future in waiting:
             if future.set_running_or_notify_cancel():
                 future.cpu_s = cpu_s
                 future.set_result(_addressed(verdict, job))
-
-    def _cache(self, key: _Key, verdict: Verdict) -> None:
-        """Cache the verdict and evict those used least recently. The lock is held."""
-        if key in self._verdicts:
-            self._num_cached_results -= 1 + len(self._verdicts.pop(key).tests)
-        self._verdicts[key] = verdict
-        self._num_cached_results += 1 + len(verdict.tests)
-        while self._num_cached_results > _CACHED_RESULTS:
-            _, oldest = self._verdicts.popitem(last=False)
-            self._num_cached_results -= 1 + len(oldest.tests)
 
     def _fail(self, item: _Pending, error: Exception) -> None:
         with self._lock:

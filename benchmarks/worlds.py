@@ -1,8 +1,11 @@
-"""Worlds of episodes: the cost of a reset, and whether a reset leaves a difference.
+"""Worlds of episodes: the cost of a reset, of a fork, and whether a reset leaves a difference.
 
 `reset`: a world of 10,000 files and 100,000 rows, of which an episode changes 20 files and 200 rows: `reset_speedup` is
 the time of removing and making that world, over that of its reset, when a command and a statement changed it;
 `reset_speedup_by_actions`, when 20 writes and a statement did. Both cells have the same disk, in turn.
+
+`forks`: `fork_ms` is the time until the first command in a new fork has ended, beside that of the same command without
+a world (`sh -c`), and in a copy-on-write workspace of `sandlock`, if it is installed.
 
 `differences`: episodes of random changes in a small world, each followed by a reset. A manifest of `world_changes.py`,
 which shares no code with the world's own, is compared with that of the world as it was prepared.
@@ -12,9 +15,11 @@ from __future__ import annotations
 
 import random
 import shutil
+import subprocess
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 from harness import argument_parser, finish, print_environment, seconds, sized
@@ -56,6 +61,49 @@ def resets(place: Path, files: int, rows: int, rounds: int) -> dict[str, float]:
     return figures
 
 
+def forks(place: Path, files: int, rows: int, count: int) -> dict[str, float | None]:
+    """Measure forks with a first command, and their resets."""
+    figures: dict[str, float | None] = {}
+    command = ["sh", "-c", "echo new > files/folder-0/file-1.txt"]
+    with World(place, lambda tree: build(tree, files, rows)) as world:
+
+        def fork() -> None:
+            with world.fork() as made:
+                assert made.run(command).exit_code == 0
+
+        fork()
+        took = {"fork_ms": [seconds(fork) * 1000 for _ in range(count)]}
+        with world.fork() as made:
+            made.run(command)
+            figures["fork_reset_ms"] = seconds(made.reset) * 1000
+        files_folder = world.tree / "files"
+        bare = ["sh", "-c", "echo new > /dev/null"]
+        took["command_ms"] = [
+            seconds(lambda: subprocess.run(bare, cwd=files_folder, check=True)) * 1000 for _ in range(count)
+        ]
+        if find_spec("sandlock"):
+            took["sandlock_fork_ms"] = [seconds(lambda: _in_sandlock(world.tree, command)) * 1000 for _ in range(count)]
+    for name, values in took.items():
+        hundredths = quantiles(values, n=100, method="inclusive")
+        figures |= {f"{name}_p50": median(values), f"{name}_p99": hundredths[98]}
+    return figures
+
+
+def _in_sandlock(tree: Path, command: list[str]) -> None:
+    from sandlock import BranchAction, Sandbox  # pyright: ignore[reportMissingImports]
+
+    read = [path for path in ("/usr", "/lib", "/lib64", "/bin", "/etc", "/dev") if Path(path).exists()]
+    with tempfile.TemporaryDirectory() as storage:
+        discards = {"on_exit": BranchAction.ABORT, "on_error": BranchAction.ABORT}
+        box = Sandbox(
+            fs_readable=[*read, str(tree)], fs_writable=[str(tree)], workdir=str(tree), cwd=str(tree),
+            fs_storage=storage, **discards,
+        )  # fmt: skip
+        done = box.run(command)
+    assert done.success, done
+    assert (tree / "files/folder-0/file-1.txt").read_text() == "line 1\n" * 5
+
+
 def differences(place: Path, episodes: int, seed: int) -> dict[str, int]:
     """Count the resets after which an independent manifest differs, in episodes of random changes."""
     drawn, found, attempted, done = random.Random(seed), 0, 0, 0
@@ -77,12 +125,12 @@ def differences(place: Path, episodes: int, seed: int) -> dict[str, int]:
     return {"reset_differences": found, "episodes": episodes, "changes_attempted": attempted, "changes_done": done}
 
 
-PARTS = ("reset", "differences")
+PARTS = ("reset", "forks", "differences")
 
 
 def main() -> None:
     """Measure the parts that the options name."""
-    parser = argument_parser("What a reset of a world costs, and whether a reset leaves a difference")
+    parser = argument_parser("What a reset and a fork of a world cost, and whether a reset leaves a difference")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--episodes", type=int, help="random episodes of `differences`")
     parser.add_argument("--seed", type=int, default=0, help="of `differences`")
@@ -93,6 +141,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         if "reset" in options.only:
             figures |= resets(Path(folder, "reset"), files, rows, sized(options, 5, 2, 1))
+        if "forks" in options.only:
+            figures |= forks(Path(folder, "forks"), files, rows, sized(options, 64, 16, 2))
         if "differences" in options.only:
             episodes = options.episodes or sized(options, 10_000, 300, 2)
             figures |= differences(Path(folder, "differences"), episodes, options.seed)

@@ -1,4 +1,4 @@
-"""Worlds: whatever an episode changes, a reset undoes, also one that was killed."""
+"""Worlds: whatever an episode changes, a reset undoes, also one that was killed; forks do not touch their world."""
 
 from __future__ import annotations
 
@@ -141,6 +141,30 @@ def test_without_grants_nothing_is_permitted(world: World):
     assert world.session.attempt({"do": "write", "path": "b", "content": ""}).is_error
     world.reset()
     assert world.session.attempt(write).is_error
+
+
+def test_forks_do_not_see_each_other(world: World):
+    prepared = manifest_of(world.tree)
+    one_row = "import sqlite3; d = sqlite3.connect('shop.db'); d.execute('DELETE FROM orders WHERE id > 0'); d.commit()"
+    count = "import sqlite3; print(sqlite3.connect('shop.db').execute('SELECT count(*) FROM orders').fetchone()[0])"
+    with world.fork() as one, world.fork() as two:
+        assert one.run(["python3", "-c", one_row]).exit_code == 0
+        assert [each.run(["python3", "-c", count]).stdout for each in (one, two)] == [b"1\n", b"40\n"]
+        snapshot = one.snapshot()
+        one.run(["sh", "-c", "rm -r files; echo > more"])
+        assert one.run(["ls"]).stdout == b"more\nshop.db\n"
+        one.restore(snapshot)
+        assert one.run(["sh", "-c", "ls; ls files"]).stdout == b"files\nshop.db\nfolder-0\nlink\n"
+        assert one.run(["python3", "-c", count]).stdout == b"1\n"
+        one.reset()
+        assert one.run(["python3", "-c", count]).stdout == b"40\n"
+        with pytest.raises(UsageError, match="in use by an episode or a fork"):
+            world.begin([])
+    assert manifest_of(world.tree) == prepared
+    assert list((world.place / "forks").iterdir()) == []
+    world.begin([])
+    with pytest.raises(UsageError, match="cannot be forked"), world.fork():
+        pass
 
 
 def test_changes_are_named_as_in_grants(world: World):

@@ -1,31 +1,39 @@
-"""Worlds of episodes: a folder and SQLite databases, prepared once and reset by undo.
+"""Worlds of episodes: a folder and SQLite databases, prepared once, reset by undo, and forked by layers.
 
 Theory of operation. A world is a folder of its own:
 
     world/files/      the folder that an episode acts on
     world/NAME.db     its databases, out of reach of commands
     state/            the journal of the runtime, with what actions replaced
+    forks/            the layers of forks
     prepared.json     the digest of `world` as it was prepared, written last
 
 An episode acts through a session of the runtime, so each change is journalled with what it replaced, and a reset undoes
 the journal: its cost grows with the changes, not with the world. A process that is killed in a reset leaves a journal
-that the next one completes. Between episodes no grant exists, so nothing can change it.
+that the next one completes. Between episodes no grant exists, so nothing can change the world; then it can be forked: a
+fork is a workspace whose commands run on a layer over `world`, which stays as it is.
 """
 
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable
+import stat
+import subprocess
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from autoclave.act.session import Session, session
-from autoclave.core import HostError, UsageError
+from autoclave.core import HostError, Outcome, UsageError
 from autoclave.core.closing import Closing
 from autoclave.core.files import alone_with, write_atomically
 from autoclave.environments.world_state import databases_in, digest_of
 from autoclave.runtime.files.capture import remove_tree
 from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.states import IN_DOUBT, STANDING
+from autoclave.workspaces import CommandLimits, SealedCommand, overlay_problem, run_command
 
 _NAME, _PREPARED = "episode", "prepared"
 
@@ -39,7 +47,7 @@ class World(Closing):
 
     def __init__(self, place: Path, build: Callable[[Path], object], *, check_every: int = 100) -> None:
         self.place, self.tree = place.resolve(), place.resolve() / "world"
-        self._check_every, self._num_resets = check_every, 0
+        self._check_every, self._num_resets, self._num_forks = check_every, 0, 0
         self._is_at_rest = True
         self._opened = contextlib.ExitStack()
         place.mkdir(parents=True, exist_ok=True)
@@ -47,12 +55,13 @@ class World(Closing):
             self._opened.enter_context(alone_with(place / "lock", f"{place}: another process has this world open"))
             prepared = self.place / "prepared.json"
             if not prepared.exists():
-                for name in ("world", "state"):
+                for name in ("world", "state", "forks"):
                     remove_tree(self.place / name)
                 (self.tree / "files").mkdir(parents=True)
                 build(self.tree)
                 write_atomically(prepared, json.dumps({"digest": digest_of(self.tree)}))
             self._digest = json.loads(prepared.read_text(encoding="utf-8"))["digest"]
+            remove_tree(self.place / "forks")  # of a process that died
             self._session = self._open()
             self._opened.callback(lambda: self._session.close())
             self.reset()
@@ -71,9 +80,9 @@ class World(Closing):
         return self._session
 
     def begin(self, grants: Iterable[Grant]) -> None:
-        """Begin an episode, which may do what `grants` permit. Raises UsageError before a reset."""
-        if not self._is_at_rest:
-            raise UsageError(f"{self.place}: is in use by an episode. Fix: reset it")
+        """Begin an episode, which may do what `grants` permit. Raises UsageError before a reset, or with open forks."""
+        if not self._is_at_rest or self._num_forks:
+            raise UsageError(f"{self.place}: is in use by an episode or a fork. Fix: reset it, or close its forks")
         self._is_at_rest = False
         with self._session.opened() as found:
             for each in grants:
@@ -118,6 +127,18 @@ class World(Closing):
         """Undo what was done since a snapshot; return the ids of the actions, in the order of their undo."""
         return self._session.undo_to(snapshot)
 
+    @contextlib.contextmanager
+    def fork(self) -> Generator["Fork"]:
+        """Yield a fork of the world as it was prepared. Raises UsageError in an episode."""
+        if not self._is_at_rest:
+            raise UsageError(f"{self.place}: is in use by an episode, so it cannot be forked. Fix: reset it first")
+        self._num_forks += 1
+        try:
+            with Fork(self.tree, self.place / "forks") as fork:
+                yield fork
+        finally:
+            self._num_forks -= 1
+
     def _open(self) -> Session:
         remove_tree(self.place / "state.old")
         databases = {each.stem: {"engine": "sqlite", "path": str(each)} for each in databases_in(self.tree)}
@@ -126,3 +147,58 @@ class World(Closing):
             if not inner.journal.records(_PREPARED):
                 inner.savepoint(_PREPARED)
         return opened
+
+
+class Fork(Closing):
+    """A workspace on a layer over the folder `tree`, which others must leave as it is; layers are kept in `folder`."""
+
+    def __init__(self, tree: Path, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self._tree, self._layers = tree, Path(tempfile.mkdtemp(dir=folder))
+        self._method: Literal["overlay", "copy"] = _method_in(folder)
+        self.reset()
+
+    def close(self) -> None:
+        remove_tree(self._layers)
+
+    def run(self, argv: Sequence[str], limits: CommandLimits | None = None, stdin: bytes = b"") -> Outcome:
+        """Run a command, sealed, in the folder; see `workspaces.run_command`."""
+        command = SealedCommand(tuple(argv), self._tree, self._layers, method=self._method, stdin=stdin)
+        return run_command(command, limits)
+
+    def reset(self) -> None:
+        """Discard all changes."""
+        self._begin()
+        if self._method == "copy":
+            _copy(self._tree, self._layers / "upper")
+        else:
+            (self._layers / "upper").chmod(stat.S_IMODE(self._tree.stat().st_mode))
+
+    def snapshot(self) -> str:
+        """Copy the changes; return a name for `restore`."""
+        place = Path(tempfile.mkdtemp(dir=self._layers, prefix="snapshot-"))
+        _copy(self._layers / "upper", place)
+        return place.name
+
+    def restore(self, snapshot: str) -> None:
+        """Replace the changes by those of a snapshot."""
+        self._begin()
+        _copy(self._layers / snapshot, self._layers / "upper")
+
+    def _begin(self) -> None:
+        for name in ("upper", "work"):
+            remove_tree(self._layers / name)
+            (self._layers / name).mkdir()
+
+
+@cache
+def _method_in(folder: Path) -> Literal["overlay", "copy"]:
+    """Return the way in which forks in a folder get a tree of their own on this host."""
+    return "copy" if overlay_problem(folder) else "overlay"
+
+
+def _copy(source: Path, to: Path) -> None:
+    """Copy the content of a folder with all facts, such as marks of an overlay."""
+    done = subprocess.run(["cp", "-a", "--", f"{source}/.", str(to)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise HostError(f"{to}: layers cannot be copied there ({done.stderr.strip()[-300:]})")

@@ -31,7 +31,9 @@ from autoclave.runtime.databases.settings import DatabaseConnection
 from autoclave.runtime.interface import Choice
 from autoclave.runtime.journal import Journal
 from autoclave.runtime.opening import open_session
-from autoclave.runtime.policy import Access, Grant, Request, decide
+from autoclave.runtime.policy.decision import decide
+from autoclave.runtime.policy.grants import Grant
+from autoclave.runtime.policy.request import Access, Request
 from autoclave.runtime.session import Session
 
 _PER_FOLDER = 100

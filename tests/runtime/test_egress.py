@@ -20,7 +20,8 @@ from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import NotPermitted
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.packages import AllowedPackages
-from autoclave.runtime.policy import Decision, Grant
+from autoclave.runtime.policy.decision import Decision
+from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.session import Session
 from autoclave.runtime.vault import KeyFile, Secret, Vault
 from autoclave.runtime.vault.authority import Authority

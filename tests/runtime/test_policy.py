@@ -16,11 +16,11 @@ from autoclave.runtime import permissions
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import NotPermitted
 from autoclave.runtime.opening import open_session
-from autoclave.runtime.policy import Access, Decision, Grant, Request, Usage, decide, grant_from
-from autoclave.runtime.policy.decision import usage_of
+from autoclave.runtime.policy.decision import Decision, Usage, decide, usage_of
 from autoclave.runtime.policy.globs import matcher
-from autoclave.runtime.policy.grants import is_secret, lint, seconds_of
+from autoclave.runtime.policy.grants import Grant, grant_from, is_secret, lint, seconds_of
 from autoclave.runtime.policy.needed import as_model_says, mentioned, narrowing, services_of
+from autoclave.runtime.policy.request import Access, Request
 from autoclave.runtime.session import Session
 from tests.runtime.trees import granted, manifest
 

@@ -16,7 +16,7 @@ from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.runtime import permissions
 from autoclave.runtime.guarantee import Guarantee
 from autoclave.runtime.interface import NotPermitted, NotUndone
-from autoclave.runtime.policy import Decision
+from autoclave.runtime.policy.decision import Decision
 from autoclave.runtime.policy.grants import Grant
 from autoclave.runtime.rest.catalogue import Listing
 from autoclave.runtime.rest.connection import ServiceConnection

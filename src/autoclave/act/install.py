@@ -14,6 +14,7 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,6 +34,8 @@ _EVENTS: Mapping[str, Mapping[str, str]] = {
     "codex": {**_TOOL_EVENTS, **_TURN_EVENTS},
 }
 """Hooks of a host, and the events of `act hook` that they are."""
+_FILES = {"claude": (".claude/settings.json", ".mcp.json"), "codex": (".codex/hooks.json", ".codex/config.toml")}
+"""Settings of a host with hooks, and with servers."""
 _TIMEOUT_S = 120
 _OURS = " -m autoclave act hook "
 _SERVER = "autoclave"
@@ -54,15 +57,10 @@ def install(host: HostName, root: Path, state: Path | None = None, *, name: str 
     common = options_for(root, state, name or host)
     commands = {event: hook_command(folder, what, common) for event, what in _EVENTS[host].items()}
     server = {"command": sys.executable, "args": ["-I", "-m", "autoclave", "act", "mcp", *common]}
-    edits: dict[str, Callable[[str], str]] = {}
-    if host == "claude":
-        edits[".claude/settings.json"] = lambda text: _with_hooks(text, commands)
-        if mcp:
-            edits[".mcp.json"] = lambda text: _with_server(text, server)
-    else:
-        edits[".codex/hooks.json"] = lambda text: _with_hooks(text, commands)
-        if mcp:
-            edits[".codex/config.toml"] = lambda text: _with_block(text, server)
+    hooks, servers = _FILES[host]
+    edits: dict[str, Callable[[str], str]] = {hooks: partial(_with_hooks, commands=commands)}
+    if mcp:
+        edits[servers] = partial(_with_block if servers.endswith(".toml") else _with_server, server=server)
     # All, before the first is written.
     written = {path: _edited(_inside(root, path), edit) for path, edit in edits.items()}
     kept = _kept(folder, host)

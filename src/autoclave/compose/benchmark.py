@@ -205,7 +205,6 @@ def _require_folder(out: Path) -> None:
 
 
 def _problems(config: BenchmarkConfig, say: Say) -> list[ProblemCandidate]:
-    """The problems that are asked, with their titles."""
     if config.source is None:
         raise ConfigError(
             "source: there is none; say which set this is and where your copy is: source.set=... --data PATH"

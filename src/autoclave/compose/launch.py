@@ -116,7 +116,6 @@ def _write_slurm(config: TrainConfig, out: Path, values: dict[str, Any]) -> tupl
 
 
 def _write_rayjob(config: TrainConfig, out: Path, values: dict[str, Any]) -> tuple[Path, str]:
-    """Write the manifest."""
     if not values["image"]:
         raise ConfigError("--rayjob: needs an image with autoclave and its extras. Fix: --image REGISTRY/NAME:TAG")
     if config.judge.backend == "local":

@@ -93,7 +93,6 @@ def kinds() -> tuple[Kind, ...]:
 
 
 def meanings() -> Mapping[str, str]:
-    """Return what the words of the table mean."""
     return _table()["meanings"]
 
 

@@ -65,7 +65,6 @@ class Imported:
         return tree
 
     def as_json(self) -> dict[str, Any]:
-        """Return the findings as JSON data."""
         findings = {name: getattr(self, name) for name in _FINDINGS}
         return {"from": self.framework.title, "settings": self.settings, **findings}
 

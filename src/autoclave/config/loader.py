@@ -33,7 +33,6 @@ class Resolved(Generic[C]):
             yield path, value, self.origin(path)
 
     def origin(self, path: str) -> str:
-        """Return who set the setting at `path`."""
         return next((self.origins[above] for above in upwards(path) if above in self.origins), "default")
 
 

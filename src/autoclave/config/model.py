@@ -28,7 +28,6 @@ PACKAGED_MODELS = {
 
 
 def packaged_model_folder(name: str) -> Path:
-    """Return the folder in the cache that a converted model has."""
     return cache_folder() / "models" / name
 
 

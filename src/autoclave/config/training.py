@@ -399,7 +399,6 @@ class TrainConfig(Config):
 
     @property
     def sampling_dtype(self) -> str:
-        """Number format in which samplers compute."""
         return self.publish.dtype or self.model.dtype
 
     @property
@@ -423,7 +422,6 @@ class TrainConfig(Config):
 
     @property
     def most_turns(self) -> int:
-        """Most turns of an episode."""
         return getattr(self.task, "turns", 1)
 
     @property

@@ -15,7 +15,6 @@ class MeteredFuture(Future[T], Generic[T]):
 
 
 def completed(result: T) -> Future[T]:
-    """Return a future that has its result."""
     future: Future[T] = Future()
     future.set_result(result)
     return future

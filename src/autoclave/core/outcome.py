@@ -31,7 +31,6 @@ class Limit(NamedTuple):
 
     @property
     def failure(self) -> tuple[Status, str]:
-        """Status and message of the verdict."""
         return self.status, self.message
 
 

@@ -44,10 +44,8 @@ def find_plugin(group: str, name: str, setting: str, built_in: Iterable[str] = (
 
 
 def source_of(entry: EntryPoint) -> str:
-    """Return the entry point, for messages."""
     return f"entry point {entry.group}: {entry.name} = {entry.value}"
 
 
 def package_of(entry: EntryPoint) -> str:
-    """Return the name of its package, for messages."""
     return f"the package {entry.dist.name}" if entry.dist else "its package"

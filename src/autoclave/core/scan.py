@@ -46,7 +46,6 @@ class Scan(NamedTuple):
 
 
 def scan_from(folders: dict[str, bytes]) -> Scan:
-    """Return a scan with these folders."""
     found = Scan(folders, [], [])
     for path, entries in folders.items():
         inside = list(unpacked(entries))

@@ -77,13 +77,11 @@ class KeptTexts(Closing):
             )
 
     def get(self, key: bytes) -> str | None:
-        """The text under this key."""
         with self._lock, self._explained():
             row = self._connection.execute(self._get, (key,)).fetchone()
         return None if row is None else row[1]
 
     def put(self, key: bytes, text: str) -> None:
-        """Keep a text under its key."""
         with self._lock, self._explained():
             self._connection.execute(self._put, (key, text))
 

@@ -92,7 +92,6 @@ class BenchmarkResult:
 
     @property
     def score_name(self) -> str:
-        """Name of a mean of scores."""
         return "mean_score" if self.score == "share_of_tests" else "pass@1"
 
     def pass_at(self, k: int) -> float:

@@ -58,7 +58,6 @@ class PairedComparison:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The figures and the ids, as JSON data."""
         pairs = {
             name: [{"id": each.id, "first": each.first, "second": each.second} for each in getattr(self, name)]
             for name in ("won", "lost")

@@ -42,7 +42,6 @@ class Endpoint:
 
     @property
     def model(self) -> str:
-        """Its name at the server."""
         return self._model
 
     def respond(self, requests: Sequence[ResponseRequest]) -> list[Future[Response]]:

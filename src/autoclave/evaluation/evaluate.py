@@ -60,7 +60,6 @@ class Evaluation:
 
     @property
     def pass_at_1_interval(self) -> Interval:
-        """95 % interval over problems."""
         return share_interval(list(self.rates.values()))
 
     @property

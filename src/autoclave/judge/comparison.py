@@ -32,7 +32,6 @@ def matches_like_livecodebench(printed: str, expected: str) -> bool:
 
 
 def matches_exactly(printed: str, expected: str) -> bool:
-    """The same text."""
     return printed == expected
 
 

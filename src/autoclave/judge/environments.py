@@ -30,7 +30,6 @@ class Environments:
         self.languages: dict[str, Language] = {"python": Python(), "cpp": Cpp(config.cpp)}
 
     def close(self) -> None:
-        """Close the cells that are kept."""
         self.spare_cells.close()
 
     def of_problem(self, problem: Problem) -> Environment:

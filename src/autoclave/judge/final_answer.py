@@ -45,7 +45,6 @@ def final(response: str) -> str | None:
 
 
 def whole(response: str) -> str | None:
-    """All of it."""
     return _filled(response)
 
 

@@ -71,7 +71,6 @@ class ProcessJudge(Closing):
 
     @property
     def process_id(self) -> int:
-        """Id of the current judging process."""
         return self._process.id
 
     def check(self, problem: Problem) -> None:
@@ -279,5 +278,4 @@ class _Process:
 
 
 def _log_here(record: logging.LogRecord) -> None:
-    """Log a record of the other process."""
     logging.getLogger(record.name).handle(record)

@@ -98,7 +98,6 @@ class _Host:
         self._problems[number] = problem
 
     def release(self, number: int) -> None:
-        """Forget a problem."""
         self._problems.pop(number, None)
 
     def begin(self, ticket: int, number: int, program: Program, *rest: Any) -> None:

@@ -73,7 +73,6 @@ class SpareCells:
             replaced[1].close()
 
     def close(self) -> None:
-        """Close all kept cells."""
         with self._lock:
             cells = [cell for _, cell in self._cells.values()]
             self._cells.clear()

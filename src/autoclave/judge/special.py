@@ -67,7 +67,6 @@ class SpecialJudge:
         return Status.WRONG_ANSWER, _REFUSALS.get(word, "the checker returns neither True nor False")
 
     def close(self) -> None:
-        """End the cell."""
         if self._cell is not None:
             self._cell.close()
             self._cell = None

@@ -82,7 +82,6 @@ def refuse_to_overwrite(out_path: Path, *inputs: Path) -> None:
 def _wrong_answers(
     problems: ProblemIndex, programs_path: Path, verdicts_path: Path, extraction: str
 ) -> Iterator[tuple[JudgeJob, int]]:
-    """Yield job and failing test of each wrong answer."""
     verdicts = read_jsonl(verdicts_path, "verdicts file")
     for submission in read_submissions(programs_path):
         where, line = next(verdicts, (str(verdicts_path), None))

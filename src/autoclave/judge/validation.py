@@ -85,7 +85,6 @@ class ProblemValidation:
         return prepare_trace(self.prepared(job), index, self.environments.profiles)
 
     def close(self) -> None:
-        """Free the cells of the environments."""
         self.environments.close()
 
 

@@ -37,7 +37,6 @@ class WeightShard(NamedTuple):
 
 
 def digests(weights: Mapping[str, Tensor | WeightShard]) -> dict[str, Digest]:
-    """Digest of each of `weights`, by name."""
     shards = {name: each if isinstance(each, WeightShard) else WeightShard(each) for name, each in weights.items()}
     tied = {name: (shard.tensor.data_ptr(), shard.tensor.shape, shard.tensor.dtype) for name, shard in shards.items()}
     found = {key: _digest(shards[name]) for name, key in reversed(tied.items())}

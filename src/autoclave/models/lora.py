@@ -183,7 +183,6 @@ def _adapted(model: PreTrainedModel) -> Iterator[Any]:
 
 
 def is_of_adapter(name: str) -> bool:
-    """Return whether a weight of this name learns in an adapter."""
     return ".lora_A." in name or ".lora_B." in name
 
 

@@ -57,7 +57,6 @@ class ScheduleRun:
         return [span for span in self.spans if span.role is role and iteration in (None, span.step - 1)]
 
     def busy_share(self, role: Role) -> float:
-        """The share of the time in which the role worked at all."""
         first, last = self.cycles
         return seconds(self._busy(role)) / (last - first)
 

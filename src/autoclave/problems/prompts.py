@@ -31,7 +31,6 @@ def problem_messages(problem: Problem, template: Template) -> Messages:
 
 
 def plain_messages(statement: str) -> Messages:
-    """Return the messages of the template `plain`."""
     return ({"role": "user", "content": statement},)
 
 

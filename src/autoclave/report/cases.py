@@ -59,7 +59,6 @@ class ShownAnswer:
 
 
 def shown_alignment_sample(alignment_sample: AlignmentSample) -> ShownAlignmentSample:
-    """Content of the page about `alignment_sample`."""
     is_main = alignment_sample.entry == MAIN_PROGRAM
     return ShownAlignmentSample(
         kind="variables" if alignment_sample.variables else "output",

@@ -53,7 +53,6 @@ class ReasonSamples:
 
 
 def write_report(path: Path, manifest: Mapping[str, Any], results: Sequence[StageResult]) -> None:
-    """Write the page to `path`."""
     facts, words = _collected(results[-1].kept)
     write_atomically(
         path,

@@ -110,12 +110,10 @@ class RunFolder:
         write_atomically(self.path / "evaluations" / f"step-{step:06d}.json", evaluation + "\n")
 
     def read_evaluation(self, step: int) -> dict[str, Any]:
-        """The metrics of the evaluation after `step` iterations."""
         path = self.path / "evaluations" / f"step-{step:06d}.json"
         return json.loads(existing_file(path, "evaluation").read_text(encoding="utf-8"))["metrics"]
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
-        """Keep the figures of a finished run."""
         write_atomically(self.path / "summary.json", json.dumps(finite(summary), indent=2) + "\n")
 
 
@@ -171,7 +169,6 @@ class MetricsLog:
             self._attempt(sink, lambda sink=sink: sink.write(kind, step, found))
 
     def close(self) -> None:
-        """Write what is buffered and close all."""
         self._file.close()
         for sink in tuple(self._sinks):
             self._attempt(sink, sink.close)

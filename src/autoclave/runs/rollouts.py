@@ -168,7 +168,6 @@ class RecordedRollout:
 
     @property
     def ledger(self) -> Mapping[str, Any]:
-        """Ledger entry of the algorithm."""
         ledger = self.record.get("ledger")
         return cast("Mapping[str, Any]", ledger) if isinstance(ledger, dict) else {}
 

@@ -200,7 +200,6 @@ def latest_checkpoint(parent: Path, config: TrainConfig, inputs: Mapping[str, An
 
 
 def drop_checkpoints(parent: Path, *, newer_than: int) -> None:
-    """Remove the checkpoints of steps after `newer_than`."""
     for folder in _complete(parent):
         if int(folder.name.removeprefix("step-")) > newer_than:
             drop_folder(folder)

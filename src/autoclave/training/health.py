@@ -52,7 +52,6 @@ class Alert:
         return f"{self.name}: {self.seen}; rule: {self.rule}. {self.fix}"
 
     def action(self, config: HealthConfig) -> HealthAction:
-        """Action that the settings give."""
         return getattr(config.actions, self.name.partition("/")[0])
 
 

@@ -148,7 +148,6 @@ class LengthSchedule:
         }
 
     def save(self, folder: Path) -> None:
-        """Write the state into the folder of a checkpoint."""
         write_atomically(folder / FILE, json.dumps(asdict(self.state)) + "\n")
 
     def load(self, folder: Path) -> None:

@@ -148,11 +148,9 @@ class ActorState:
         self._actor = actor
 
     def begin_save(self, folder: Path) -> None:
-        """Copy the state of the actor, and begin to write it."""
         self._actor.begin_save(folder / "actor").result()
 
     def finish_save(self, wait: bool) -> bool:
-        """Return whether it is written."""
         return self._actor.finish_save(wait).result()
 
     def load(self, folder: Path) -> None:

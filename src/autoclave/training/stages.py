@@ -247,7 +247,6 @@ class ControllerState:
         return used
 
     def save(self, folder: Path) -> None:
-        """Write the state into the folder of a checkpoint."""
         write_atomically(folder / FILE, json.dumps(self.state) + "\n")
 
     def load(self, folder: Path) -> None:

@@ -76,13 +76,11 @@ class SavedRun:
     alignment: Alignment | NoAlignment
 
     def begin_save(self, folder: Path) -> None:
-        """Copy the state, and begin to write it."""
         self.stages.begin_save(folder)
         self.requests.save(folder)
         self.alignment.save(folder)
 
     def finish_save(self, wait: bool) -> bool:
-        """Return whether it is written."""
         return self.stages.finish_save(wait)
 
 
@@ -144,8 +142,6 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest, known: Known | None = 
 
 
 def watch_over(run: Run, stages: RunStages, progress: Any, stop: StopRequest) -> Watchdog:
-    """A watchdog over all roles of a run."""
-
     def driver() -> str:
         doing = [*run.stopwatch.running, *stages.stopwatch.running]
         return f"step {progress.n + 1} of {run.config.steps}: {', '.join(doing)}"

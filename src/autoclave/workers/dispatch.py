@@ -48,7 +48,6 @@ def register(dispatch: Dispatch) -> Callable[[F], F]:
 
 
 def registered_methods(worker: type) -> dict[str, Dispatch]:
-    """Return the dispatch of each registered method of a worker class, by name."""
     found = {name: getattr(getattr(worker, name), "__dispatch__", None) for name in dir(worker)}
     return {name: dispatch for name, dispatch in found.items() if dispatch is not None}
 
@@ -66,7 +65,6 @@ class Mesh:
         return self.pipeline * self.data * self.tensor
 
     def replica(self, rank: int) -> int:
-        """The data-parallel replica that `rank` belongs to."""
         return rank // self.tensor % self.data
 
     @property

@@ -42,7 +42,6 @@ class Interface:
 
     @staticmethod
     def of(worker: type) -> "Interface":
-        """The interface of a worker class."""
         hooks = frozenset(name for name in (ONLOAD, OFFLOAD) if callable(getattr(worker, name, None)))
         return Interface(worker.__name__, registered_methods(worker), hooks)
 

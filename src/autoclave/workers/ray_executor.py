@@ -196,7 +196,6 @@ class RayRanks(RemoteRanks):
 
     @property
     def process_ids(self) -> list[int]:
-        """Of each rank, on its node."""
         return ray.get([actor.process_id.remote() for actor in self._actors])
 
     def _packed(self, value: Any) -> ray.ObjectRef:

@@ -150,5 +150,4 @@ def words(text: str) -> "list[str]":
 
 
 def compact(text: str) -> str:
-    """The text without blanks."""
     return "".join(text.split())

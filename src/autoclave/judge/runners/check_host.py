@@ -65,7 +65,6 @@ class Check:
 
     @property
     def own_names(self) -> "tuple[str, ...]":
-        """The names of the entry point itself."""
         return ("candidate", self.entry_point.rpartition(".")[2])
 
 
@@ -136,7 +135,6 @@ class CheckHost(Peer):
             exec(code, namespace)
 
     def end_with(self, error: BaseException) -> None:
-        """Report the exception that ended the check."""
         raised, account = self._last_error
         if error is raised:
             self.end("program", account)

@@ -14,7 +14,6 @@ _MESSAGE_BYTES = 1 << 16
 
 
 def prepare(content: bytes, _place: Any) -> Any:
-    """Return the order."""
     return json.loads(content)
 
 

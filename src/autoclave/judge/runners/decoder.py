@@ -84,7 +84,6 @@ class Decoder(Message):
             raise NotPlainError(f"malformed data ({type(error).__name__})") from None
 
     def value(self, content: Any, depth: int) -> Any:
-        """Return the value that `content` stands for."""
         kind = type(content)
         if kind is not list and kind is not dict:
             return content
@@ -106,7 +105,6 @@ class Decoder(Message):
         return container
 
     def parts(self, content: Any, depth: int) -> "list[Any]":
-        """Return the values that the members of the list `content` stand for."""
         if type(content) is not list:
             raise NotPlainError("malformed data")
         self.count(len(content) + 1)

@@ -73,7 +73,6 @@ class Encoder(Message):
             raise NotPlainError("nested too deep") from None
 
     def value(self, value: Any, depth: int) -> Any:
-        """Return the content that stands for `value`."""
         kind = type(value)
         if kind in _SMALL:
             return value
@@ -90,7 +89,6 @@ class Encoder(Message):
         return self._referred(value) or _ENCODERS[kind](self, value, depth + 1)
 
     def parts(self, values: "Iterable[Any]", depth: int) -> "list[Any]":
-        """Return the contents that stand for `values`."""
         content = list(values)
         return content if _is_plain_json(content) else [self.value(part, depth) for part in content]
 

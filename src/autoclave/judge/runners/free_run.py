@@ -89,7 +89,6 @@ def read_files(paths: "list[str]", limit: int) -> "dict[str, bytes]":
 
 
 def receive_order() -> Any:
-    """Receive and decode the order."""
     return decode(receive_frame())
 
 

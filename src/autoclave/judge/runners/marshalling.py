@@ -52,9 +52,7 @@ class Message:
 class PartEncoder(Protocol):
     """The part of an `Encoder` that `ProxyProtocol.exported` uses."""
 
-    def parts(self, values: "Iterable[Any]", depth: int) -> "list[Any]":
-        """Return the contents that stand for `values`."""
-        ...
+    def parts(self, values: "Iterable[Any]", depth: int) -> "list[Any]": ...
 
 
 class ProxyProtocol(Protocol):

@@ -54,13 +54,11 @@ class CellStream(io.StringIO):
         return len(text)
 
     def text(self) -> str:
-        """All that is kept."""
         note = f"\n[{self._num_left_out} more characters]\n" if self._num_left_out else ""
         return self.getvalue() + note
 
 
 def prepare(content: bytes, _place: Any) -> Notebook:
-    """The cells."""
     return Notebook(json.loads(content))
 
 

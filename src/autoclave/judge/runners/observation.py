@@ -72,7 +72,6 @@ class Observation:
 
 
 def is_dunder(name: str) -> bool:
-    """Return whether `name` is one that Python reserves."""
     return name.startswith("__") and name.endswith("__")
 
 

@@ -32,7 +32,6 @@ _NUM_SINGLE_ITEMS = 32
 
 
 def framed(kind: bytes, message: bytes) -> bytes:
-    """Return a frame as it stands on the channel."""
     return (len(message) + 1).to_bytes(4, "big") + kind + message
 
 
@@ -302,7 +301,6 @@ class Peer:
             return Encoder(self).message(head)
 
     def exported_object(self, number: Any) -> Any:
-        """Return the object of this side with that number."""
         if type(number) is not int or not 0 <= number < len(self._exports):
             return self.abort("an unknown object")
         return self._exports[number]

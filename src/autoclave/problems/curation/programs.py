@@ -182,7 +182,6 @@ class VerdictCache(Closing):
         self.num_found = self.num_kept = 0
 
     def get(self, job: JudgeJob) -> Verdict | None:
-        """Return the earlier verdict of this job, None if there is none."""
         text = self._kept.get(self._key(job))
         if text is None:
             return None

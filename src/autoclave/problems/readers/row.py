@@ -100,7 +100,6 @@ Reader = Callable[[RawRow], ReadProblem]
 
 
 def wrong_type(name: str, value: Any, expected: str) -> UnusableRow:
-    """Return the error of a field with a value of another type."""
     return UnusableRow("wrong_type", f"{name} = {shown(value)}: must be {expected}")
 
 

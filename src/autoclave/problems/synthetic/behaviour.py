@@ -49,7 +49,6 @@ def signature(domain: Domain, codes: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=4)  # called twice in a row: for `is_usable`, and for `signature`
 def probe_values(domain: Domain, codes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the values on all probes, as strings."""
     return tuple(map(str, outputs(domain, codes, probes(domain))))
 
 

@@ -133,7 +133,6 @@ def draw_test_inputs(task: SyntheticTask, rng: random.Random) -> list[Arguments]
 
 
 def problem_on(task: SyntheticTask, inputs: Sequence[Arguments]) -> Problem:
-    """Return the problem of `task` with tests on `inputs`."""
     return Problem(
         id=task.id,
         statement=task.statement,

@@ -99,7 +99,6 @@ def render_comparison(runs: Sequence[ComparedRun]) -> str:
 
 
 def differing_settings(runs: Sequence[Run]) -> list[Setting]:
-    """The settings that are not equal in all `runs`."""
     flat = [_flat_settings(run) for run in runs]
     keys = dict.fromkeys(key for settings in flat for key in settings)
     found = [Setting(key, [settings.get(key) for settings in flat]) for key in keys]

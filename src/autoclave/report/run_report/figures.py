@@ -160,7 +160,6 @@ def metric_figure(rows: Sequence[Row], title: str, note: str, axis: Axis, key: s
 
 
 def curves_figure(rows: Sequence[Row], title: str, note: str, axis: Axis, curves: Sequence[Curve]) -> Figure:
-    """Several metrics on one axis."""
     lines: list[Line] = []
     for curve in curves:
         points = series(rows, curve.key)

@@ -80,7 +80,6 @@ def throughput_figure(run: Run) -> Figure:
 
 
 def stage_rows(run: Run) -> list[TimeRow]:
-    """The stages of all steps together."""
     seconds = [stage_seconds(row) for row in run.train]
     totals = {stage: sum(step[stage] for step in seconds) for stage in STAGES}
     return _time_rows([(stage, *STAGES[stage], total) for stage, total in totals.items()])

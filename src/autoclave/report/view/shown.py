@@ -210,7 +210,6 @@ class ShownGroup:
 
     @property
     def accepted_word(self) -> str:
-        """Name of an accepted rollout."""
         return "exact" if self.alignment_sample else "accepted"
 
 
@@ -248,7 +247,6 @@ def _empty_group(source: Source, number: int, first: RecordedRollout) -> ShownGr
 
 
 def shown_rollout(rollout: RecordedRollout, detokenizer: Detokenizer | None) -> ShownRollout:
-    """Content of the page about `rollout`."""
     columns = rollout.token_columns
     strip = token_strip(columns, detokenizer) if columns and detokenizer else None
     return ShownRollout(

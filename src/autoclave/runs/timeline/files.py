@@ -44,7 +44,6 @@ def timeline_path(run_folder: Path, step: int) -> Path:
 
 
 def timeline_steps(run_folder: Path) -> list[int]:
-    """The steps that have a timeline, in order."""
     found = (_NAME.fullmatch(path.name) for path in (run_folder / FOLDER).glob("step-*.jsonl.gz"))
     return sorted(int(match[1]) for match in found if match)
 
@@ -187,7 +186,6 @@ def role_times(spans: Iterable[Span], window: Interval) -> RoleTimes:
 
 
 def busy_intervals(spans: Iterable[Span], window: Interval) -> dict[Role, list[Interval]]:
-    """Intervals in which each role was busy within `window`."""
     by_role: defaultdict[Role, list[Interval]] = defaultdict(list)
     for span in spans:
         by_role[span.role].append(span.interval)

@@ -70,7 +70,6 @@ class AlignmentBuffer:
         return self._drop([key for key, alignment_sample in self._waiting.items() if alignment_sample.version < oldest])
 
     def to_plain(self) -> dict[str, Any]:
-        """All of it, ready for JSON."""
         return {"waiting": [to_plain(each) for each in self._waiting.values()], "known": list(self._known)}
 
     def restore(self, plain: dict[str, Any]) -> None:

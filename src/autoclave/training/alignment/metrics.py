@@ -14,7 +14,6 @@ LENGTHS = (100, 200, 400, 800, 1600)
 
 
 def without_alignment_samples(groups: Sequence[Group]) -> list[Group]:
-    """Those of `groups` that are answers to problems."""
     return [group for group in groups if not isinstance(group.item.payload, AlignmentSample)]
 
 

@@ -25,7 +25,6 @@ def num_ranks() -> int:
 
 
 def this_rank() -> int:
-    """The number of this one, from 0."""
     return torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
 
 

@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt
 
-.PHONY: help setup setup-system setup-services setup-bench demo demo-real test test-oldest test-install wheel test-verl test-vllm check format bench figures gpu gauntlet soak clean
+.PHONY: help setup setup-system setup-services setup-bench demo demo-real test test-oldest test-install wheel test-verl test-vllm check format site bench figures gpu gauntlet soak clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -106,6 +106,10 @@ check: setup  ## Lint, types, import directions, retired words
 	@$(BIN)/python -m benchmarks.metrics
 	@$(BIN)/python .ci/vocabulary.py
 	@echo "Lines of code:"; for p in src/autoclave/*/; do printf "%7d  %s\n" "$$(find $$p -name '*.py' | xargs cat | wc -l)" "$$(basename $$p)"; done
+
+site: setup  ## Build the documentation site into site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
+	@echo "Open site/index.html"
 
 format: setup  ## Put the code into form
 	@$(BIN)/ruff check --fix-only --quiet .

@@ -15,7 +15,10 @@ from autoclave.cli.main import cli
 from benchmarks import metrics
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 
 def anchors(page: Path) -> set[str]:

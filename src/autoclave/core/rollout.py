@@ -3,7 +3,7 @@
 These are all that driver, schedules and buffers know of a task. Arrays are numpy, so that they cross processes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import accumulate
@@ -104,6 +104,13 @@ class Reward:
     reason: str
     parts: Mapping[str, float] = field(default_factory=dict[str, float])
     verdict: Verdict | None = None
+
+    @staticmethod
+    def of(verdict: Verdict, value: Callable[[Verdict], float]) -> "Reward":
+        """The `value` of a verdict as a reward, None without one."""
+        if verdict.status is None:
+            return Reward(None, "no_verdict", verdict=verdict)
+        return Reward(value(verdict), verdict.status, {"tests_passed": verdict.passed_share}, verdict)
 
 
 @dataclass(frozen=True, slots=True)

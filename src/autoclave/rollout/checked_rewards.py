@@ -8,13 +8,37 @@ from typing import cast
 
 import numpy as np
 
-from autoclave.core import InputError, Reward, TaskItem
+from autoclave.core import InputError, Reward, Rollout, TaskItem
+from autoclave.core.futures import chained
+from autoclave.environments import Grader
 from autoclave.rollout.interface import RewardFunction
 
 
 def started(reward: RewardFunction, item: TaskItem, text: str) -> Future[Reward]:
     with named(item):
-        started: object = reward(item, text)
+        return _future(reward(item, text), item)
+
+
+def graded(grader: Grader, rollout: Rollout) -> Future[Reward]:
+    """Return the reward of a complete rollout, from 0 to 1, or None on a fault of the grader.
+
+    Raises:
+        InputError: also by the future: the grader returned anything else; the message names the item.
+    """
+    item = rollout.item
+    with named(item):
+        return chained(_future(grader(rollout), item), lambda reward: _within_bounds(checked(reward, item), item))
+
+
+def _within_bounds(reward: Reward, item: TaskItem) -> Reward:
+    if reward.value is not None and not 0 <= reward.value <= 1:
+        raise InputError(
+            f"task {item.task!r}, item {item.id!r}: reward = {reward.value!r}: a grader must return 0 to 1"
+        )
+    return reward
+
+
+def _future(started: object, item: TaskItem) -> Future[Reward]:
     if not isinstance(started, Future):
         raise InputError(
             f"task {item.task!r}, item {item.id!r}: the task returned {started!r} as its reward; "
@@ -38,7 +62,7 @@ def checked(reward: object, item: TaskItem) -> Reward:
     if not isinstance(reward, Reward):
         raise InputError(f"{place}: the future holds {reward!r}; it must hold an autoclave.core.Reward")
     value, reason = cast("tuple[object, object]", (reward.value, reward.reason))
-    if value is not None and not (isinstance(value, int | float | np.number) and math.isfinite(value)):
+    if value is not None and not (isinstance(value, int | float | np.number) and -math.inf < value < math.inf):
         raise InputError(f"{place}: reward = {value!r}: must be a finite number, or None without a verdict")
     if not isinstance(reason, str):
         raise InputError(f"{place}: reason = {reason!r}: must be a str, such as the word of a metric status/REASON")

@@ -11,7 +11,7 @@ from autoclave.core.trace import literal
 from autoclave.judge import EXTRACTION_RULES, Judge, JudgeJob
 from autoclave.judge.extraction import program_place
 from autoclave.tasks.alignment_samples import input_of
-from autoclave.tasks.interface import badly_formed, full_marks, item_of, reward_of, rewarded
+from autoclave.tasks.interface import badly_formed, full_marks, item_of, rewarded
 
 SHOWN_CHARACTERS = 1000
 """Most characters of an input or expected output that the policy reads."""
@@ -81,7 +81,7 @@ class CodeGeneration:
 
 def _observation(problem: Problem, verdict: Verdict) -> Observation | Reward | None:
     if verdict.status is None:
-        return reward_of(verdict, full_marks)
+        return Reward.of(verdict, full_marks)
     if verdict.is_accepted:
         return None
     lines = [f"{verdict.status.replace('_', ' ')}: {verdict.message}".removesuffix(": ")]

@@ -55,22 +55,15 @@ def item_of(task: str, problem: Problem, template: Template) -> TaskItem:
 
 def rewarded(judge: Judge, job: JudgeJob, value: Callable[[Verdict], float]) -> Future[Reward]:
     """Return the reward of `job` by the `value` of its verdict. It fails or is cancelled with the verdict."""
-    return chained(judge.submit(job), lambda verdict: reward_of(verdict, value))
+    return chained(judge.submit(job), lambda verdict: Reward.of(verdict, value))
 
 
 def badly_formed(judge: Judge, item: TaskItem, message: str) -> Future[Reward]:
     """Return the reward 0 of a response without a program or answer."""
     verdict = Verdict.of(Status.BAD_FORMAT, problem_id=item.payload.id, id=item.id, level=judge.level, message=message)
-    return completed(reward_of(verdict, full_marks))
+    return completed(Reward.of(verdict, full_marks))
 
 
 def full_marks(verdict: Verdict) -> float:
     """1 if all tests that ran passed, else 0."""
     return float(verdict.is_accepted)
-
-
-def reward_of(verdict: Verdict, value: Callable[[Verdict], float]) -> Reward:
-    """Return the `value` of a verdict as a reward, None without one."""
-    if verdict.status is None:
-        return Reward(None, "no_verdict", verdict=verdict)
-    return Reward(value(verdict), verdict.status, {"tests_passed": verdict.passed_share}, verdict)

@@ -23,5 +23,6 @@ def test_the_python_examples_of_the_page_work(
         exec(compile(source, "act-agents.md", "exec"), {"__name__": "page"})
     printed = capsys.readouterr().out
     assert """exact ("create 'notes.txt'",) False""" in printed
+    assert "\nas prepared\n" in printed
     assert printed.endswith("compensating\n")
     assert list((tmp_path / "project").iterdir()) == []

@@ -3,13 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from autoclave.config import (
-    OpenAiEngineConfig,
-    SglangEngineConfig,
-    TrainConfig,
-    TransformersEngineConfig,
-    VllmEngineConfig,
-)
+from autoclave.config import TrainConfig
+from autoclave.config.engine import OpenAiEngineConfig, SglangEngineConfig, TransformersEngineConfig, VllmEngineConfig
 from autoclave.core import ConfigError
 from autoclave.core.plugins import find_plugin
 from autoclave.models import load_policy

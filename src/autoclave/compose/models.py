@@ -6,18 +6,10 @@ from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from autoclave.config import TrainConfig
 from autoclave.core import ConfigError
-from autoclave.models import (
-    HeadRole,
-    context_of,
-    encode_observation,
-    load_architecture,
-    load_head_tokenizer,
-    load_tokenizer,
-    require_full_attention,
-    require_same_vocabulary,
-    require_targets,
-    tiny_architecture,
-)
+from autoclave.models import require_full_attention, tiny_architecture
+from autoclave.models.compatibility import require_same_vocabulary, require_targets
+from autoclave.models.heads import HeadRole, load_head_tokenizer
+from autoclave.models.policy import context_of, encode_observation, load_architecture, load_tokenizer
 
 
 def require_usable_models(config: TrainConfig) -> None:

@@ -7,14 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from autoclave.config import (
-    AsynchronousConfig,
-    EvaluationConfig,
-    OneOffPipelineConfig,
-    ScheduleConfig,
-    SynchronousConfig,
-    TrainConfig,
-)
+from autoclave.config.schedule import AsynchronousConfig, OneOffPipelineConfig, ScheduleConfig, SynchronousConfig
+from autoclave.config.training import EvaluationConfig, TrainConfig
 from autoclave.core import InputError
 from autoclave.planning.calibration import Calibration, calibrate
 from autoclave.planning.schedule_plan import (

@@ -16,15 +16,9 @@ from autoclave.compose.models import check_tokens
 from autoclave.config import PoolConfig, TrainConfig
 from autoclave.core import ConfigError
 from autoclave.core.files import atomic_folder
-from autoclave.models import (
-    Policy,
-    load_critic,
-    load_policy,
-    load_reward_model,
-    load_tokenizer,
-    resolve_device,
-    with_adapter,
-)
+from autoclave.models import with_adapter
+from autoclave.models.heads import load_critic, load_reward_model
+from autoclave.models.policy import Policy, load_policy, load_tokenizer, resolve_device
 from autoclave.runs.folder import RunFolder
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.memory import MemoryPeak

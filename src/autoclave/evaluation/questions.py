@@ -7,19 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from autoclave.config import BenchmarkConfig
-from autoclave.core import (
-    AlignmentSample,
-    CallTests,
-    CheckTests,
-    ConfigError,
-    Problem,
-    Program,
-    Reward,
-    Status,
-    Verdict,
-)
+from autoclave.core import AlignmentSample, ConfigError, Program, Reward
 from autoclave.core.futures import chained, completed
 from autoclave.core.json import nearest
+from autoclave.core.problem import CallTests, CheckTests, Problem
+from autoclave.core.verdict import Status, Verdict
 from autoclave.evaluation.responses import Response
 from autoclave.evaluation.submissions import SubmissionOf, completion, rule_of, without_thinking
 from autoclave.judge import Judge, JudgeJob

@@ -13,20 +13,11 @@ from typing import Any, Literal, cast
 from autoclave.compose.host import build_judge
 from autoclave.config import load, parse_override
 from autoclave.config.task import JudgeRunConfig
-from autoclave.core import (
-    Closing,
-    DataError,
-    Fault,
-    HostError,
-    InputError,
-    JudgeFault,
-    Problem,
-    Program,
-    Status,
-    Verdict,
-)
+from autoclave.core import Closing, Problem, Program
+from autoclave.core.errors import DataError, HostError, InputError, JudgeFault
 from autoclave.core.futures import completed
 from autoclave.core.problem import AnswerTests
+from autoclave.core.verdict import Fault, Status, Verdict
 from autoclave.judge import ANSWER_RULES, EXTRACTION_RULES, Judge, JudgeJob
 from autoclave.problems.candidate import SkippedRow
 from autoclave.problems.readers.layouts import CONTEXT, read_candidate, tests_alone

@@ -13,22 +13,15 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from autoclave.core import (
-    AnswerTests,
-    DataError,
-    InputError,
-    Problem,
-    Program,
-    Status,
-    Submission,
-    Verdict,
-    read_submissions,
-)
 from autoclave.core.compressed import DAMAGED, damage, is_compressed, open_plain
+from autoclave.core.errors import DataError, InputError
 from autoclave.core.files import atomic_writer, existing_file
 from autoclave.core.futures import completed
 from autoclave.core.json import parse_object, to_plain
+from autoclave.core.problem import AnswerTests, Problem
+from autoclave.core.program import Program, Submission, read_submissions
 from autoclave.core.sized_cache import SizedCache
+from autoclave.core.verdict import Status, Verdict
 from autoclave.judge.extraction import EXTRACTION_RULES
 from autoclave.judge.final_answer import ANSWER_RULES
 from autoclave.judge.interface import Judge, JudgeJob

@@ -15,23 +15,12 @@ from dataclasses import dataclass, field, replace
 
 from autoclave.config.levels import Level
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
-from autoclave.core import (
-    AnswerTests,
-    Closing,
-    ExhaustedFault,
-    Fault,
-    InputError,
-    JudgeFault,
-    Problem,
-    Program,
-    SandboxFault,
-    StdinCase,
-    StdinTests,
-    Trace,
-    Verdict,
-)
+from autoclave.core import Closing, Program, Trace
+from autoclave.core.errors import ExhaustedFault, InputError, JudgeFault, SandboxFault
 from autoclave.core.futures import MeteredFuture
+from autoclave.core.problem import AnswerTests, Problem, StdinCase, StdinTests
 from autoclave.core.sized_cache import SizedCache
+from autoclave.core.verdict import Fault, Verdict
 from autoclave.judge.evaluation import Cancelled, Evaluation, PreparedJob
 from autoclave.judge.gate import Gate
 from autoclave.judge.interface import JudgeJob

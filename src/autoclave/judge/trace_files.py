@@ -10,21 +10,12 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
-from autoclave.core import (
-    DataError,
-    Fault,
-    InputError,
-    JudgeFault,
-    Problem,
-    Program,
-    Status,
-    Submission,
-    Trace,
-    Verdict,
-    read_submissions,
-)
+from autoclave.core import Problem, Trace
+from autoclave.core.errors import DataError, InputError, JudgeFault
 from autoclave.core.files import atomic_writer, read_jsonl
 from autoclave.core.json import from_plain, to_plain
+from autoclave.core.program import Program, Submission, read_submissions
+from autoclave.core.verdict import Fault, Status, Verdict
 from autoclave.judge.extraction import EXTRACTION_RULES
 from autoclave.judge.files import ProblemIndex
 from autoclave.judge.interface import Judge, JudgeJob

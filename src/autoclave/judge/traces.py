@@ -10,19 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
-from autoclave.core import (
-    MAIN_PROGRAM,
-    CallTests,
-    Ended,
-    InputError,
-    Outcome,
-    Problem,
-    SandboxFault,
-    StdinTests,
-    Trace,
-    TraceStatus,
-)
-from autoclave.core.trace import literal
+from autoclave.core.errors import InputError, SandboxFault
+from autoclave.core.outcome import Ended, Outcome
+from autoclave.core.problem import CallTests, Problem, StdinTests
+from autoclave.core.trace import MAIN_PROGRAM, Trace, TraceStatus, literal
 from autoclave.judge.evaluation import PreparedJob
 from autoclave.judge.gate import Gate
 from autoclave.judge.interface import JudgeJob

@@ -17,18 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from autoclave.config import AlignmentConfig
-from autoclave.core import (
-    AlignmentSample,
-    ConfigError,
-    FaultError,
-    Group,
-    JudgeFault,
-    Problem,
-    TaskItem,
-    Trace,
-)
+from autoclave.core import AlignmentSample, Problem, Trace
+from autoclave.core.errors import ConfigError, FaultError, JudgeFault
 from autoclave.core.files import checkpoint_data, write_atomically
 from autoclave.core.json import from_plain, to_plain
+from autoclave.core.rollout import Group, TaskItem
 from autoclave.tasks.alignment_samples import Source, Unusable, alignment_sample_of, input_of, is_short_input
 from autoclave.training.alignment.buffer import AlignmentBuffer
 from autoclave.training.alignment.candidates import Candidate, ProgramOf, candidates

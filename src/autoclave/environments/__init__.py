@@ -2,5 +2,16 @@
 
 from autoclave.environments.interface import Environment, Grader
 from autoclave.environments.program_grader import ProgramGrader
+from autoclave.environments.state_grader import DamagedState, State, StateGrader, Table, changed_files, changed_rows
 
-__all__ = ["Environment", "Grader", "ProgramGrader"]
+__all__ = [
+    "DamagedState",
+    "Environment",
+    "Grader",
+    "ProgramGrader",
+    "State",
+    "StateGrader",
+    "Table",
+    "changed_files",
+    "changed_rows",
+]

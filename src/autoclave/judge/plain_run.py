@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, cast
 
+from autoclave.config.levels import Level
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import Closing, Ended, HostError, InputError, Outcome, Program, SandboxFault
 from autoclave.judge.environments import Environments
@@ -79,6 +80,11 @@ class PlainRunner(Closing):
         self._judge_config = judge_config or JudgeConfig()
         self._environments = Environments(self._judge_config)
         self._sandbox = open_sandbox(sandbox_config)
+
+    @property
+    def level(self) -> Level:
+        """Isolation that every program runs under."""
+        return self._sandbox.level
 
     def run(self, program: Program, order: RunOrder) -> RunResult:
         """Run a program. A source that does not compile exits with 1 and prints the error on standard error.

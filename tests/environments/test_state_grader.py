@@ -1,0 +1,126 @@
+"""Conditions see files and rows of an end state as data, and a hostile database acts on nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoclave.config.sandbox import SandboxConfig
+from autoclave.core import EndState, InputError, IsolationError, Reward, Rollout, TaskItem
+from autoclave.environments import State, StateGrader, Table, changed_files, changed_rows
+from autoclave.judge.plain_run import PlainRunner
+from autoclave.rollout.checked_rewards import graded
+
+
+def rollout(files: Mapping[str, bytes], payload: Any = None, left_out: Mapping[str, str] | None = None) -> Rollout:
+    item = TaskItem("repair", "one", "one", (), payload)
+    return Rollout(
+        item, 0, (), Reward(None, "ungraded"), length_limit=1, end_state=EndState(files, dict(left_out or {}))
+    )
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[PlainRunner]:
+    try:
+        opened = PlainRunner(SandboxConfig())
+    except IsolationError as error:
+        pytest.skip(f"this host cannot make sealed cells: {error}")
+    with opened:
+        yield opened
+
+
+def database(tmp_path: Path, *statements: str, name: str = "made.db") -> dict[str, bytes]:
+    """Files of a database that was left open, with its journal, as by a process that was killed."""
+    connection = sqlite3.connect(tmp_path / name, isolation_level=None)
+    for statement in statements:
+        connection.execute(statement)
+    files = {f"app.db{path.name[len(name) :]}": path.read_bytes() for path in tmp_path.glob(f"{name}*")}
+    connection.close()
+    return files
+
+
+def grade(runner: PlainRunner, files: Mapping[str, bytes], *conditions: Callable[[State], bool]) -> Reward:
+    named = {f"condition {number}": each for number, each in enumerate(conditions)}
+    with StateGrader(runner, lambda item: named) as grader:
+        return graded(grader, rollout(files)).result()
+
+
+def users(state: State) -> tuple[Any, ...]:
+    return state.tables("app.db")["users"].rows
+
+
+CREATE = "CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT, data BLOB)"
+INSERT = "INSERT INTO users VALUES (1, 'Ada', x'00ff'), (2, NULL, 1.5)"
+ROWS = ((1, "Ada", b"\x00\xff"), (2, None, 1.5))
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+def test_rows_are_data_of_their_own_types_also_those_in_a_journal(runner: PlainRunner, tmp_path: Path, mode: str):
+    files = database(tmp_path, f"PRAGMA journal_mode = {mode}", CREATE, INSERT)
+    assert ("app.db-wal" in files) == (mode == "wal")
+    assert grade(runner, files, lambda state: users(state) == ROWS).value == 1
+
+
+def test_a_transaction_that_was_not_committed_is_no_state(runner: PlainRunner, tmp_path: Path):
+    files = database(
+        tmp_path, "PRAGMA cache_size = 1", CREATE, INSERT, "BEGIN", "INSERT INTO users VALUES (3, 'Eve', 0)"
+    )
+    assert grade(runner, files, lambda state: users(state) == ROWS).value == 1
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("CREATE VIEW users AS SELECT 1 AS id, 'Ada' AS name, x'00ff' AS data UNION SELECT 2, NULL, 1.5",),
+        ("CREATE VIRTUAL TABLE users USING fts5(id, name, data)", "INSERT INTO users VALUES (1, 'Ada', x'00ff')"),
+        ("CREATE TABLE users (id, name, data)", "INSERT INTO users VALUES ('1', 'Ada', x'00ff'), (2, NULL, 1.5)"),
+    ],
+    ids=["view", "virtual table", "other types"],
+)
+def test_what_only_looks_like_the_rows_is_refused(runner: PlainRunner, tmp_path: Path, statements: tuple[str, ...]):
+    reward = grade(runner, database(tmp_path, *statements), lambda state: users(state) == ROWS)
+    assert (reward.value, reward.reason) == (0, "wrong_answer")
+
+
+@pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\x00" + bytes(4096)])
+def test_a_damaged_database_holds_nothing(runner: PlainRunner, content: bytes):
+    assert grade(runner, {"app.db": content}, lambda state: bool(users(state))).value == 0
+    assert grade(runner, {}, lambda state: bool(users(state))).value == 0
+
+
+def test_a_small_database_of_enormous_rows_is_the_fault_of_the_policy(runner: PlainRunner, tmp_path: Path):
+    columns = ", ".join(f"c{n} AS (c{n - 1} || c{n - 1})" for n in range(1, 20))
+    files = database(tmp_path, f"CREATE TABLE users (c0 TEXT, {columns})", "INSERT INTO users VALUES ('xxxxxxxxxx')")
+    reward = grade(runner, files, lambda state: bool(users(state)))
+    assert (reward.value, reward.reason) == (0, "wrong_answer")
+
+
+def test_the_share_of_conditions_can_be_the_reward_and_failures_are_named(runner: PlainRunner):
+    conditions = {"moved": lambda state: "b" in state.files, "kept": lambda state: state.files["a"] == b"x"}
+    with StateGrader(runner, lambda item: conditions, reward="fraction") as grader:
+        reward = grader(rollout({"b": b"x"})).result()
+    assert reward.value == 0.5
+    assert reward.verdict is not None
+    assert (reward.verdict.failing_test, reward.verdict.message) == (1, "kept raised KeyError")
+
+
+def test_differences_of_files_and_rows():
+    assert changed_files({"a": b"1", "b": b"1", "c": b"1"}, {"a": b"1", "b": b"2", "d": b"1"}) == {"b", "c", "d"}
+    before, after = Table(("id",), ((1,), (2,), (2,))), Table(("id",), (("1",), (2,), (3,)))
+    assert changed_rows(before, after) == (Counter([(1,), (2,)]), Counter([("1",), (3,)]))
+
+
+@pytest.mark.parametrize("answer", [1, None, "yes", float("nan")])
+def test_a_condition_that_is_not_true_or_false_stops_the_run(runner: PlainRunner, answer: Any):
+    with pytest.raises(InputError, match=r"item 'one': condition 'condition 0' returned .* must return True or False"):
+        grade(runner, {}, lambda state: answer)
+
+
+def test_an_item_without_conditions_stops_the_run(runner: PlainRunner):
+    with pytest.raises(InputError, match="no conditions"):
+        grade(runner, {})

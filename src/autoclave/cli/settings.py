@@ -44,8 +44,7 @@ def takes_short_options(command: F) -> F:
 def resolve(schema: type[C], settings: Sequence[str], short: Mapping[str, Any] | None = None) -> Resolved[C]:
     """Return the configuration of a command line. Short options apply before `KEY=VALUE` settings.
 
-    Raises:
-        ConfigError: two recipes, a setting that cannot be used, or a recipe that does not suit the model.
+    Raises ConfigError: two recipes, a setting that cannot be used, or a recipe that does not suit the model.
     """
     from autoclave.config import Override, load, parse_override
 

@@ -56,8 +56,7 @@ def definition_names() -> list[str]:
 def definition_of(name: str) -> Path:
     """The file that defines a benchmark: one of ours by its name, or a file of the user's.
 
-    Raises:
-        ConfigError: there is no such benchmark.
+    Raises ConfigError: there is no such benchmark.
     """
     if name in definition_names():
         return Path(str(_DEFINITIONS / f"{name}.yaml"))

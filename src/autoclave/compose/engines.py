@@ -20,8 +20,7 @@ _BUILT_IN = ("transformers", "vllm", "sglang", "openai")
 def find_engine(name: str) -> Callable[[TrainConfig, Path], Engine]:
     """Return what another package makes the engine of this name with; called as `make_engine` is.
 
-    Raises:
-        HostError: no installed package has it, or it cannot be loaded.
+    Raises HostError: no installed package has it, or it cannot be loaded.
     """
     return find_plugin("autoclave.engines", name, "sampler.engine.name", _BUILT_IN)
 

@@ -65,8 +65,7 @@ def write_launch_files(
 def pool_demands(config: TrainConfig, gpus: int) -> dict[str, tuple[int, int]]:
     """Processes of each pool and GPUs of each process, on nodes of `gpus` GPUs.
 
-    Raises:
-        ConfigError: a pool is not one of Ray, or a process needs more than a node has.
+    Raises ConfigError: a pool is not one of Ray, or a process needs more than a node has.
     """
     usual = 1 if gpus and config.model.device != "cpu" else 0
     found: dict[str, tuple[int, int]] = {}

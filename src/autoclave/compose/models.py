@@ -35,11 +35,7 @@ def require_usable_models(config: TrainConfig) -> None:
 
 
 def policy_architecture(config: TrainConfig) -> PretrainedConfig:
-    """Return what `config.json` says of the policy that training starts from.
-
-    Raises:
-        InputError: no policy is there.
-    """
+    """Return what `config.json` says of the policy that training starts from. Raises InputError: no policy is there."""
     tiny = config.model.tiny
     return load_architecture(config.model.path) if config.model.path else tiny_architecture(tiny, tiny.vocabulary)
 
@@ -47,8 +43,7 @@ def policy_architecture(config: TrainConfig) -> PretrainedConfig:
 def require_context(config: TrainConfig, architecture: PretrainedConfig) -> None:
     """Check that responses and the engine stay within the context of the policy, where its `config.json` names that.
 
-    Raises:
-        ConfigError: one does not.
+    Raises ConfigError: one does not.
     """
     context, place = context_of(architecture), "model.path" if config.model.path else "model.tiny"
     if context is None:
@@ -77,8 +72,7 @@ def context_for(config: TrainConfig, model: Path) -> int | None:
 def check_tokens(config: TrainConfig, tokenizer: PreTrainedTokenizerBase | None) -> None:
     """Check that critic and reward model, where they come from elsewhere, read tokens as the policy writes them.
 
-    Raises:
-        InputError: one does not, or is not there; without a `tokenizer` only the latter is looked for.
+    Raises InputError: one does not, or is not there; without a `tokenizer` only the latter is looked for.
     """
     paths: dict[HeadRole, str] = {"critic": config.critic.path, "reward_model": config.reward_model.path}
     for role, path in paths.items():

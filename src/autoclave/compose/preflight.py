@@ -66,8 +66,7 @@ def preflight(config: TrainConfig, out: Path, *, run: Callable[[Sequence[Check]]
 def report(checks: Sequence[Check]) -> None:
     """Run `checks`, and raise what the first found; with a list, if several found something.
 
-    Raises:
-        AutoclaveError: of the first kind that was found, in the order ConfigError, InputError, HostError.
+    Raises AutoclaveError: of the first kind that was found, in the order ConfigError, InputError, HostError.
     """
     by_text: dict[str, AutoclaveError] = {}  # several checks may need what is missing
     for check in checks:
@@ -88,8 +87,7 @@ def report(checks: Sequence[Check]) -> None:
 def require_packages(config: TrainConfig) -> None:
     """Check that the packages of the chosen engine, executors and layers are installed.
 
-    Raises:
-        HostError: one is missing; the message names the setting that needs it and the extra that has it.
+    Raises HostError: one is missing; the message names the setting that needs it and the extra that has it.
     """
     engine = config.sampler.engine.name
     ray_pools = [name for name, pool in config.pools.items() if pool.executor == "ray"]
@@ -112,8 +110,7 @@ def require_packages(config: TrainConfig) -> None:
 def require_cores(config: TrainConfig) -> None:
     """Check that pools on this machine have cores to run on. A Ray cluster elsewhere is asked when pools open.
 
-    Raises:
-        HostError: more processes are requested than the cores can serve.
+    Raises HostError: more processes are requested than the cores can serve.
     """
     cores = len(os.sched_getaffinity(0))
     is_local_ray = "RAY_ADDRESS" not in os.environ
@@ -131,8 +128,7 @@ def require_cores(config: TrainConfig) -> None:
 def require_cache_for_one_request(config: TrainConfig) -> None:
     """Check that the key-value cache of vLLM holds one request of the longest length.
 
-    Raises:
-        ConfigError: it does not, so that vLLM would refuse to start.
+    Raises ConfigError: it does not, so that vLLM would refuse to start.
     """
     engine = config.sampler.engine
     if not isinstance(engine, VllmEngineConfig):
@@ -201,8 +197,7 @@ def _memory_of_process(config: TrainConfig, processes: int) -> int:
 def count_weights(path: str) -> int:
     """Return the parameters of the model at `path`, of which at most `config.json` is fetched from the hub.
 
-    Raises:
-        InputError: there is no model.
+    Raises InputError: there is no model.
     """
     return parameters_of(path) or _count(load_architecture(path))
 
@@ -216,8 +211,7 @@ def _count(architecture: PretrainedConfig) -> int:
 def require_room_on_disk(folders: Sequence[Path]) -> None:
     """Check that each folder can be written and has some room.
 
-    Raises:
-        HostError: one cannot, or has less than 256 MiB.
+    Raises HostError: one cannot, or has less than 256 MiB.
     """
     for folder in folders:
         place = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())

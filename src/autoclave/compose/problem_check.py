@@ -100,11 +100,7 @@ class RowCheck:
 
 
 def is_other_layout(path: Path) -> bool:
-    """Return whether the first row of a file is no line of a problem file.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Return whether the first row of a file is no line of a problem file. Raises InputError: it cannot be read."""
     first = next((row for row in raw_files(path).rows() if isinstance(row, RawRow)), None)
     return first is not None and "format" not in first.fields
 
@@ -112,8 +108,7 @@ def is_other_layout(path: Path) -> bool:
 def check_rows(path: Path, config: BenchmarkConfig) -> RowCheck:
     """Read all rows of a file, and check that this machine can judge them. Runs no program.
 
-    Raises:
-        InputError: the file cannot be read.
+    Raises InputError: the file cannot be read.
     """
     known, counts = ProblemValidation(config.sandbox, config.judge), dict[str, list[int]]()
     findings: list[Finding] = []

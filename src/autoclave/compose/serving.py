@@ -12,8 +12,7 @@ from autoclave.core.install import install_command
 def run_server(config: ServeConfig, announce: Callable[[str], None]) -> None:
     """Serve until a signal ends it. `announce` is given the address once it listens.
 
-    Raises:
-        HostError: it cannot listen there.
+    Raises HostError: it cannot listen there.
     """
     if config.ray:
         try:

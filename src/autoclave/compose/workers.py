@@ -131,8 +131,7 @@ class Workers:
     def export(self, run: RunFolder) -> None:
         """Write the models that learnt to the folder of their run, in Hugging Face form; each is whole or absent there.
 
-        Raises:
-            HostError: the disk is full or fails.
+        Raises HostError: the disk is full or fails.
         """
         learnt: dict[Path, Any] = {run.model: self.actor, run.critic: self.groups.get("critic")}
         for folder, group in learnt.items():

@@ -31,11 +31,7 @@ class Correspondence:
         return tuple(f"{path} {self.unit}".strip() for path in (self.ours, self.too) if path)
 
     def mapped(self, value: Any) -> Any:
-        """Return the value here.
-
-        Raises:
-            KeyError: it has no counterpart.
-        """
+        """Return the value here. Raises KeyError: it has no counterpart."""
         return self.map[value if isinstance(value, str) else json.dumps(value)] if self.map else value
 
 

@@ -77,8 +77,7 @@ class Imported:
 def detect(found: Mapping[str, Any]) -> str:
     """Return the framework that has most of the names in `found`.
 
-    Raises:
-        ConfigError: none does, or two have as many.
+    Raises ConfigError: none does, or two have as many.
     """
     scores = {
         name: sum(theirs in each.names for theirs in found)

@@ -124,11 +124,7 @@ def _initial_deviation(path: str) -> float:
 
 
 def require_problems(config: TrainConfig) -> None:
-    """Check that there are problems.
-
-    Raises:
-        ConfigError: none were given.
-    """
+    """Check that there are problems. Raises ConfigError: none were given."""
     if config.problems.name == "none":
         raise ConfigError(
             f"problems: model.path = {shown(config.model.path)} is a pretrained model, and no problems are given. "
@@ -140,8 +136,7 @@ def require_problems(config: TrainConfig) -> None:
 def require_recipe_of_model(resolved: Resolved[Any], recipe: Path) -> None:
     """Check that a pretrained model on the command line does not get what a recipe has for the embedded policy.
 
-    Raises:
-        ConfigError: it does.
+    Raises ConfigError: it does.
     """
     config = resolved.config
     if not isinstance(config, TrainConfig) or resolved.origins.get("model.path") == str(recipe):

@@ -78,8 +78,7 @@ def parameters_of(path: str) -> int | None:
 def count_parameters(settings: Mapping[str, Any]) -> int:
     """Return the parameters of the matrices of a decoder-only model with this `config.json`.
 
-    Raises:
-        KeyError: a number is missing.
+    Raises KeyError: a number is missing.
     """
     own = settings.get("text_config") or settings
     width, heads = own["hidden_size"], own["num_attention_heads"]

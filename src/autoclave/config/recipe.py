@@ -54,8 +54,7 @@ for _side in cast(
 def parse_yaml(text: str) -> Any:
     """The plain value in `text`.
 
-    Raises:
-        ValueError: not YAML, or not a plain value; the message is one line, with the line number if it is known.
+    Raises ValueError: not YAML, or not a plain value; the message is one line, with the line number if it is known.
     """
     try:
         value: Any = yaml.load(text, Loader=_Loader)
@@ -85,8 +84,7 @@ def shipped_recipes() -> dict[str, Path]:
 def find_recipe(given: str) -> Path:
     """Return the path of a recipe: a file, or the name of a shipped one (also as recipes/NAME.yaml).
 
-    Raises:
-        InputError: a name that no file and no shipped recipe has.
+    Raises InputError: a name that no file and no shipped recipe has.
     """
     shipped, name = shipped_recipes(), given.removeprefix("recipes/").removesuffix(".yaml")
     path = Path(given)

@@ -121,8 +121,7 @@ def atomic_folder(path: Path) -> Generator[Path]:
 def alone_with(place: Path, complaint: str, wait_s: float = 0.0) -> Generator[None]:
     """Lock `place` against other processes of this machine; the lock is `<place>.lock` and ends with the process.
 
-    Raises:
-        InputError: another keeps it for `wait_s` seconds; the message is `complaint`. Or no file can be made there.
+    Raises InputError: another keeps it for `wait_s` seconds; the message is `complaint`. Or no file can be made there.
     """
     lock = place.with_name(f"{place.name}.lock")
     try:
@@ -193,11 +192,7 @@ def digest_of_folder(folder: Path) -> str:
 
 
 def existing_file(path: Path, what: str) -> Path:
-    """`path` itself.
-
-    Raises:
-        InputError: there is no such file, it is a folder, or it may not be read.
-    """
+    """`path` itself. Raises InputError: there is no such file, it is a folder, or it may not be read."""
     if os.path.isdir(path):
         raise UsageError(f"{what} {path}: is a folder; give a file")
     if not os.path.exists(path):
@@ -236,8 +231,7 @@ def read_jsonl(path: Path, what: str = "file", *, is_exact: bool = False) -> Ite
 def checkpoint_data(path: Path) -> Generator[Any]:
     """The JSON data in a file of a checkpoint, for a block that fails where they have another form.
 
-    Raises:
-        CheckpointError: the file is missing or damaged.
+    Raises CheckpointError: the file is missing or damaged.
     """
     try:
         yield json.loads(path.read_text(encoding="utf-8"))
@@ -254,8 +248,7 @@ _PIECE = 1 << 20
 def write_manifest(folder: Path) -> None:
     """Describe all files of `folder` in a file of it, which is there only when all others are: write it last.
 
-    Raises:
-        OSError: a file cannot be read. HostError: the disk is full or fails.
+    Raises OSError: a file cannot be read. HostError: the disk is full or fails.
     """
     files = {path.name: {"bytes": path.stat().st_size, "crc32": _checksum(path)} for path in sorted(folder.iterdir())}
     write_atomically(folder / MANIFEST, json.dumps({"format": FORMAT, "files": files}, indent=1) + "\n")
@@ -264,8 +257,7 @@ def write_manifest(folder: Path) -> None:
 def check_manifest(folder: Path) -> None:
     """Read every file of `folder` and compare it with what `write_manifest` found.
 
-    Raises:
-        CheckpointError: the manifest or a file is missing or damaged; the message begins with its path.
+    Raises CheckpointError: the manifest or a file is missing or damaged; the message begins with its path.
     """
     with checkpoint_data(folder / MANIFEST) as content:
         files = {name: (int(file["bytes"]), int(file["crc32"])) for name, file in content["files"].items()}

@@ -76,8 +76,7 @@ def _parts(value: Any) -> Any:
 def from_plain(noun: type[T], value: Any, where: str) -> T:
     """A `noun` from parsed JSON.
 
-    Raises:
-        DataError: a key is unknown or missing, or a value has the wrong type; the message begins with `where`.
+    Raises DataError: a key is unknown or missing, or a value has the wrong type; the message begins with `where`.
     """
     try:
         return _adapter(noun).validate_python(value)
@@ -125,8 +124,7 @@ def _no_number(name: str) -> float:
 def parse_object(text: str, where: str, *, is_exact: bool = False) -> dict[str, Any]:
     """The JSON object in `text`, one line. `is_exact`: see `foreign_json`.
 
-    Raises:
-        DataError: not JSON, not an object, or nested deeper than `DEPTH_LIMIT`; or a number would be rounded.
+    Raises DataError: not JSON, not an object, or nested deeper than `DEPTH_LIMIT`; or a number would be rounded.
     """
     try:
         text = text.rstrip()
@@ -187,8 +185,7 @@ def rule_of(message: str) -> str:
 def validated(model: type[M], given: object, where: str, whole: str = "it") -> M:
     """Return a model out of JSON data.
 
-    Raises:
-        InputError: it is not valid; the message is `WHERE: PLACE: RULE`, with `whole` as the place of all of it.
+    Raises InputError: it is not valid; the message is `WHERE: PLACE: RULE`, with `whole` as the place of all of it.
     """
     try:
         return model.model_validate(given)

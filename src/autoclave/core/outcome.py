@@ -71,8 +71,7 @@ LIMIT_OF_ERRNO: Mapping[int, str] = {number: str(name) for name, limit in LIMITS
 def limit_named(account: str) -> Ended | None:
     """The limit that the first word of a cell's account names; None for `-` and for an empty account.
 
-    Raises:
-        SandboxFault: there is no such limit, or none that shows as a failed call.
+    Raises SandboxFault: there is no such limit, or none that shows as a failed call.
     """
     name = account.partition(" ")[0]
     if name in ("", "-"):

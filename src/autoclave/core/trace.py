@@ -78,8 +78,7 @@ class Trace:
 def literal(value: Any) -> str:
     """`value`, a builtin value or container of such, as Python spells it; sets in the order of their spelling.
 
-    Raises:
-        ValueError: an integer has more digits than Python writes.
+    Raises ValueError: an integer has more digits than Python writes.
     """
     match value:
         case list():
@@ -101,8 +100,7 @@ def literal(value: Any) -> str:
 def value_of(text: str) -> Any:
     """The value that `literal` spelled as `text`, for primitive values and lists, tuples, dicts and sets of such.
 
-    Raises:
-        ValueError: `text` is no such literal.
+    Raises ValueError: `text` is no such literal.
     """
     if text in _NOT_FINITE:
         return _NOT_FINITE[text]

@@ -91,8 +91,7 @@ class World(Closing):
     def reset(self) -> list[str]:
         """End the episode and undo all that it did; return the ids of the actions, in the order of their undo.
 
-        Raises:
-            HostError: the world is not as it was prepared, or cannot be shown to be. No episode may use it then.
+        Raises HostError: the world is not as it was prepared, or cannot be shown to be. No episode may use it then.
         """
         with self._session.opened() as found:
             for grant in found.permissions.grants():

@@ -51,8 +51,7 @@ def points_of(attempts: Sequence[bool], worth: float, limit: int = ATTEMPTS) -> 
 def score_by_points(attempts: Mapping[str, Sequence[bool]], worth: Mapping[str, float]) -> Score:
     """Return the score in a round with points. `attempts` and `worth` are by problem.
 
-    Raises:
-        KeyError: an attempted problem is missing in `worth`.
+    Raises KeyError: an attempted problem is missing in `worth`.
     """
     return Score(float(sum(points_of(tried, worth[problem]) for problem, tried in attempts.items())))
 
@@ -113,8 +112,7 @@ def rating_of_rank(rank: float, others: ArrayLike, expectation: Expectation = "w
 def percentile(rating: float, histogram: Mapping[int, int]) -> float:
     """Return the percentage of users with at most this rating. `histogram` has the number of users of each rating.
 
-    Raises:
-        ValueError: the histogram is empty.
+    Raises ValueError: the histogram is empty.
     """
     total = sum(histogram.values())
     if not total:
@@ -146,8 +144,7 @@ def contest_result(
 ) -> ContestResult:
     """Return the result of a model with this score among rated participants.
 
-    Raises:
-        ValueError: `standings` is empty.
+    Raises ValueError: `standings` is empty.
     """
     rank = rank_of(score, [each.score for each in standings])
     rating = rating_of_rank(rank, [each.rating for each in standings], expectation)
@@ -157,8 +154,7 @@ def contest_result(
 def overall(results: Sequence[ContestResult], histogram: Mapping[int, int]) -> dict[str, Any]:
     """Return the rating (mean over contests, which are taken as independent) and its percentile.
 
-    Raises:
-        ValueError: `results` is empty.
+    Raises ValueError: `results` is empty.
     """
     if not results:
         raise ValueError("a rating needs at least one contest")

@@ -68,8 +68,7 @@ class PairedComparison:
 def compare_results(first: BenchmarkResult, second: BenchmarkResult) -> PairedComparison:
     """Compare two results problem by problem.
 
-    Raises:
-        InputError: no problem has verdicts in both, or they use different kinds of scores.
+    Raises InputError: no problem has verdicts in both, or they use different kinds of scores.
     """
     if first.score != second.score:
         raise InputError(

@@ -54,8 +54,7 @@ class RewardManager:
     async def run_single(self, data: Any) -> dict[str, Any]:
         """Return `reward_score` and `reward_extra_info` of the last row of a trajectory.
 
-        Raises:
-            JudgeFault: there is no verdict: verl leaves this response out.
+        Raises JudgeFault: there is no verdict: verl leaves this response out.
         """
         row = data[-1]
         ids, columns = row.batch["responses"], row.non_tensor_batch

@@ -40,8 +40,7 @@ class Rule:
 def checker_of(problem: Problem) -> Rule | CustomChecker:
     """Return how results of `problem` are compared.
 
-    Raises:
-        InputError: no such checker, or tolerances out of range; the message names the problem and the field.
+    Raises InputError: no such checker, or tolerances out of range; the message names the problem and the field.
     """
     checker = problem.checker
     if isinstance(checker, CustomChecker):

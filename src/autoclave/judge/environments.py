@@ -179,8 +179,7 @@ class Cpp:
     def _compile(self, sandbox: Sandbox, program: Program, toolchain: Toolchain) -> bytes | CompileError:
         """Return the executable file, or the error.
 
-        Raises:
-            SandboxFault: the cell died, or the host was too busy, for reasons that are not the program's.
+        Raises SandboxFault: the cell died, or the host was too busy, for reasons that are not the program's.
         """
         compile_only = ["-w", "-Wfatal-errors", "-fdiagnostics-color=never", "-pipe", "-c", _SOURCE, "-o", _OBJECT]
         order = {

@@ -32,8 +32,7 @@ class PreparedJob:
 def prepare(job: JudgeJob, kind: TestKind, sandbox: SandboxConfig, judge: JudgeConfig) -> PreparedJob:
     """A job on the tests in `kind`, those of its problem, with all that is needed to run it.
 
-    Raises:
-        InputError: it cannot be run; the message names the problem and the field.
+    Raises InputError: it cannot be run; the message names the problem and the field.
     """
     if job.program.language != job.problem.language:
         raise InputError(
@@ -46,8 +45,7 @@ def prepare(job: JudgeJob, kind: TestKind, sandbox: SandboxConfig, judge: JudgeC
 def chosen_tests(job: JudgeJob, lengths: Sequence[int]) -> tuple[int, ...]:
     """Return the indices of the tests that a job selects, in order; `lengths` are those of all inputs.
 
-    Raises:
-        InputError: the selection is malformed, or there are no tests.
+    Raises InputError: the selection is malformed, or there are no tests.
     """
     match = _CHOICE.fullmatch(job.tests)
     if not match:

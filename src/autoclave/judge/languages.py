@@ -42,8 +42,7 @@ class Language(Protocol):
     def check(self, profile: Profile) -> None:
         """Make sure that programs can run here with `profile`.
 
-        Raises:
-            HostError: a requirement is missing on this host; the message has the fix.
+        Raises HostError: a requirement is missing on this host; the message has the fix.
         """
 
     def build(self, sandbox: Sandbox, program: Program, profile: Profile, kind: str) -> Built | CompileError:

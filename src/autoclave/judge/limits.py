@@ -83,8 +83,7 @@ def sandbox_limits(sandbox: SandboxConfig, time_limit_s: float, memory_limit_mb:
 def require_room_for_output(problem: Problem, sandbox: SandboxConfig) -> None:
     """Check that expected outputs fit into the output limit. A custom checker may expect anything.
 
-    Raises:
-        InputError: an expected output exceeds the output limit; the message names problem and field.
+    Raises InputError: an expected output exceeds the output limit; the message names problem and field.
     """
     if isinstance(problem.checker, CustomChecker):
         return

@@ -52,8 +52,7 @@ def failure_of(outcome: Outcome, source: str) -> tuple[Status, str] | None:
 def reported_failure(account: str, source: str) -> tuple[Status, str]:
     """Return status and message of an exception that ended a check: the limit in its account, or its name.
 
-    Raises:
-        SandboxFault: the account names an unknown limit.
+    Raises SandboxFault: the account names an unknown limit.
     """
     if ended := limit_named(account):
         return LIMITS[ended].failure

@@ -54,8 +54,7 @@ def encode(value: Any, depth: int = 0) -> bytes:
 def decode(content: bytes) -> Any:
     """Return the value in `content`, made of instances of exactly the builtin types.
 
-    Raises:
-        NotPlainError: not what `encode` writes, nested too deep, or made to collide.
+    Raises NotPlainError: not what `encode` writes, nested too deep, or made to collide.
     """
     try:
         text = content.decode("ascii")

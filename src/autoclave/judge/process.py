@@ -238,11 +238,7 @@ class _Process:
             raise JudgeFault(f"the process that judges has ended while it started ({self.end()})") from None
 
     def receive(self) -> list[tuple[Any, ...]]:
-        """Return its next messages.
-
-        Raises:
-            EOFError: it has ended.
-        """
+        """Return its next messages. Raises EOFError: it has ended."""
         return cast("list[tuple[Any, ...]]", self._connection.recv())
 
     def begin(self, request: _Request) -> None:

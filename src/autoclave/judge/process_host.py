@@ -82,11 +82,7 @@ class _Host:
         self._running: dict[int, Future[Any]] = {}
 
     def listen(self, connection: Connection) -> None:
-        """Carry out messages until `end`.
-
-        Raises:
-            EOFError: the other process has ended.
-        """
+        """Carry out messages until `end`. Raises EOFError: the other process has ended."""
         while True:
             for name, *arguments in cast("list[tuple[Any, ...]]", connection.recv()):
                 if name == "end":

@@ -168,8 +168,7 @@ del _pairs, _pair, _read
 def mathematics_profile() -> Profile:
     """The profile of cells that compare mathematics.
 
-    Raises:
-        HostError: a package is not installed; the message has the fix.
+    Raises HostError: a package is not installed; the message has the fix.
     """
     try:
         for package in _PACKAGES:

@@ -98,8 +98,7 @@ def _request(session: Session, question: bytes, answer: bytes, is_ready: bool) -
 def refuse_interference(outcome: Outcome, subject: str) -> None:
     """Raise for a checker that used up its wall time or was killed: that shows a fault of the machine.
 
-    Raises:
-        SandboxFault: `subject` used up its wall time or was killed.
+    Raises SandboxFault: `subject` used up its wall time or was killed.
     """
     if outcome.ended is Ended.WALL_TIME:
         raise SandboxFault(f"{subject} used up its wall time")

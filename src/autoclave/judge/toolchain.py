@@ -52,8 +52,7 @@ class Toolchain:
 def find_toolchain(compiler: str) -> Toolchain:
     """Files that belong to `compiler`, a command or path of GCC's C++ driver.
 
-    Raises:
-        HostError: it, or a part of it, is missing here.
+    Raises HostError: it, or a part of it, is missing here.
     """
     found = shutil.which(compiler)
     if found is None:
@@ -77,11 +76,7 @@ def find_toolchain(compiler: str) -> Toolchain:
 
 @cache
 def require_flags(compiler: str, flags: tuple[str, ...]) -> None:
-    """Make sure that `compiler` accepts `flags`, by compiling an empty source.
-
-    Raises:
-        HostError: it rejects them.
-    """
+    """Make sure that `compiler` accepts `flags`, by compiling an empty source. Raises HostError: it rejects them."""
     command = [find_toolchain(compiler).driver, *flags, "-fsyntax-only", "-x", "c++", os.devnull]
     done = subprocess.run(
         command, env=os.environ | {"LC_ALL": "C"}, stdin=subprocess.DEVNULL, capture_output=True, text=True,

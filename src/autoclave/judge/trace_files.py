@@ -60,11 +60,7 @@ def trace_file(
 
 
 def refuse_to_overwrite(out_path: Path, *inputs: Path) -> None:
-    """Check that a file of traces does not replace one of its inputs.
-
-    Raises:
-        InputError: it does.
-    """
+    """Check that a file of traces does not replace one of its inputs. Raises InputError: it does."""
     for given in inputs:
         if out_path.resolve() == given.resolve():
             raise InputError(f"--traces {out_path}: is read or written already; give another file for the traces")

@@ -46,8 +46,7 @@ class PreparedTrace:
     def run(self, shared: "SharedCell", gate: Gate) -> Trace:
         """The trace. A run too close to the time limit is repeated with no neighbours, as for a verdict.
 
-        Raises:
-            SandboxFault: a cell died for reasons that are not the program's.
+        Raises SandboxFault: a cell died for reasons that are not the program's.
         """
         with gate.shared():
             ran = self._observe(shared.of(self))
@@ -59,8 +58,7 @@ class PreparedTrace:
     def open(self, sandbox: Sandbox, limits: Limits) -> Cell:
         """A cell for this and other runs of the program.
 
-        Raises:
-            SandboxFault: no cell could be made, for reasons that are not the program's.
+        Raises SandboxFault: no cell could be made, for reasons that are not the program's.
         """
         content = self.job.program.source.encode("utf-8", "surrogatepass")
         return sandbox.open(content, self.profile, limits, self.style.runner)
@@ -133,8 +131,7 @@ class SharedCell:
 def prepare_trace(prepared: PreparedJob, index: int, profiles: Mapping[str, Profile]) -> PreparedTrace:
     """The trace of a prepared job's program on test `index`; `profiles` are those of the judge.
 
-    Raises:
-        InputError: the job cannot be traced; the message names the problem and the field.
+    Raises InputError: the job cannot be traced; the message names the problem and the field.
     """
     problem, num_tests = prepared.job.problem, prepared.kind.num_tests()
     if not 0 <= index < num_tests:

@@ -41,8 +41,7 @@ def require_weights(folder: Path, architecture: PretrainedConfig, place: str) ->
 def require_loaded(info: Mapping[str, Any], place: str) -> None:
     """Check the account that `from_pretrained` gave: what it did not find in the files it filled with random numbers.
 
-    Raises:
-        InputError: there is such a weight; the message begins with `place`.
+    Raises InputError: there is such a weight; the message begins with `place`.
     """
     if info["missing_keys"]:
         raise InputError(f"{place}: its weights lack {', '.join(sorted(info['missing_keys'])[:3])}")
@@ -83,8 +82,7 @@ def _size(shape: Sequence[int]) -> str:
 def require_embedding(tokenizer: PreTrainedTokenizerBase, architecture: PretrainedConfig, place: str) -> None:
     """Check that the model has an embedding for every token. (More embeddings than tokens are padding.)
 
-    Raises:
-        InputError: it lacks one; the message begins with `place`.
+    Raises InputError: it lacks one; the message begins with `place`.
     """
     token, index = max(tokenizer.get_vocab().items(), key=lambda entry: entry[1])
     if index >= architecture.vocab_size:

@@ -73,8 +73,7 @@ def with_adapter(model: PreTrainedModel, config: LoraConfig, *, seed: int) -> Pr
 def target_layers(model: PreTrainedModel, config: LoraConfig) -> list[str]:
     """Full names of the linear layers of `model` that the settings choose. The output embedding is never one.
 
-    Raises:
-        ConfigError: a target is no linear layer of the model.
+    Raises ConfigError: a target is no linear layer of the model.
     """
     head = model.get_output_embeddings()
     linear = [name for name, part in model.named_modules() if isinstance(part, nn.Linear) and part is not head]

@@ -226,8 +226,7 @@ def encode_observation(
 def get_packaged_model(name: str) -> Path:
     """Return the folder of the model in the cache; convert it from the GGUF file of its package if it is missing.
 
-    Raises:
-        HostError: a package that the conversion needs is not installed, or the disk is full.
+    Raises HostError: a package that the conversion needs is not installed, or the disk is full.
     """
     folder, source = packaged_model_folder(name), PACKAGED_MODELS[name]
     if folder.is_dir():

@@ -34,8 +34,7 @@ class StoredWeights:
     def __init__(self, model: nn.Module, files: Mapping[str, Path], new: Collection[str]) -> None:
         """`new` begin the names of weights that are 0 where `files` lack them.
 
-        Raises:
-            KeyError: `files` lack another one.
+        Raises KeyError: `files` lack another one.
         """
         self._files = files
         names_of: dict[int, list[str]] = {}

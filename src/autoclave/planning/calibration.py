@@ -215,8 +215,7 @@ class SamplingTimes:
 def sampling_times(requests: Sequence[Span], others: Sequence[Span] = ()) -> SamplingTimes:
     """The times that `requests` show; `others` ran beside them, and are not measured themselves.
 
-    Raises:
-        InputError: no request has tokens and took any time.
+    Raises InputError: no request has tokens and took any time.
     """
     lanes: defaultdict[str, tuple[list[Span], list[Span]]] = defaultdict(lambda: ([], []))
     for number, spans in enumerate((requests, others)):

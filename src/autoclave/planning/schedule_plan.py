@@ -172,11 +172,7 @@ def write_plan(plan: SchedulePlan, folder: Path) -> Path:
 
 
 def read_plan(folder: Path) -> SchedulePlan | None:
-    """The plan in the folder of a run, if there is one.
-
-    Raises:
-        DataError: it is damaged, or of another format.
-    """
+    """The plan in the folder of a run, if there is one. Raises DataError: it is damaged, or of another format."""
     path = folder / PLAN_NAME
     if not path.is_file():
         return None

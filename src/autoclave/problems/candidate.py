@@ -40,11 +40,7 @@ class ProblemCandidate:
 
     @staticmethod
     def from_json(value: dict[str, Any], where: str) -> "ProblemCandidate":
-        """Return the candidate of one parsed line.
-
-        Raises:
-            DataError: the line is not a candidate.
-        """
+        """Return the candidate of one parsed line. Raises DataError: the line is not a candidate."""
         problem = Problem.from_json(value["problem"], where)
         return ProblemCandidate(problem, from_plain(Origin, value["origin"], where), value["facts"])
 

@@ -72,8 +72,7 @@ def shown_alignment_sample(alignment_sample: AlignmentSample) -> ShownAlignmentS
 def shown_answer(rollout: RecordedRollout) -> ShownAnswer | None:
     """The answer of `rollout` beside what is true; None if it does not answer an alignment sample.
 
-    Raises:
-        DataError: what is recorded as its alignment sample is none.
+    Raises DataError: what is recorded as its alignment sample is none.
     """
     alignment_sample = rollout.alignment_sample
     if alignment_sample is None:

@@ -19,8 +19,7 @@ _HERE = Path(__file__).parent
 def write_probe(report: ProbeReport, folder: Path) -> tuple[Path, Path]:
     """The paths of `probe.json` and `probe.html`, written into `folder`.
 
-    Raises:
-        InputError: nothing can be written there.
+    Raises InputError: nothing can be written there.
     """
     data, page = folder / "probe.json", folder / "probe.html"
     write_atomically(data, json.dumps(report.to_json(), indent=2) + "\n")

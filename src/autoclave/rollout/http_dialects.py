@@ -53,8 +53,7 @@ class Dialect(Protocol):
     def kind(self, parameters: SamplingParameters) -> LogProbKind:
         """Return the kind of log-probs that the server gives.
 
-        Raises:
-            InputError: of a distribution that we have no use for.
+        Raises InputError: of a distribution that we have no use for.
         """
         ...
 

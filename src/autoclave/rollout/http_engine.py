@@ -55,8 +55,7 @@ class HttpEngine:
     def add(self, requests: Mapping[int, Request]) -> None:
         """See `Engine`.
 
-        Raises:
-            InputError: the server's log-probs of one would be of another distribution; none is added.
+        Raises InputError: the server's log-probs of one would be of another distribution; none is added.
         """
         for request in requests.values():
             self._dialect.kind(request.parameters)

@@ -106,8 +106,7 @@ class Server:
     def only_model(self, setting: str) -> str:
         """Return the name of the model of a server that has one.
 
-        Raises:
-            ConfigError: it has several, so that `setting` must name one; or as `ask`.
+        Raises ConfigError: it has several, so that `setting` must name one; or as `ask`.
         """
         listed = self.ask("GET", "/v1/models") or {}
         names = [str(model["id"]) for model in listed.get("data", ())]

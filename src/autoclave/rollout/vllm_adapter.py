@@ -35,8 +35,7 @@ class HotAdapter:
     def __init__(self, architecture: PretrainedConfig, lora: LoraConfig) -> None:
         """For a model of this architecture.
 
-        Raises:
-            ConfigError: the rank is more than vLLM has, or a target is not a linear layer of the model.
+        Raises ConfigError: the rank is more than vLLM has, or a target is not a linear layer of the model.
         """
         if lora.rank > RANKS[-1]:
             raise ConfigError(
@@ -80,8 +79,7 @@ class HotAdapter:
     def require_names(self, version: int, weights: Mapping[str, Tensor]) -> None:
         """Check that `weights` are those of this adapter.
 
-        Raises:
-            InputError: one is missing, unknown, or of another shape.
+        Raises InputError: one is missing, unknown, or of another shape.
         """
         shapes = {name: tensor.shape for name, tensor in weights.items()}
         if shapes != self._shapes:

@@ -76,11 +76,7 @@ class VllmEngine:
         self._context = int(self._engine.model_config.max_model_len)
 
     def add(self, requests: Mapping[int, Request]) -> None:
-        """See `Engine`.
-
-        Raises:
-            InputError: vLLM cannot sample one of them; none is added.
-        """
+        """See `Engine`. Raises InputError: vLLM cannot sample one of them; none is added."""
         for number, request in requests.items():
             self._require_possible(number, request)
         with self._calling("add requests"):
@@ -93,11 +89,7 @@ class VllmEngine:
                 self._engine.add_request(str(number), prompt, self._parameters(request), lora_request=adapter)
 
     def step(self, seconds: float) -> list[tuple[int, Completion]]:
-        """See `Engine`.
-
-        Raises:
-            EngineFault: vLLM died; make another engine.
-        """
+        """See `Engine`. Raises EngineFault: vLLM died; make another engine."""
         deadline = time.monotonic() + seconds
         with self._calling("sample"):
             while self._growing:
@@ -159,8 +151,7 @@ class VllmEngine:
     def weight_digests(self) -> dict[str, Digest]:
         """Return digests of the weights over all ranks of vLLM; see `InspectableEngine`.
 
-        Raises:
-            EngineFault: vLLM died.
+        Raises EngineFault: vLLM died.
         """
         with self._calling("report its weights"):
             return joined_digests(self._engine.collective_rpc("weight_digests"))
@@ -171,11 +162,7 @@ class VllmEngine:
         return self._adapter is not None
 
     def adapter_digests(self) -> dict[str, Digest]:
-        """Return digests of the adapter over all ranks of vLLM; see `AdapterEngine`.
-
-        Raises:
-            EngineFault: vLLM died.
-        """
+        """Return digests of the adapter over all ranks of vLLM; see `AdapterEngine`. Raises EngineFault: vLLM died."""
         with self._calling("report its adapter"):
             return self._adapter.digests(self._engine) if self._adapter else {}
 

@@ -51,8 +51,7 @@ class RunFolder:
     def create(path: Path, keep: str = "") -> "RunFolder":
         """A new folder at `path`; what stood there is moved aside, never overwritten. A file called `keep` stays.
 
-        Raises:
-            InputError: `path` is a file.
+        Raises InputError: `path` is a file.
         """
         if path.exists() and not path.is_dir():
             raise InputError(f"--out {path}: is a file; give a folder")
@@ -69,8 +68,7 @@ class RunFolder:
     def existing(path: Path, what: str = "--resume") -> "RunFolder":
         """The folder of a run that was begun; `what` names the argument that gave it.
 
-        Raises:
-            InputError: there is none.
+        Raises InputError: there is none.
         """
         if not (path / "config.yaml").is_file():
             hint = "; start it without --resume" if what == "--resume" else ""
@@ -123,16 +121,11 @@ class MetricSink(Protocol):
     def write(self, kind: str, step: int, metrics: Mapping[str, float]) -> None:
         """Record finite numbers of a step, by name without `kind`.
 
-        Raises:
-            HostError: it cannot be reached; the run goes on without it.
+        Raises HostError: it cannot be reached; the run goes on without it.
         """
 
     def close(self) -> None:
-        """Write what is buffered. Nothing is written afterwards.
-
-        Raises:
-            HostError: it cannot be reached.
-        """
+        """Write what is buffered. Nothing is written afterwards. Raises HostError: it cannot be reached."""
 
 
 def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:

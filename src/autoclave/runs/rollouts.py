@@ -74,8 +74,7 @@ class RecordedRollout:
     def alignment_sample(self) -> AlignmentSample | None:
         """The alignment sample that it answers, if it does.
 
-        Raises:
-            DataError: what is recorded is no alignment sample.
+        Raises DataError: what is recorded is no alignment sample.
         """
         sample = self.record.get("alignment_sample")
         return None if sample is None else from_plain(AlignmentSample, sample, f"{self.where}: alignment sample")

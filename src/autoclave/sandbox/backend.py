@@ -84,9 +84,5 @@ _OWN: dict[str, Backend] = {"namespace": NamespaceBackend(), "container": Contai
 
 
 def find_backend(name: str) -> Backend:
-    """The backend of this name.
-
-    Raises:
-        HostError: no installed package has it, or it cannot be loaded.
-    """
+    """The backend of this name. Raises HostError: no installed package has it, or it cannot be loaded."""
     return _OWN[name] if name in _OWN else find_plugin(BACKEND_GROUP, name, "sandbox.backend", _OWN)

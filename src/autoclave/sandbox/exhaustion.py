@@ -14,8 +14,7 @@ _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 def named_faults(doing: str) -> Generator[None, None, None]:
     """Turn errors of the operating system while `doing` something into faults.
 
-    Raises:
-        SandboxFault: with the exhausted resource and the fix.
+    Raises SandboxFault: with the exhausted resource and the fix.
     """
     try:
         yield

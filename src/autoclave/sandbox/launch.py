@@ -48,8 +48,7 @@ class Meter(Protocol):
     def begin_cell(self, limits: Limits) -> None:
         """Bound the cell. Its first process has not received the program yet.
 
-        Raises:
-            SandboxFault: the kernel refuses.
+        Raises SandboxFault: the kernel refuses.
         """
 
     def begin_test(self) -> None:
@@ -66,8 +65,7 @@ class Meter(Protocol):
     def is_memory_exceeded(self) -> bool:
         """Return whether the kernel has killed a process since `begin_test` because the cell met its memory limit.
 
-        Raises:
-            SandboxFault: the kernel did so because the host had no memory left.
+        Raises SandboxFault: the kernel did so because the host had no memory left.
         """
         ...
 
@@ -88,11 +86,7 @@ class Launched(Protocol):
     """The first message to the zygote; see `guest/confinement.py`."""
 
     def map_ids(self) -> None:
-        """Write the id maps of its user namespace.
-
-        Raises:
-            SandboxFault: the kernel refuses.
-        """
+        """Write the id maps of its user namespace. Raises SandboxFault: the kernel refuses."""
 
     def meter(self, first_process: Callable[[], int]) -> Meter:
         """Return the meter of the next cell. Calls `first_process`, as the zygote numbers it, when needed."""

@@ -125,8 +125,7 @@ class ZygoteCell:
     def __init__(self, pool: ZygotePool, profile: Profile, content: bytes, limits: Limits, runner: Runner) -> None:
         """Have it made by a zygote of `pool`.
 
-        Raises:
-            SandboxFault: the cell fails before it has prepared its program.
+        Raises SandboxFault: the cell fails before it has prepared its program.
         """
         self.limits = limits
         self.compile_error: str | None = None

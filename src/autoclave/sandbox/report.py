@@ -51,9 +51,8 @@ def outcome_of(
 ) -> Outcome:
     """Return the outcome of the test that `meter` measures; without one, of a short test that nothing was refused to.
 
-    Raises:
-        SandboxFault: its process could not be set up, the host refused a request within its limits, or its account
-            names an unknown limit.
+    Raises SandboxFault: its process could not be set up, the host refused a request within its limits, or its account
+    names an unknown limit.
     """
     status, user_s, system_s, wall_s, peak_kib = _REPORT.unpack_from(report)
     account = report[_REPORT.size :].rstrip(b"\0").decode("ascii", "replace")

@@ -111,8 +111,7 @@ class RunningTest:
     def finish(self) -> Outcome:
         """Wait for the end, by itself or by a limit.
 
-        Raises:
-            SandboxFault: the cell died, does not stop, or could not set up the process of the test.
+        Raises SandboxFault: the cell died, does not stop, or could not set up the process of the test.
         """
         self.advance(lambda: False)
         printed = self._out.printed(), self._err.printed()
@@ -121,8 +120,7 @@ class RunningTest:
     def end(self) -> Outcome:
         """Kill it and return its outcome.
 
-        Raises:
-            SandboxFault: the cell died, does not stop, or could not set up the process of the test.
+        Raises SandboxFault: the cell died, does not stop, or could not set up the process of the test.
         """
         if not self.is_over:
             self._observed.is_cut_short = True
@@ -132,8 +130,7 @@ class RunningTest:
     def advance(self, is_enough: Callable[[], bool]) -> None:
         """Serve the streams and enforce the limits until the test is over or `is_enough`.
 
-        Raises:
-            SandboxFault: the cell died or does not stop.
+        Raises SandboxFault: the cell died or does not stop.
         """
         while not self.is_over and not is_enough():
             events = self._poll.poll(self._patience_ms())

@@ -48,11 +48,7 @@ def _proven_level(settings: str) -> Level:
 
 
 def _wanted(config: SandboxConfig, backend: Backend) -> list[Level]:
-    """Return the levels to try, best first.
-
-    Raises:
-        IsolationError: the backend offers no acceptable level.
-    """
+    """Return the levels to try, best first. Raises IsolationError: the backend offers no acceptable level."""
     enough: list[Level] = [
         level for level in backend.levels if LEVELS.index(level) >= LEVELS.index(config.minimum_level)
     ]

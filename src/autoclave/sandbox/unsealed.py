@@ -70,8 +70,7 @@ class RestrictedLauncher(OpenLauncher):
     def __init__(self) -> None:
         """Check the kernel.
 
-        Raises:
-            IsolationError: its Landlock cannot confine files, or signals where tests share the user.
+        Raises IsolationError: its Landlock cannot confine files, or signals where tests share the user.
         """
         super().__init__()
         check = check_landlock()

@@ -78,11 +78,7 @@ class RunDelays:
         self._ended_ns = 0
 
     def sample(self, pid: int) -> None:
-        """Take in the threads of one process.
-
-        Raises:
-            OSError: it has ended.
-        """
+        """Take in the threads of one process. Raises OSError: it has ended."""
         for task in os.listdir(f"/proc/{pid}/task"):
             delay_ns = _delay_ns(pid, task)
             if delay_ns is None:
@@ -202,11 +198,7 @@ class _Memory:
     shared_sizes: dict[str, int] = field(default_factory=dict[str, int])
 
     def add(self, pid: int) -> None:
-        """Take in one process.
-
-        Raises:
-            OSError: it has ended.
-        """
+        """Take in one process. Raises OSError: it has ended."""
         try:
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         except PermissionError:

@@ -86,16 +86,14 @@ class Zygote:
     def meter(self) -> Meter:
         """Return the meter of the cell that is opened next.
 
-        Raises:
-            SandboxFault: by methods of the meter, if the zygote could not make the cell.
+        Raises SandboxFault: by methods of the meter, if the zygote could not make the cell.
         """
         return self._launched.meter(self.first_process)
 
     def close_cell(self) -> None:
         """Kill the open cell with all its processes. Does not wait; the next cell is made after that.
 
-        Raises:
-            SandboxFault: the zygote has ended, and with it the cell.
+        Raises SandboxFault: the zygote has ended, and with it the cell.
         """
         self._send(b"C")
         self._is_closing = True
@@ -103,8 +101,7 @@ class Zygote:
     def wait_status(self) -> int | None:
         """Return the wait status of the first process of the cell that was closed last.
 
-        Raises:
-            SandboxFault: the zygote has ended, and with it the cell.
+        Raises SandboxFault: the zygote has ended, and with it the cell.
         """
         self.settle()
         return self._status
@@ -112,8 +109,7 @@ class Zygote:
     def first_process(self) -> int:
         """Return the process number, inside of the zygote's namespace, of the first process of the last opened cell.
 
-        Raises:
-            SandboxFault: the zygote could not make the cell, or has ended.
+        Raises SandboxFault: the zygote could not make the cell, or has ended.
         """
         if self._pid is None:
             pid = self._answer_number()
@@ -123,11 +119,7 @@ class Zygote:
         return self._pid
 
     def settle(self) -> None:
-        """Wait until the cell that was closed last has ended.
-
-        Raises:
-            SandboxFault: the zygote has ended.
-        """
+        """Wait until the cell that was closed last has ended. Raises SandboxFault: the zygote has ended."""
         if self._is_closing:
             self._is_closing = False
             self.first_process()

@@ -41,8 +41,7 @@ class Node:
     def start(self, adopted: Adopted) -> None:
         """Register, and start to judge. `adopted` is called, from any thread, with batches whose clients may be gone.
 
-        Raises:
-            StoreUnavailable: the database does not respond.
+        Raises StoreUnavailable: the database does not respond.
         """
         self._adopted = adopted
         self._store.join()

@@ -107,8 +107,7 @@ class RunQueue:
     ) -> AsyncGenerator[None]:
         """Wait for a place and hold it.
 
-        Raises:
-            Refused: the client has disconnected, or the server is shutting down and `must_stay` returns False.
+        Raises Refused: the client has disconnected, or the server is shutting down and `must_stay` returns False.
         """
         rank = (time.monotonic() if since is None else since) + _YIELDS * limit_s
         started = asyncio.get_running_loop().create_future()

@@ -92,11 +92,7 @@ def as_json(value: Any) -> Any:
 
 
 def written(value: Any) -> str:
-    """Return `value` as JSON on one line.
-
-    Raises:
-        TypeError: JSON has no form for it, such as for bytes.
-    """
+    """Return `value` as JSON on one line. Raises TypeError: JSON has no form for it, such as for bytes."""
     return json.dumps(as_json(value), ensure_ascii=False)
 
 

@@ -151,11 +151,7 @@ class LengthSchedule:
         write_atomically(folder / FILE, json.dumps(asdict(self.state)) + "\n")
 
     def load(self, folder: Path) -> None:
-        """Restore what `save` wrote.
-
-        Raises:
-            CheckpointError: it is missing or damaged.
-        """
+        """Restore what `save` wrote. Raises CheckpointError: it is missing or damaged."""
         with checkpoint_data(folder / FILE) as found:
             self.state = from_plain(StageState, {name: found[name] for name in asdict(self.state)}, "state")
         if not 0 < len(self.state.starts) <= len(self.limits):

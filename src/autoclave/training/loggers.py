@@ -26,11 +26,7 @@ PROJECT = "autoclave"
 
 
 def require_loggers(names: Sequence[str]) -> None:
-    """Check that the packages of these loggers are there.
-
-    Raises:
-        HostError: one is not; the message says the fix.
-    """
+    """Check that the packages of these loggers are there. Raises HostError: one is not; the message says the fix."""
     for name in names:
         if find_spec(name) is None:
             raise HostError(
@@ -42,8 +38,7 @@ def require_loggers(names: Sequence[str]) -> None:
 def open_sinks(config: TrainConfig, folder: Path) -> list[MetricSink]:
     """The sinks of the run in `folder`; one that goes on with a run of before appends to what it holds.
 
-    Raises:
-        HostError: one cannot be reached.
+    Raises HostError: one cannot be reached.
     """
     if not (has_board := find_spec("tensorboard") is not None):
         _log.warning("no event files for TensorBoard, which is not installed; metrics.jsonl has all metrics")

@@ -88,8 +88,7 @@ class CallPlan:
 def plan_call(dispatch: Dispatch, args: Sequence[Any], mesh: Mesh) -> CallPlan:
     """Plan a call of all ranks of `mesh` with `args`.
 
-    Raises:
-        TypeError: the first argument is nothing that this dispatch can split, or has not one value for each replica.
+    Raises TypeError: the first argument is nothing that this dispatch can split, or has not one value for each replica.
     """
     if dispatch is Dispatch.ONE_TO_ALL:
         return CallPlan([tuple(args)] * mesh.size, [0])

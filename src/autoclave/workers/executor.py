@@ -90,8 +90,7 @@ class Executor(Protocol):
     def start(self, group: str, make_worker: Callable[[], Any], *, process_group: bool) -> Ranks:
         """Make a worker on each rank, in one `torch.distributed` process group if `process_group`.
 
-        Raises:
-            Exception: as `Ranks.call`, from the making of a worker.
+        Raises Exception: as `Ranks.call`, from the making of a worker.
         """
         ...
 

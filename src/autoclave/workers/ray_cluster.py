@@ -65,8 +65,7 @@ def _answering(address: str) -> str | None:
 def own_cluster(cpus: int) -> Generator[None]:
     """Start a cluster on this machine that offers `cpus` CPUs, however many there are, and end it after the block.
 
-    Raises:
-        HostError: it does not start.
+    Raises HostError: it does not start.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:

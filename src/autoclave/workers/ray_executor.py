@@ -44,8 +44,7 @@ class Demand:
 def check_cluster(demands: Mapping[str, Demand], nodes: Sequence[Mapping[str, float]]) -> None:
     """Check that `nodes`, each a mapping of resources, can hold all pools side by side.
 
-    Raises:
-        HostError: they cannot; the message names what is missing.
+    Raises HostError: they cannot; the message names what is missing.
     """
     for name, demand in demands.items():
         for resource, amount in demand.bundle.items():
@@ -81,11 +80,7 @@ class RayExecutor:
     """A placement group for one pool."""
 
     def __init__(self, pool: str, demand: Demand) -> None:
-        """Reserve what the pool needs.
-
-        Raises:
-            HostError: it is missing, or in use by other jobs for `RESERVE_S`.
-        """
+        """Reserve what the pool needs. Raises HostError: it is missing, or in use by other jobs for `RESERVE_S`."""
         check_cluster({pool: demand}, cluster_nodes())
         self._pool, self._demand = pool, demand
         self._started: list[RayRanks] = []

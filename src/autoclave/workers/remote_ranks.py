@@ -61,8 +61,7 @@ class RemoteRanks(ABC):
     def build(self, make_worker: Callable[[], Any], store_address: str | None) -> None:
         """Make the workers, in a process group that meets at `store_address`, on the node of rank 0, if there is one.
 
-        Raises:
-            Exception: as `call`. Nothing is left running then.
+        Raises Exception: as `call`. Nothing is left running then.
         """
         store = None
         try:

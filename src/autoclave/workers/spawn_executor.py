@@ -157,22 +157,14 @@ class Channel:
         self._connection = connection
 
     def send(self, content: Any, parcels: Sequence[Parcel]) -> None:
-        """Send a frame.
-
-        Raises:
-            OSError: the other end is closed.
-        """
+        """Send a frame. Raises OSError: the other end is closed."""
         self._connection.send_bytes(pack((content, [(parcel.body, parcel.sizes) for parcel in parcels])).body)
         for parcel in parcels:
             if parcel.memory:
                 send_handle(self._connection, parcel.memory.number, None)
 
     def receive(self) -> tuple[Any, list[Parcel]]:
-        """The next frame; waits for it.
-
-        Raises:
-            EOFError: the other end is closed.
-        """
+        """The next frame; waits for it. Raises EOFError: the other end is closed."""
         try:
             content, contents = Message(self._connection.recv_bytes(), ()).fetch()
             return content, [Parcel(body, sizes, self._memory() if sizes else None) for body, sizes in contents]

@@ -35,11 +35,7 @@ class Held(ABC):
 
     @abstractmethod
     def fetch(self) -> Any:
-        """The value itself.
-
-        Raises:
-            WorkerDied: it was lost with the process that held it.
-        """
+        """The value itself. Raises WorkerDied: it was lost with the process that held it."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +52,7 @@ class Message(Held):
 
 
 def pack(value: Any) -> Message:
-    """`value` as bytes.
-
-    Raises:
-        TypeError: something in it cannot be sent, such as a lambda or an open file.
-    """
+    """`value` as bytes. Raises TypeError: something in it cannot be sent, such as a lambda or an open file."""
     body = io.BytesIO()
     buffers: list[np.ndarray] = []
 

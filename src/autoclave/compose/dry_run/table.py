@@ -223,8 +223,7 @@ class Findings:
     def sort(self, checks: Sequence[Check]) -> None:
         """Run `checks`; keep what the host lacks, and what a model that is not here leaves open.
 
-        Raises:
-            InputError: what is wrong on whatever host.
+        Raises InputError: what is wrong on whatever host.
         """
         wrong: list[Check] = []
         for check in checks:

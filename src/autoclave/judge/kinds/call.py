@@ -32,9 +32,8 @@ class CallKind:
     ) -> None:
         """Validate the tests. Runs nothing.
 
-        Raises:
-            InputError: the entry point is not a name, arguments cannot be sent, an expected value is not JSON data, or
-                the checker compares only text.
+        Raises InputError: the entry point is not a name, arguments cannot be sent, an expected value is not JSON data,
+        or the checker compares only text.
         """
         self._problem_id = problem.id
         self._environment = environment
@@ -58,11 +57,7 @@ class CallKind:
         return self._lengths
 
     def request(self, index: int) -> bytes:
-        """Return the frame that requests call `index` of a program.
-
-        Raises:
-            InputError: an argument cannot be sent.
-        """
+        """Return the frame that requests call `index` of a program. Raises InputError: an argument cannot be sent."""
         tests = self._tests
         try:
             arguments = tests.cases[index].arguments

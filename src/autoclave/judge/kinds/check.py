@@ -39,8 +39,7 @@ class CheckKind:
     def __init__(self, problem: Problem, tests: CheckTests, environment: Environment, spare_cells: SpareCells) -> None:
         """Validate the check. Runs nothing.
 
-        Raises:
-            InputError: a part of the check does not compile, or the problem has a checker.
+        Raises InputError: a part of the check does not compile, or the problem has a checker.
         """
         if problem.checker != _NO_CHECKER:
             given = problem.checker if isinstance(problem.checker, str) else problem.checker.name

@@ -37,11 +37,7 @@ class Trial(ABC):
 
     @abstractmethod
     def judge(self, index: int) -> Judgement:
-        """Run test `index`.
-
-        Raises:
-            SandboxFault: a cell died for reasons that are not the program's.
-        """
+        """Run test `index`. Raises SandboxFault: a cell died for reasons that are not the program's."""
 
     def __enter__(self) -> Self:
         return self

@@ -56,8 +56,7 @@ class Encoder(Message):
     def message(self, head: "list[Any]", values: "Iterable[Any]" = (), states_of: "Message | None" = None) -> bytes:
         """Return the message with these values, followed by the states of the mutable objects of `states_of`.
 
-        Raises:
-            NotPlainError: a value or part of one cannot be marshalled.
+        Raises NotPlainError: a value or part of one cannot be marshalled.
         """
         try:
             body = [self.value(value, 0) for value in values]
@@ -95,8 +94,7 @@ class Encoder(Message):
     def apply_states(self, states: "list[Any]", own_fields: "Mapping[str, Iterable[str]] | None") -> None:
         """Set the mutable objects of this message to the states that the answer reports.
 
-        Raises:
-            NotPlainError: the states do not have the types of the objects.
+        Raises NotPlainError: the states do not have the types of the objects.
         """
         if len(states) != len(self.containers) + len(self.structures):
             raise NotPlainError("malformed data")

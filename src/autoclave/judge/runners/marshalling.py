@@ -67,8 +67,7 @@ class ProxyProtocol(Protocol):
     def exported(self, value: Any, encoder: "PartEncoder", depth: int) -> Any:
         """Return the content that stands for a value of any other type.
 
-        Raises:
-            NotPlainError: the value must not leave this side.
+        Raises NotPlainError: the value must not leave this side.
         """
         ...
 
@@ -106,8 +105,7 @@ def _class_attribute(kind: type, name: str) -> Any:
 def set_fields(structure: Any, fields: "dict[str, Any]", own_fields: "Mapping[str, Iterable[str]] | None") -> None:
     """Give `structure` these fields.
 
-    Raises:
-        NotPlainError: a field would hide a method, a property or a constant of the class.
+    Raises NotPlainError: a field would hide a method, a property or a constant of the class.
     """
     for name, value in fields.items():
         if name.startswith("__") or _is_of_class(type(structure), name, own_fields):

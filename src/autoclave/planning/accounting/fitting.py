@@ -89,11 +89,7 @@ def check_memory(config: TrainConfig) -> None:
 
 
 def require_within_limits(config: TrainConfig, plan: RunPlan) -> None:
-    """The same for a plan that was made.
-
-    Raises:
-        ConfigError: as `check_memory`.
-    """
+    """The same for a plan that was made. Raises ConfigError: as `check_memory`."""
     for pool in plan.pools:
         limit = config.pools[pool.name].memory_gb
         if limit is not None and pool.peak.total > limit * GIB:

@@ -32,8 +32,7 @@ class Heads:
     def of(config: TrainConfig, policy: ModelShape) -> "Heads":
         """Those that the settings name; by default the critic has the trunk of the policy.
 
-        Raises:
-            InputError: a model cannot be found, or its family is unknown.
+        Raises InputError: a model cannot be found, or its family is unknown.
         """
         own = config.critic.path
         critic = shape_at(own, "critic.path") if own else policy
@@ -56,8 +55,7 @@ def head_parameters(shape: ModelShape) -> int:
 def learning_of_critic(config: TrainConfig, shape: ModelShape) -> Learning:
     """All its weights learn, or its adapters and its head.
 
-    Raises:
-        ConfigError: trainer.lora names a layer that the model does not have.
+    Raises ConfigError: trainer.lora names a layer that the model does not have.
     """
     learning = learning_of(config, trunk_of(shape))
     parameters = learning.parameters + shape.hidden_size

@@ -34,11 +34,7 @@ class Learning:
 
 
 def learning_of(config: TrainConfig, shape: ModelShape) -> Learning:
-    """Of the policy.
-
-    Raises:
-        ConfigError: trainer.lora names a layer that the model does not have.
-    """
+    """Of the policy. Raises ConfigError: trainer.lora names a layer that the model does not have."""
     width, lora = WIDTHS[config.model.dtype], config.trainer.lora
     if lora is None:
         return Learning(shape.parameters, width, shape.largest_tensor, 0)
@@ -134,11 +130,7 @@ def linear_layers(shape: ModelShape) -> tuple[Linear, ...]:
 
 
 def adapted_layers(shape: ModelShape, lora: LoraConfig) -> list[Linear]:
-    """Those of one decoder layer that get an adapter.
-
-    Raises:
-        ConfigError: a target is no linear layer of the model.
-    """
+    """Those of one decoder layer that get an adapter. Raises ConfigError: a target is no linear layer of the model."""
     layers = linear_layers(shape)
     known = [layer.name for layer in layers]
     for target in lora.targets:
@@ -150,11 +142,7 @@ def adapted_layers(shape: ModelShape, lora: LoraConfig) -> list[Linear]:
 
 
 def adapter_parameters(shape: ModelShape, lora: LoraConfig) -> int:
-    """Weights of all adapters.
-
-    Raises:
-        ConfigError: as `adapted_layers`.
-    """
+    """Weights of all adapters. Raises ConfigError: as `adapted_layers`."""
     sizes = (layer.inputs + layer.outputs for layer in adapted_layers(shape, lora))
     return shape.layers * lora.rank * sum(sizes)
 

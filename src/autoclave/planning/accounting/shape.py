@@ -104,8 +104,7 @@ def shape_of(model: ModelConfig) -> ModelShape:
 def shape_at(path: str, setting: str = "model.path") -> ModelShape:
     """The shape of the model in a folder or of a name on the hub; `setting` is what gave it, for messages.
 
-    Raises:
-        InputError: as `shape_of`.
+    Raises InputError: as `shape_of`.
     """
     if Path(path).is_dir() or path.startswith((".", "/", "~")):
         return read_shape(Path(path), setting)
@@ -136,8 +135,7 @@ def tiny_shape(tiny: TinyModelConfig) -> ModelShape:
 def read_shape(folder: Path, setting: str = "model.path") -> ModelShape:
     """The shape of the model in `folder`, from its `config.json`.
 
-    Raises:
-        InputError: the file is missing, is not JSON, lacks a number, or is of a family unknown here.
+    Raises InputError: the file is missing, is not JSON, lacks a number, or is of a family unknown here.
     """
     path = folder / "config.json"
     try:

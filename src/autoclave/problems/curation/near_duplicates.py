@@ -35,8 +35,7 @@ def near_pairs(
 ) -> tuple[Pairs, int]:
     """Return pairs of places in `ordered` with similar signatures, and the number of too large buckets.
 
-    Raises:
-        HostError: datasketch is not installed.
+    Raises HostError: datasketch is not installed.
     """
     if not ordered:
         return _NO_PAIRS, 0

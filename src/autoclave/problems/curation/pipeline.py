@@ -81,8 +81,7 @@ class StageResult:
 def run_stages(read: Stage, stages: Sequence[Stage], work: Path, notify: Notify = lambda _: None) -> list[StageResult]:
     """Return the results of `read`, the first stage, and of all others, with those of earlier calls.
 
-    Raises:
-        IncompleteError: a stage could not decide on all candidates; the same call continues there.
+    Raises IncompleteError: a stage could not decide on all candidates; the same call continues there.
     """
     results: list[StageResult] = []
     fingerprint = str(_FORMAT)

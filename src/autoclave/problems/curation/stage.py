@@ -53,8 +53,7 @@ class Stage(Protocol):
     def run(self, candidates: Iterable[ProblemCandidate]) -> Iterator[ProblemCandidate | Dropped]:
         """Yield each candidate, kept or dropped, in any order. `candidates` can be iterated several times.
 
-        Raises:
-            IncompleteError: some could not be decided; verdicts of the others are cached.
+        Raises IncompleteError: some could not be decided; verdicts of the others are cached.
         """
         ...
 

@@ -17,8 +17,7 @@ def apps(row: RawRow) -> ReadProblem:
 def eurus2(row: RawRow) -> ReadProblem:
     """Code rows of Eurus-2-RL-Data, with the columns of verl and without solutions.
 
-    Raises:
-        UnusableRow: the row is of mathematics (`not_code`).
+    Raises UnusableRow: the row is of mathematics (`not_code`).
     """
     if row.text_or("code", "ability") != "code":
         raise UnusableRow("not_code", f"ability = {row.text_or('', 'ability')!r}")

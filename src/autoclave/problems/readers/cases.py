@@ -19,8 +19,7 @@ _READING = ("stdin", "stdin_stdout", "standard_input")
 def columns_as_tests(value: Any, starter_code: str, solutions: Sequence[str], name: str = "") -> StdinTests | CallTests:
     """Convert `{"inputs": [...], "outputs": [...], "fn_name"}`, as in APPS; `name` is used without fn_name.
 
-    Raises:
-        UnusableRow: another form, no tests, different numbers of inputs and outputs, or unsuitable values.
+    Raises UnusableRow: another form, no tests, different numbers of inputs and outputs, or unsuitable values.
     """
     columns = parsed(value, "tests")
     if not isinstance(columns, Mapping):
@@ -44,8 +43,7 @@ def columns_as_tests(value: Any, starter_code: str, solutions: Sequence[str], na
 def records_as_tests(value: Any, starter_code: str, solutions: Sequence[str], name: str = "") -> StdinTests | CallTests:
     """Convert a list of `{"input", "output", "type" or "testtype", "fn_name"}`; `name` is used without fn_name.
 
-    Raises:
-        UnusableRow: another form, no tests, tests of two kinds, or unsuitable values.
+    Raises UnusableRow: another form, no tests, tests of two kinds, or unsuitable values.
     """
     records = parsed(value, "tests")
     if not isinstance(records, list) or not all(isinstance(one, Mapping) for one in cast("list[Any]", records)):
@@ -82,8 +80,7 @@ def _function_of(case: Mapping[str, Any]) -> str:
 def stdin_tests(cases: Iterable[tuple[Any, Any]]) -> StdinTests:
     """Return tests on standard input.
 
-    Raises:
-        UnusableRow: an input or output is neither a string nor a list of lines.
+    Raises UnusableRow: an input or output is neither a string nor a list of lines.
     """
     found = [StdinCase(_as_text(one, "input"), _as_text(other, "output")) for one, other in cases]
     if not found:

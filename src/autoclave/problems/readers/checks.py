@@ -37,8 +37,7 @@ def humaneval(row: RawRow) -> ReadProblem:
 def humanevalpack(row: RawRow) -> ReadProblem:
     """HumanEvalPack in Python, whose tests call their check. The buggy solution is left out.
 
-    Raises:
-        UnusableRow: the row is in another language (`other_language`).
+    Raises UnusableRow: the row is in another language (`other_language`).
     """
     id = row.text_or("", "task_id")
     if not id.startswith("Python/"):
@@ -103,8 +102,7 @@ def leetcode(row: RawRow) -> ReadProblem:
 def kodcode(row: RawRow) -> ReadProblem:
     """KodCode: tests are functions for pytest, which import the program as the module `solution`.
 
-    Raises:
-        UnusableRow: the tests need more of pytest than `raises` and `approx` (`needs_pytest`).
+    Raises UnusableRow: the tests need more of pytest than `raises` and `approx` (`needs_pytest`).
     """
     source = row.text("test", "test_code")
     tree = tree_of(source)
@@ -178,8 +176,7 @@ def _docstring_or(prompt: str) -> str:
 def tested_function(source: str) -> str:
     """Return the first name that is called and not bound in the source, before names that are used otherwise.
 
-    Raises:
-        UnusableRow: there is none (`no_function`).
+    Raises UnusableRow: there is none (`no_function`).
     """
     tree = tree_of(source)
     nodes = list(ast.walk(tree)) if tree else []

@@ -53,8 +53,7 @@ def rllm(row: RawRow) -> ReadProblem:
 def verifiable(row: RawRow) -> ReadProblem:
     """A row of verifiable-coding-problems, its Python export by open-r1, or SYNTHETIC-1, with tests as records.
 
-    Raises:
-        UnusableRow: the row is not a coding task (`not_code`).
+    Raises UnusableRow: the row is not a coding task (`not_code`).
     """
     if (kind := row.text_or("verifiable_code", "task_type")) != "verifiable_code":
         raise UnusableRow("not_code", f"task_type = {shown(kind)}")
@@ -81,8 +80,7 @@ def verifiable(row: RawRow) -> ReadProblem:
 def tests_of(value: Any, starter_code: str, solutions: Sequence[str], name: str) -> Tests:
     """Return tests in any form of these sets: columns, records, assertions in a list or in one script.
 
-    Raises:
-        UnusableRow: another form, no tests, or unsuitable values.
+    Raises UnusableRow: another form, no tests, or unsuitable values.
     """
     if isinstance(value, str) and _ASSERTION.search(value) and not value.lstrip().startswith(("{", "[")):
         return _check(value)
@@ -141,8 +139,7 @@ _PYTHON3 = (3, "PYTHON3")
 def code_contests(row: RawRow) -> ReadProblem:
     """CodeContests, and SandboxFusion's export of it. Only solutions in Python 3 are kept.
 
-    Raises:
-        UnusableRow: the program would have to read or write files (`uses_files`).
+    Raises UnusableRow: the program would have to read or write files (`uses_files`).
     """
     if row.has("content"):
         return _sandbox_fusion(row)
@@ -181,8 +178,7 @@ def code_contests(row: RawRow) -> ReadProblem:
 def codeforces(row: RawRow) -> ReadProblem:
     """Codeforces: open-r1's set, or rLLM's files of 408 evaluation problems.
 
-    Raises:
-        UnusableRow: the problem is interactive, uses files, or needs a special judge (`special_judge`).
+    Raises UnusableRow: the problem is interactive, uses files, or needs a special judge (`special_judge`).
     """
     if row.has("problem"):
         return rllm(row)

@@ -42,8 +42,7 @@ def autoclave(row: RawRow) -> ReadProblem:
 def any_row(row: RawRow) -> ReadProblem:
     """A row of any of these layouts, or of a trainer, whose `reward_model` holds the tests (verl).
 
-    Raises:
-        UnusableRow: no field tells how it is judged (`unknown_layout`), or as the reader of its layout.
+    Raises UnusableRow: no field tells how it is judged (`unknown_layout`), or as the reader of its layout.
     """
     if row.has("reward_model"):
         if (kind := row.text_or("code", "ability")) != "code":
@@ -144,8 +143,7 @@ LAYOUTS: Mapping[str, Layout] = {
 def read_rows(name: str, label: str, rows: Iterable[RawRow | SkippedRow]) -> Iterator[ProblemCandidate | SkippedRow]:
     """Yield the rows of the layout `name` as candidates of the source `label`, or as skipped rows with a reason.
 
-    Raises:
-        InputError: the first rows all have another layout.
+    Raises InputError: the first rows all have another layout.
     """
     read = LAYOUTS[name].read
     num_wrong: int | None = 0

@@ -31,8 +31,7 @@ def livecodebench(row: RawRow) -> ReadProblem:
 def livebench(row: RawRow) -> ReadProblem:
     """LiveBench's coding: problems in LiveCodeBench's layout; those to complete start with the partial solution.
 
-    Raises:
-        UnusableRow: the row is of another of its tasks (`not_code`).
+    Raises UnusableRow: the row is of another of its tasks (`not_code`).
     """
     task = row.text_or("LCB_generation", "task")
     if task not in ("LCB_generation", "coding_completion"):
@@ -114,8 +113,7 @@ _MEMO = frozenset({"MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"})
 def unpacked_text(packed: str, where: str, limit: int = PACKED_BYTES_LIMIT) -> str:
     """Return the string in base64 of zlib of a pickle of one string.
 
-    Raises:
-        DataError: not in this form, damaged, larger than `limit` bytes, or a pickle of anything but one string.
+    Raises DataError: not in this form, damaged, larger than `limit` bytes, or a pickle of anything but one string.
     """
     try:
         squeezed = base64.b64decode(packed, validate=True)

@@ -68,8 +68,7 @@ class RawFiles:
 def raw_files(path: Path, patterns: Sequence[str] = ()) -> RawFiles:
     """Return the files of `path`: a file, or a folder of files or problem folders of APPS, by `patterns` if given.
 
-    Raises:
-        InputError: it does not exist, or holds no readable file.
+    Raises InputError: it does not exist, or holds no readable file.
     """
     if path.is_file():
         if not _is_readable(path):

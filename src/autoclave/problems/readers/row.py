@@ -42,11 +42,7 @@ class RawRow:
         return self.fields.get(name) is not None
 
     def value(self, *names: str) -> Any:
-        """Return the first of these fields that is present.
-
-        Raises:
-            UnusableRow: all are missing (`missing_field`).
-        """
+        """Return the first of these fields that is present. Raises UnusableRow: all are missing (`missing_field`)."""
         for name in names:
             if self.has(name):
                 return self.fields[name]
@@ -104,11 +100,7 @@ def wrong_type(name: str, value: Any, expected: str) -> UnusableRow:
 
 
 def parsed(value: Any, name: str) -> Any:
-    """Return a value; a string is parsed as JSON or as a Python literal.
-
-    Raises:
-        UnusableRow: a string is neither.
-    """
+    """Return a value; a string is parsed as JSON or as a Python literal. Raises UnusableRow: a string is neither."""
     if not isinstance(value, str):
         return value
     if not value.strip():
@@ -141,8 +133,7 @@ class HugeInteger(str):
 def value_of_text(text: str) -> Any:
     """Parse `text` as JSON, or else as a Python literal. Integers too long for Python become `HugeInteger`.
 
-    Raises:
-        ValueError: `text` is neither, is nested too deeply, or is too long for a Python literal.
+    Raises ValueError: `text` is neither, is nested too deeply, or is too long for a Python literal.
     """
     try:
         most = sys.get_int_max_str_digits()

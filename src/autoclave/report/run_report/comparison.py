@@ -68,8 +68,7 @@ class Setting:
 def write_comparison(folders: Sequence[Path], out: Path | None = None) -> Path:
     """The path of a page about the runs in `folders`: `out`, or `comparison.html` in the first of them.
 
-    Raises:
-        InputError: a folder is missing, is not a run folder or is given twice, or there are more than colours.
+    Raises InputError: a folder is missing, is not a run folder or is given twice, or there are more than colours.
     """
     path = out or folders[0] / COMPARISON_NAME
     write_atomically(path, render_comparison(_runs(folders)))

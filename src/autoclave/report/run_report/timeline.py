@@ -78,8 +78,7 @@ def timeline_section(run: Run) -> TimelineSection:
 def draw(run: Run, timeline: StepTimeline) -> Picture:
     """The picture of a step, with all spans of the run that overlap it.
 
-    Raises:
-        DataError: the file of a later step is damaged.
+    Raises DataError: the file of a later step is damaged.
     """
     spans = spans_during(run.folder, timeline)
     times = role_times(spans, timeline.window)

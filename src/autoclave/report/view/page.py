@@ -53,8 +53,7 @@ class Filter:
 def write_view(request: Request, out: Path | None = None) -> Written:
     """Write the page to `out`; by default it is `view.html` in the folder of the run.
 
-    Raises:
-        InputError: not a run folder, no rollouts recorded, a step or a problem that is not, or a damaged file.
+    Raises InputError: not a run folder, no rollouts recorded, a step or a problem that is not, or a damaged file.
     """
     surveys = [survey(source, request.problems) for source in sources_of(request)]
     _check_problems(request.problems, surveys)

@@ -37,11 +37,7 @@ class Detokenizer:
 
     @staticmethod
     def of_run(folder: Path) -> "Detokenizer | None":
-        """That of the run in `folder`; None if it keeps none.
-
-        Raises:
-            DataError: the file is damaged.
-        """
+        """That of the run in `folder`; None if it keeps none. Raises DataError: the file is damaged."""
         path = folder / "start" / "tokenizer.json"
         if not path.is_file():
             return None

@@ -54,8 +54,7 @@ class Source:
 def sources_of(request: Request) -> list[Source]:
     """The steps to look at, in order; when comparing two: first what is compared with, then the run.
 
-    Raises:
-        InputError: not a run folder, no rollouts recorded, a step that is not, or nothing to compare with.
+    Raises InputError: not a run folder, no rollouts recorded, a step that is not, or nothing to compare with.
     """
     run = _with_rollouts(request.run)
     if not request.compares:
@@ -201,8 +200,7 @@ class Survey:
 def survey(source: Source, problems: Collection[str]) -> Survey:
     """Look once at all rollouts of `source`, or at those of `problems`.
 
-    Raises:
-        DataError: a line of the file is damaged.
+    Raises DataError: a line of the file is damaged.
     """
     found = Survey(source)
     for rollout in read_rollouts(source.path):

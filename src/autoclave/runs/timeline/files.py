@@ -49,11 +49,7 @@ def timeline_steps(run_folder: Path) -> list[int]:
 
 
 def write_timeline(run_folder: Path, timeline: StepTimeline) -> None:
-    """Write the file of a step.
-
-    Raises:
-        HostError: the disk is full or fails.
-    """
+    """Write the file of a step. Raises HostError: the disk is full or fails."""
     start, end, counts = round(timeline.start, 6), round(timeline.end, 6), (timeline.dropped, timeline.moved)
     head = asdict(_Head(TIMELINE_FORMAT, timeline.step, start, end, len(timeline.spans), *counts))
     path = timeline_path(run_folder, timeline.step)

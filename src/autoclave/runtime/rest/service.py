@@ -271,8 +271,7 @@ def _plain(target: str) -> str:
 def following(header: str) -> str:
     """Return the target of the link to the next page in a header Link (RFC 8288); empty if there is none.
 
-    Raises:
-        InputError: a next page is named and not clear; to take that for the end would be to overlook what is there.
+    Raises InputError: a next page is named and not clear; to take that for the end would be to overlook what is there.
     """
     import httpx
 

@@ -19,11 +19,7 @@ class ControlFile:
     """One file of a group: kept open if every test reads it, else opened for each access."""
 
     def __init__(self, path: Path, *, is_kept_open: bool) -> None:
-        """Open it, for writing too where that is allowed.
-
-        Raises:
-            OSError: it does not exist or may not be read.
-        """
+        """Open it, for writing too where that is allowed. Raises OSError: it does not exist or may not be read."""
         self._path = path
         self._lock = threading.Lock()  # after a close by another thread the number may be another file
         self._is_kept_open = is_kept_open
@@ -45,11 +41,7 @@ class ControlFile:
         return 0
 
     def write(self, number: int) -> None:
-        """Set it.
-
-        Raises:
-            SandboxFault: the kernel refuses.
-        """
+        """Set it. Raises SandboxFault: the kernel refuses."""
         try:
             self._access(os.pwrite, b"%d" % number)
         except OSError as error:
@@ -93,20 +85,12 @@ class OpenFolder:
         self._kept: list[ControlFile] = []
 
     def keep(self, name: str) -> ControlFile:
-        """A file that is kept open.
-
-        Raises:
-            OSError: it does not exist or may not be read.
-        """
+        """A file that is kept open. Raises OSError: it does not exist or may not be read."""
         self._kept.append(ControlFile(self._path / name, is_kept_open=True))
         return self._kept[-1]
 
     def file(self, name: str) -> ControlFile:
-        """A file that is opened for each access.
-
-        Raises:
-            OSError: it does not exist or may not be read.
-        """
+        """A file that is opened for each access. Raises OSError: it does not exist or may not be read."""
         return ControlFile(self._path / name, is_kept_open=False)
 
     def file_if_there(self, name: str) -> ControlFile | None:

@@ -303,8 +303,7 @@ class Watcher:
     def of(cls, folders: Sequence[Path], user: object) -> Watcher:
         """Return the watcher of `folders`, started if there is none. It runs until all of its users have left.
 
-        Raises:
-            OSError: no process can be started.
+        Raises OSError: no process can be started.
         """
         with _lock:
             found = next((each for each in _users if each.groups == _own_groups(folders)), None) or cls(folders)

@@ -95,11 +95,7 @@ class Engine:
 
 
 def find_engine(wanted: Literal["auto", "podman", "docker"], runtime: str) -> Engine:
-    """Return the engine to use: podman before docker if both answer.
-
-    Raises:
-        HostError: none answers.
-    """
+    """Return the engine to use: podman before docker if both answer. Raises HostError: none answers."""
     names: tuple[EngineName, ...] = ("podman", "docker") if wanted == "auto" else (wanted,)
     reasons: list[str] = []
     for name in names:
@@ -175,8 +171,7 @@ OWN_FOLDERS = ("/tmp", "/program", "/judge", "/proc", "/sys", "/dev")
 def image_for(engine: Engine, plan: RootPlan) -> str:
     """Return the name of the image for `plan`. The engine makes it if it is missing.
 
-    Raises:
-        SandboxFault: the engine rejects it.
+    Raises SandboxFault: the engine rejects it.
     """
     content = image_content(plan)
     name = f"{_REPOSITORY}:{hashlib.sha256(content).hexdigest()[:16]}"

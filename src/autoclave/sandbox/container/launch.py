@@ -104,8 +104,7 @@ class ContainerZygote:
     def __init__(self, engine: Engine, name: str, flags: list[str], image: str, root: RootPlan) -> None:
         """Start it and take its connection.
 
-        Raises:
-            SandboxFault: the engine fails, the zygote does not connect, or the container is not sealed.
+        Raises SandboxFault: the engine fails, the zygote does not connect, or the container is not sealed.
         """
         self._engine = engine
         self._name = name
@@ -298,11 +297,7 @@ def _missing(pid: int) -> list[str]:
 
 
 def _seen_from_outside(main_process: int, pid: int) -> int:
-    """Return the number on the host of process `pid` of the container.
-
-    Raises:
-        SandboxFault: it has ended.
-    """
+    """Return the number on the host of process `pid` of the container. Raises SandboxFault: it has ended."""
     for child in descendants(main_process):
         with contextlib.suppress(OSError):
             lines = Path(f"/proc/{child}/status").read_text().splitlines()

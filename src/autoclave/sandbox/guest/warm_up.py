@@ -27,8 +27,7 @@ class _LeftError(BaseException):
 def warm_up(runner: Any) -> None:
     """Have `runner` run its sample, each time in a fresh module.
 
-    Raises:
-        RuntimeError: it does not leave the process with status 0.
+    Raises RuntimeError: it does not leave the process with status 0.
     """
     content, stdin, frames = runner.namespace["warm_up"]()
     leave, modules, program_input = os._exit, dict(sys.modules), sys.stdin

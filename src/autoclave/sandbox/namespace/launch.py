@@ -50,11 +50,7 @@ def new_identity() -> Identity:
 
 
 def write_id_maps(pid: int, identity: Identity) -> None:
-    """Give the user namespace of process `pid` its ids.
-
-    Raises:
-        OSError: the kernel refuses the map.
-    """
+    """Give the user namespace of process `pid` its ids. Raises OSError: the kernel refuses the map."""
     for name in ("uid_map", "gid_map"):
         Path(f"/proc/{pid}/{name}").write_text(identity.id_map)
 

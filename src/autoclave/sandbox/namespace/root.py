@@ -65,8 +65,7 @@ def base_interpreter() -> str:
 def root_plan(executable: str, packages: tuple[str, ...] = (), paths: tuple[str, ...] = ()) -> RootPlan:
     """The plan for `executable`, with `packages` of this process's environment and `paths` of the host.
 
-    Raises:
-        HostError: the interpreter does not start, or a package or path is missing on the host.
+    Raises HostError: the interpreter does not start, or a package or path is missing on the host.
     """
     found = _probe(executable)
     extra = find_packages(packages, executable)

@@ -35,8 +35,7 @@ class SqliteStore(Store):
     def __init__(self, path: Path) -> None:
         """Open the file, or create it readable by this user alone.
 
-        Raises:
-            InputError: it cannot be opened, is not a store, or has another version of the tables.
+        Raises InputError: it cannot be opened, is not a store, or has another version of the tables.
         """
         self.node = secrets.token_urlsafe(12)
         self._lock = threading.RLock()

@@ -171,11 +171,7 @@ class Alignment:
         write_atomically(folder / FILE, json.dumps(content) + "\n")
 
     def load(self, folder: Path) -> None:
-        """Restore what `save` wrote.
-
-        Raises:
-            CheckpointError: it is missing or damaged.
-        """
+        """Restore what `save` wrote. Raises CheckpointError: it is missing or damaged."""
         with checkpoint_data(folder / FILE) as content:
             self._step, self._part, self._pending = int(content["step"]), 0, []
             self._references = [from_plain(AlignmentSample, each, "alignment_sample") for each in content["references"]]

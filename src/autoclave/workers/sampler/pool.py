@@ -155,8 +155,7 @@ class SamplerPool:
     def attach(self, group: WorkerGroup[SamplerWorker]) -> None:
         """Sample on this group too. It gets the current weights before its first request.
 
-        Raises:
-            RuntimeError: it is closed.
+        Raises RuntimeError: it is closed.
         """
         replica = Replica(group, [EngineQueue() for _ in group.nodes], self._restarts)
         with self._changed:
@@ -169,8 +168,7 @@ class SamplerPool:
     def detach(self, group: WorkerGroup[SamplerWorker]) -> None:
         """Stop sampling on this group; the others get its unfinished requests. Its workers stay.
 
-        Raises:
-            ValueError: it does not sample here, or no other group is left.
+        Raises ValueError: it does not sample here, or no other group is left.
         """
         with self._changed:
             leaving = [replica for replica in self._replicas if replica.group is group]

@@ -53,8 +53,7 @@ class EngineQueue:
     def check(self, step_output: StepOutput, engine: str, version: int) -> None:
         """Check that each completion is of a running request and sound, and that the engine still has all others.
 
-        Raises:
-            EngineFault: otherwise; the message names `engine` and the request.
+        Raises EngineFault: otherwise; the message names `engine` and the request.
         """
         answers = Counter(number for number, _ in step_output.done)
         for number, times in answers.items():

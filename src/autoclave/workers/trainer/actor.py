@@ -78,8 +78,7 @@ class ActorWorker(LearningWorker, SendsWeights):
     def reference_log_probs(self, batch: Batch) -> Batch:
         """`batch` with `reference_log_probs` (N,) float32 of the policy without its adapter.
 
-        Raises:
-            ValueError: it has none.
+        Raises ValueError: it has none.
         """
         with without_adapter(self._model):
             return batch.with_responses(reference_log_probs=self._scored(batch))

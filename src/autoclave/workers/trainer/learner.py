@@ -21,8 +21,7 @@ class LearningWorker(MeasuresMemory):
     def export_model(self, model: TokenizedModel, folder: Path) -> None:
         """Write it, whose weights train here, to `folder` in Hugging Face form, for use elsewhere. Of all ranks.
 
-        Raises:
-            HostError: the disk is full or fails.
+        Raises HostError: the disk is full or fails.
         """
         weights = (
             ((names[0], tensor) for names, tensor in gathered_weights(sources_of(model.model)))

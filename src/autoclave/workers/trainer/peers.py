@@ -31,8 +31,7 @@ def this_rank() -> int:
 def require_process_group() -> None:
     """Models that learn on several ranks must learn the same.
 
-    Raises:
-        RuntimeError: this worker has peers, and no way to reach them.
+    Raises RuntimeError: this worker has peers, and no way to reach them.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch.distributed.is_initialized():
         raise RuntimeError("a model that learns on several ranks needs WorkerGroup(..., process_group=True)")
@@ -65,8 +64,7 @@ def gather_rows(batch: Batch) -> tuple[Batch, slice]:
 def raise_together(error: FaultError | None) -> None:
     """Raise the first error that any rank has, on all of them: one that went on alone would wait for ever.
 
-    Raises:
-        FaultError: a rank has one.
+    Raises FaultError: a rank has one.
     """
     first = next((found for found in gather(error) if found), None)
     if first:

@@ -56,8 +56,7 @@ class Sender:
     def write(self, version: int, deadline_s: float) -> None:
         """Write the weights as they are now, as `version`.
 
-        Raises:
-            FaultError: a sampler still uses the memory that they are to go to after `deadline_s`; it is named.
+        Raises FaultError: a sampler still uses the memory that they are to go to after `deadline_s`; it is named.
         """
         slot = _on_first_rank(lambda: self._memory.control.begin(version, deadline_s))
         self._write(slot)

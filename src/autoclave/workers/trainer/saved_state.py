@@ -51,8 +51,7 @@ class StateWriter:
     def begin(self, tensors: Mapping[str, Tensor], folder: Path) -> None:
         """Copy `tensors` as they are now, and begin to write the copies to `folder`.
 
-        Raises:
-            HostError: what was begun before could not be written.
+        Raises HostError: what was begun before could not be written.
         """
         self.finish(wait=True)
         self._folder = folder
@@ -71,8 +70,7 @@ class StateWriter:
     def finish(self, *, wait: bool) -> bool:
         """Return whether all that was begun is written and durable; with `wait`, it is when this returns.
 
-        Raises:
-            HostError: the disk is full or fails.
+        Raises HostError: the disk is full or fails.
         """
         if self._writing is None:
             return True

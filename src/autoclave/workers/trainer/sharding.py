@@ -106,8 +106,7 @@ def check_device(settings: TrainerConfig, device: torch.device) -> None:
 def decoder_layers(module: nn.Module) -> list[nn.Module]:
     """The layers of its decoder, in order, however they are nested: those that the library can checkpoint.
 
-    Raises:
-        InputError: there are none.
+    Raises InputError: there are none.
     """
     layers: list[nn.Module] = [part for part in module.modules() if isinstance(part, GradientCheckpointingLayer)]
     if not layers:

@@ -106,8 +106,7 @@ class TrainedModel:
     def require_finite_columns(self, batch: Batch) -> None:
         """Check what trained tokens hold before an update reads it.
 
-        Raises:
-            FaultError: a column is not finite; the message names it and the optimizer step.
+        Raises FaultError: a column is not finite; the message names it and the optimizer step.
         """
         trained = batch.responses["weights"] > 0
         columns = {name: torch.from_numpy(column[trained]) for name, column in batch.responses.items()}
@@ -207,24 +206,21 @@ class TrainedModel:
     def begin_save(self, folder: Path) -> None:
         """Copy weights, optimizer and the number of steps, and begin to write them to `folder`, sharded as they are.
 
-        Raises:
-            HostError: what was begun before could not be written.
+        Raises HostError: what was begun before could not be written.
         """
         self._writer.begin(state_of(self.module, self._optimizer, self._steps_taken), folder)
 
     def finish_save(self, wait: bool) -> bool:
         """Return whether what was begun is written; with `wait`, it is when this returns.
 
-        Raises:
-            HostError: the disk is full or fails.
+        Raises HostError: the disk is full or fails.
         """
         return self._writer.finish(wait=wait)
 
     def load(self, folder: Path) -> None:
         """Go on from what was saved, on however many ranks.
 
-        Raises:
-            CheckpointError: it is damaged, or of a model of another shape.
+        Raises CheckpointError: it is damaged, or of a model of another shape.
         """
         self._steps_taken = load_state(self.module, self._optimizer, folder, self._writer.process_group())
 
@@ -310,9 +306,8 @@ NAMED = 3
 def require_finite(tensors: Mapping[str, Tensor], where: str, fix: str) -> None:
     """Raise unless every number of every tensor is finite. Of all ranks, if tensors are sharded.
 
-    Raises:
-        FaultError: some are not; the message begins with `where`, names the first tensors and how many of their numbers
-            are not finite, and ends with `fix`.
+    Raises FaultError: some are not; the message begins with `where`, names the first tensors and how many of their
+    numbers are not finite, and ends with `fix`.
     """
     found = [(name, tensor, int(whole((~torch.isfinite(tensor)).sum()))) for name, tensor in tensors.items()]
     bad = [f"{name} ({count} of {tensor.numel()})" for name, tensor, count in found if count]

@@ -53,8 +53,7 @@ class BroadcastGroup:
     ) -> None:
         """Meet the others; returns when all are there. `store` is that of the process that opened it.
 
-        Raises:
-            RuntimeError: they are not, after the deadline.
+        Raises RuntimeError: they are not, after the deadline.
         """
         timeout = timedelta(seconds=rendezvous.deadline_s)
         reached = store or TCPStore(rendezvous.address, rendezvous.port, is_master=False, timeout=timeout)
@@ -66,8 +65,7 @@ class BroadcastGroup:
     def broadcast(self, buffer: Tensor, buckets: Sequence[tuple[int, int]]) -> None:
         """Fill `buffer` of every member, (num_bytes,) uint8, with that of member 0, piece by piece.
 
-        Raises:
-            RuntimeError: a member has gone, or does not come.
+        Raises RuntimeError: a member has gone, or does not come.
         """
         options = BroadcastOptions()
         options.rootRank = 0

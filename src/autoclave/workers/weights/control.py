@@ -53,11 +53,7 @@ class Control:
         self._head["magic"] = _MAGIC
 
     def require(self, token: str) -> None:
-        """Check that this is the block of `token`.
-
-        Raises:
-            HostError: it is another, or none.
-        """
+        """Check that this is the block of `token`. Raises HostError: it is another, or none."""
         if self._head["magic"][0] != _MAGIC or self._head["token"][0] != token.encode():
             raise HostError("the memory of the published weights is gone: another stands at its address")
 
@@ -70,8 +66,7 @@ class Control:
     def begin(self, version: int, deadline_s: float) -> int:
         """The slot to write `version` to, which no reader uses, marked as being written.
 
-        Raises:
-            FaultError: a reader still uses it after `deadline_s`; the message names who.
+        Raises FaultError: a reader still uses it after `deadline_s`; the message names who.
         """
         whole = {self._version(slot): slot for slot in range(self.num_slots) if self._state(slot) is State.WHOLE}
         newest = whole[max(whole)] if whole else self.num_slots - 1
@@ -120,8 +115,7 @@ class Control:
     def hold(self, reader: int, version: int) -> int:
         """The slot of `version`, which stays as it is until it is let go.
 
-        Raises:
-            FaultError: no slot holds that version whole; the message says what there is.
+        Raises FaultError: no slot holds that version whole; the message says what there is.
         """
         for slot in range(self.num_slots):
             if self._version(slot) == version and self._state(slot) is not State.EMPTY:

@@ -63,8 +63,7 @@ class WeightMemory:
     def create(table: WeightTable, num_slots: int = 2, device: torch.device | None = None) -> "WeightMemory":
         """An empty memory, of this process; on a GPU, `device`, only the control block is in the memory of the host.
 
-        Raises:
-            HostError: there is too little memory.
+        Raises HostError: there is too little memory.
         """
         is_on_host = device is None or device.type == "cpu"
         size = CONTROL_BYTES + (num_slots * table.num_bytes if is_on_host else 0)
@@ -90,9 +89,8 @@ class WeightMemory:
     def open(table: WeightTable, address: Address, *, is_writer: bool = False) -> "WeightMemory":
         """The memory at `address`, for reading, or as one of several that write it.
 
-        Raises:
-            HostError: it cannot be opened: it is on another host, its owner has ended, is another user's, or the driver
-                of the GPU does not open it.
+        Raises HostError: it cannot be opened: it is on another host, its owner has ended, is another user's, or the
+        driver of the GPU does not open it.
         """
         file = _opened(address)
         control = Control(np.frombuffer(mmap.mmap(file.number, CONTROL_BYTES), dtype=np.uint8))

@@ -24,8 +24,7 @@ class Receiver(ABC):
     def take(self, version: int, sent: Any) -> Mapping[str, Tensor]:
         """The weights of `version`, by name; they stay as they are until a later version is settled.
 
-        Raises:
-            FaultError: they are not there whole.
+        Raises FaultError: they are not there whole.
         """
 
     def arrived(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -53,11 +52,7 @@ class MappedMemory(Receiver):
     """Routes `memory` and `device`: views of a slot, which is held as long as the engine uses it."""
 
     def __init__(self, descriptor: BufferDescriptor, name: str, number: int) -> None:
-        """Map the memory, with seat `number` there, as `name`.
-
-        Raises:
-            HostError: it cannot be opened here.
-        """
+        """Map the memory, with seat `number` there, as `name`. Raises HostError: it cannot be opened here."""
         self._memory = WeightMemory.open(descriptor.table, descriptor.address)
         self._number = number
         self._held, self._taken = 0, 0  # bit masks of slots
@@ -168,8 +163,7 @@ def open_receiver(
 ) -> Receiver:
     """The inlet of a route, for a sampler on `device`; see `ReceivesWeights.open_receiver`.
 
-    Raises:
-        HostError: the memory of the offer cannot be opened here.
+    Raises HostError: the memory of the offer cannot be opened here.
     """
     if descriptor is None:
         return OwnTensors()

@@ -69,8 +69,7 @@ class WeightTable:
     def views(self, buffer: Tensor) -> dict[str, Tensor]:
         """Each weight in `buffer` (num_bytes,) uint8, by all its names.
 
-        Raises:
-            ValueError: the buffer has another size.
+        Raises ValueError: the buffer has another size.
         """
         return self.views_of_buckets({(0, self.num_bytes): buffer})
 
@@ -89,8 +88,7 @@ class WeightTable:
     def views_of_buckets(self, buckets: Mapping[tuple[int, int], Tensor]) -> dict[str, Tensor]:
         """Each weight by all its names, where the pieces of the buffer lie apart.
 
-        Raises:
-            ValueError: the pieces are not those of a whole buffer, or one has another size.
+        Raises ValueError: the pieces are not those of a whole buffer, or one has another size.
         """
         _require_whole(buckets, self.num_bytes)
         found: dict[str, Tensor] = {}

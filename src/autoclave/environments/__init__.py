@@ -3,6 +3,7 @@
 from autoclave.environments.interface import Environment, Grader
 from autoclave.environments.program_grader import ProgramGrader
 from autoclave.environments.state_grader import DamagedState, State, StateGrader, Table, changed_files, changed_rows
+from autoclave.environments.suites import Suite, SuiteGrader
 
 __all__ = [
     "DamagedState",
@@ -11,6 +12,8 @@ __all__ = [
     "ProgramGrader",
     "State",
     "StateGrader",
+    "Suite",
+    "SuiteGrader",
     "Table",
     "changed_files",
     "changed_rows",

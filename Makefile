@@ -127,8 +127,9 @@ figures: setup  ## Render the figures of docs/figures.yaml into the pages, and m
 gpu:  ## Test, train and measure on the GPU of this machine; needs no `make setup`, and goes on where it was stopped
 	@PYTHONPATH=src $(PYTHON) -m benchmarks.gpu --out runs/gpu
 
-gauntlet: setup  ## Attack the judge with the programs of gauntlet/, on each backend that this host offers
+gauntlet: setup  ## Attack the judge with the programs of gauntlet/, on each backend that this host offers, and graders of episodes
 	@$(BIN)/python -m gauntlet
+	@$(BIN)/python -m gauntlet.episode_course
 
 soak: setup setup-services  ## Long runs: ten thousand programs through one judge, a thousand iterations under random kills
 	@AUTOCLAVE_SOAK=1 $(BIN)/pytest -m soak --timeout 7200

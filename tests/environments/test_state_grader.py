@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from autoclave.config.sandbox import SandboxConfig
-from autoclave.core import EndState, InputError, IsolationError, Reward, Rollout, TaskItem
+from autoclave.core import EndState, InputError, IsolationError, Reward, Rollout, SandboxFault, TaskItem
 from autoclave.environments import State, StateGrader, Table, changed_files, changed_rows
 from autoclave.judge.plain_run import PlainRunner
 from autoclave.rollout.checked_rewards import graded
@@ -124,3 +124,22 @@ def test_a_condition_that_is_not_true_or_false_stops_the_run(runner: PlainRunner
 def test_an_item_without_conditions_stops_the_run(runner: PlainRunner):
     with pytest.raises(InputError, match="no conditions"):
         grade(runner, {})
+
+
+class FailingRunner:
+    """A runner whose cells fail, for a time or for good."""
+
+    level = "sealed"
+
+    def __init__(self, *fails: bool) -> None:
+        self._fails = list(fails)
+
+    def run(self, program: Any, order: Any) -> None:
+        if self._fails.pop(0):
+            raise SandboxFault("no cell")
+
+
+@pytest.mark.parametrize(("fails", "value"), [((True, True), None), ((True, False), 0.0)])
+def test_a_fault_is_no_verdict_unless_a_control_program_runs(fails: tuple[bool, ...], value: float | None):
+    runner: Any = FailingRunner(*fails)
+    assert grade(runner, {"app.db": b"x"}, lambda state: bool(users(state))).value == value

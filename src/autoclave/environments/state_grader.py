@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from autoclave.core import Closing, Ended, InputError, Program, SandboxFault
 from autoclave.core.rollout import EndState, Reward, Rollout, TaskItem
-from autoclave.core.verdict import Fault, Status, Verdict
-from autoclave.environments.verdicts import VALUES, verdict_of
+from autoclave.core.verdict import Status
+from autoclave.environments.verdicts import VALUES, verdict_of, verdict_of_fault
 from autoclave.judge.plain_run import PlainRunner, RunOrder
 
 Value = None | int | float | str | bytes
@@ -123,8 +123,7 @@ class StateGrader(Closing):
         try:
             failures = [_failure_of(name, holds, state, item) for name, holds in self._conditions_of(item).items()]
         except SandboxFault as fault:
-            verdict = Verdict.none(Fault("sandbox", str(fault)), problem_id=item.id, id=item.id, level=level)
-            return Reward.of(verdict, VALUES[self._reward])
+            return Reward.of(verdict_of_fault(fault, self._runner, item.id, level), VALUES[self._reward])
         if not failures:
             raise InputError(f"task {item.task!r}, item {item.id!r}: no conditions: an item needs at least one")
         statuses = [Status.WRONG_ANSWER if failure else Status.ACCEPTED for failure in failures]

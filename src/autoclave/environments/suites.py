@@ -18,9 +18,9 @@ from typing import Literal
 
 from autoclave.core import CheckTests, Closing, InputError, IsolationError, Problem, Program, SandboxFault
 from autoclave.core.rollout import EndState, Reward, Rollout, TaskItem
-from autoclave.core.verdict import Fault, Status, TestResult, Verdict
+from autoclave.core.verdict import Status, TestResult, Verdict
 from autoclave.environments.splitting import read_module
-from autoclave.environments.verdicts import VALUES, verdict_of
+from autoclave.environments.verdicts import VALUES, verdict_of, verdict_of_fault
 from autoclave.judge import Judge, JudgeJob
 from autoclave.judge.messages import failure_of
 from autoclave.judge.plain_run import PlainRunner, RunOrder
@@ -206,7 +206,7 @@ def _run_in_one_cell(runner: PlainRunner, suite: Suite, files: Mapping[str, byte
     try:
         outcome = runner.run(Program(program, "python"), order).outcome
     except SandboxFault as fault:
-        return Verdict.none(Fault("sandbox", str(fault)), problem_id=item_id, id=item_id, level="shared")
+        return verdict_of_fault(fault, runner, item_id, "shared")
     passed = _reported(outcome.stdout, nonce, len(names))
     status, message = Status.WRONG_ANSWER, "the test failed"
     if passed is None:

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
-from autoclave.core.verdict import Status, TestResult, Verdict
+from autoclave.core import ExhaustedFault, Program, SandboxFault
+from autoclave.core.verdict import Fault, Status, TestResult, Verdict
+from autoclave.judge.plain_run import PlainRunner, RunOrder
 
 VALUES: dict[str, Callable[[Verdict], float]] = {
     "binary": lambda verdict: float(verdict.is_accepted),
@@ -28,3 +30,14 @@ def verdict_of(results: Sequence[Status | TestResult], messages: Sequence[str], 
         level=level,
         message=messages[failed.index] if failed else "",
     )
+
+
+def verdict_of_fault(fault: SandboxFault, runner: PlainRunner, item_id: str, level: str) -> Verdict:
+    """Return no verdict, or a failure where a control program runs: then the end state made its cells fail."""
+    try:
+        if not isinstance(fault, ExhaustedFault):
+            runner.run(Program("", "python"), RunOrder())
+            return verdict_of([Status.RUNTIME_ERROR], ["it made its cell fail"], item_id, level)
+    except SandboxFault:
+        pass
+    return Verdict.none(Fault("sandbox", str(fault)), problem_id=item_id, id=item_id, level=level)

@@ -51,6 +51,7 @@ def grade(cells: Any, suite: Suite, files: Mapping[str, str], reward: str = "fra
 
 
 TESTS = """
+from __future__ import annotations
 import unittest
 import pytest
 import pack.core as core
@@ -93,8 +94,11 @@ def test_changed_argument():
     assert items == [1]
 
 @pytest.mark.skip(reason="not ready")
-def test_skipped():
+def test_skipped(never: Undefined = None):
     assert False
+
+if __name__ == "__main__":
+    unittest.main()
 """
 
 
@@ -160,6 +164,8 @@ def test_a_suite_that_cannot_be_split_runs_at_level_shared_only(cells: Any):
         ("from pack import A\ndef test_a(): assert isinstance(1, A)", "isinstance with A"),
         ("import pytest\n@pytest.mark.skipif(True)\ndef test_a(): pass", "skipif: which tests count"),
         ("def helper(): pass", "has no tests"),
+        ("async def test_a(): pass", "a coroutine"),
+        ("if True:\n    def test_a(): pass", "in a statement such as if"),
         ("def test_a(: pass", "does not compile"),
     ],
 )

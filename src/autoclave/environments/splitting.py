@@ -34,6 +34,7 @@ def read_module(path: str, source: str, modules: Sequence[str], *, is_split: boo
         tree = ast.parse(source)
     except (SyntaxError, ValueError) as error:
         raise InputError(f"{path}: does not compile ({error})") from None
+    tree.body = [node for node in tree.body if not _is_of_scripts(node)]
     module = TestModule(path, tree, list(_tests_of(tree, path)))
     if not module.tests:
         raise InputError(f"{path}: has no tests: functions test_*, or methods of classes Test* and of TestCase")
@@ -48,7 +49,19 @@ def read_module(path: str, source: str, modules: Sequence[str], *, is_split: boo
     return module
 
 
+def _is_of_scripts(node: ast.stmt) -> bool:
+    """Return whether a statement must not, or need not run in a cell: the guard of a script, an import of features."""
+    is_guard = isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+    return is_guard or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
+
+
 def _tests_of(tree: ast.Module, path: str) -> Iterator[str]:
+    for node in ast.walk(tree):
+        parts = [] if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) else ast.iter_child_nodes(node)
+        for each in [node] if isinstance(node, ast.AsyncFunctionDef) else parts:
+            if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name.startswith("test"):
+                where = "a coroutine, or in a statement such as if"
+                raise InputError(f"{path}:{each.lineno}: {each.name}: {where}: tests are functions and methods")
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test") and _counts(node, path):
             yield node.name

@@ -28,7 +28,7 @@ from autoclave.judge.plain_run import PlainRunner, RunOrder
 _CELLS = Path(__file__).parent / "cells"
 _NEVER = ("conftest.py", "sitecustomize.py", "usercustomize.py", "*.pth", "*.pyc", "*.so")
 """Files of an end state that are never carried in: they would act on interpreter or runner, or are no source."""
-_STAND_IN = """
+_STAND_IN = """from __future__ import annotations
 import builtins as autoclave_builtins, sys as autoclave_sys, types as autoclave_types
 autoclave_suite = autoclave_sys.modules["pytest"] = autoclave_types.ModuleType("pytest")
 autoclave_suite.__builtins__ = dict(vars(autoclave_builtins))  # those of a program may be changed

@@ -22,7 +22,7 @@ from autoclave.training.checkpoints import (
     FREE_TO_CHANGE,
     Checkpoint,
     Checkpoints,
-    State,
+    SavedState,
     find_checkpoint,
     kept_of,
     latest_checkpoint,
@@ -62,7 +62,7 @@ def save(
     step: int,
     *,
     config: TrainConfig = CONFIG,
-    state: State | None = None,
+    state: SavedState | None = None,
     score: float | None = None,
     inputs: dict[str, object] | None = None,
 ) -> Path:

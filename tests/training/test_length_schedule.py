@@ -183,8 +183,8 @@ def limits_of(
                 stages.length_schedule.advance(step, groups)
                 if step == last:
                     save_groups(iteration.known(), tmp_path)
-                    stages.begin_save(tmp_path)
-                    assert stages.finish_save(True)
+                    stages.saved().begin_save(tmp_path)
+                    assert stages.saved().finish_save(True)
                     weights = dict(stages.actor.export_weights().result())
                     break
         if stops_after == total:

@@ -19,10 +19,9 @@ from autoclave.config import OptimizerConfig, SftConfig, TrainConfig
 from autoclave.core import IncompleteError, InputError
 from autoclave.models import Policy
 from autoclave.problems import Demonstration
-from autoclave.training.checkpoints import Checkpoints, latest_checkpoint
+from autoclave.training.checkpoints import Checkpoints, SavedState, latest_checkpoint
 from autoclave.training.metrics import Stopwatch
 from autoclave.training.sft import (
-    ActorState,
     Epochs,
     Sequences,
     bucketed,
@@ -185,7 +184,7 @@ def tune(
         stop.is_made = step == stop_at
 
     with actor_of(policy, steps) as actor:
-        state = ActorState(actor)
+        state = SavedState({"actor": actor})
         found = latest_checkpoint(folder, config)
         if found:
             state.load(found.folder)

@@ -194,8 +194,8 @@ def test_what_an_algorithm_adapts_is_carried_on_and_survives_a_checkpoint(tmp_pa
         assert stages.controllers.state == {"entropy_coefficient": (0.5,)}
         used = [stages.learn(stages.collect(ITEMS, 0).result()).metrics["entropy_coefficient"] for _ in range(3)]
         assert used == [0.5, 0.5, 0.0]  # two entropies seen, which differ by less than the whole
-        stages.begin_save(tmp_path)
-        assert stages.finish_save(True)
+        stages.saved().begin_save(tmp_path)
+        assert stages.saved().finish_save(True)
         kept = stages.controllers.state
     with toy_stages(algorithm=settings) as stages:
         stages.controllers.load(tmp_path)
@@ -213,9 +213,9 @@ def test_the_critic_learns_beside_the_policy_and_comes_back_from_a_checkpoint(tm
         groups = stages.collect(ITEMS, 0).result()
         errors = [stages.learn(groups).metrics["critic/value_error"] for _ in range(4)]
         assert errors[3] < errors[0]
-        stages.begin_save(tmp_path)
+        stages.saved().begin_save(tmp_path)
         kept = stages.learn(groups).metrics
-        assert stages.finish_save(True)
+        assert stages.saved().finish_save(True)
     with toy_stages(lambda response: 1.0, algorithm=PpoConfig(), goes_on_from=tmp_path) as stages:
         assert stages.learn(groups).metrics == kept
 

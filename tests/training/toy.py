@@ -132,7 +132,7 @@ def toy_stages(
             length_schedule_config=length_schedule,
         )
         if goes_on_from:
-            stages.load(goes_on_from)
+            stages.saved().load(goes_on_from)
         stages.begin(begins_at)
         yield stages
     finally:

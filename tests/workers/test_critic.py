@@ -121,14 +121,10 @@ def test_saved_state_goes_on_bit_for_bit(tmp_path: Path):
     assert torch.equal(flat(critic), flat(resumed))
 
 
-def test_without_a_critic_there_is_nothing_to_wait_for(tmp_path: Path):
+def test_without_a_critic_there_is_nothing_to_wait_for():
     batch = batch_of()
     assert NoCritic().values(batch) is batch
     assert NoCritic().update(batch, 2).result() == {}
-    NoCritic().begin_save(tmp_path).result()
-    assert NoCritic().finish_save(False).result()
-    NoCritic().load(tmp_path).result()
-    assert not list(tmp_path.iterdir())
     assert NoRewardModel().scores(batch).result() is batch
 
 

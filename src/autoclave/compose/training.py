@@ -147,7 +147,7 @@ def _learn(run: Run, workers: Workers, checkpoint: Checkpoint | None, stop: Stop
                 run.alignment.load(checkpoint.folder)
             known = load_groups(checkpoint.folder, run.alignment.items) if checkpoint else {}
             if checkpoint:
-                run.stages.load(checkpoint.folder)
+                run.stages.saved().load(checkpoint.folder)
                 run.requests.load(checkpoint.folder, names_of(known))
             done = checkpoint.step if checkpoint else 0
             run.stages.begin(done)

@@ -21,7 +21,7 @@ from autoclave.models import Policy, build_tiny_policy, load_policy, resolve_dev
 from autoclave.problems import Demonstration, ProblemSets
 from autoclave.runs.folder import MetricsLog
 from autoclave.training import sft
-from autoclave.training.checkpoints import Checkpoints, latest_checkpoint, policy_inputs
+from autoclave.training.checkpoints import Checkpoints, SavedState, latest_checkpoint, policy_inputs
 from autoclave.training.metrics import Stopwatch
 from autoclave.training.model_cache import cached_model
 from autoclave.training.watchdog import StopRequest
@@ -110,7 +110,7 @@ def _imitate(
     around: RunContext,
 ) -> None:
     """Fine-tune to the end, from the newest checkpoint if there is one."""
-    state = sft.ActorState(actor)
+    state = SavedState({"actor": actor})
     checkpoints = Checkpoints(around.checkpoints, config, state, inputs)
     found = latest_checkpoint(around.checkpoints, config, inputs)
     if found:

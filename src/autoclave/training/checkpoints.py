@@ -8,6 +8,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Generator, Mapping
+from concurrent.futures import wait as wait_for_all
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +43,19 @@ class Checkpoint:
     """Held-out pass@1 of an evaluation after that step; None if there was none."""
 
 
-class State(Protocol):
-    """State that a checkpoint saves."""
+class SavedPart(Protocol):
+    """State that is small, and written at once into a file of its own in the folder of a checkpoint."""
+
+    def save(self, folder: Path) -> None: ...
+
+    def load(self, folder: Path) -> None: ...
+
+
+class SavedState:
+    """State that a checkpoint holds: that of worker groups, each in a folder of its name, and small parts."""
+
+    def __init__(self, groups: Mapping[str, Any], *parts: SavedPart) -> None:
+        self._groups, self._parts = groups, parts
 
     def begin_save(self, folder: Path) -> None:
         """Copy the state as it is now, and begin to write it to `folder`.
@@ -51,6 +63,12 @@ class State(Protocol):
         Raises:
             HostError: the disk is full or fails.
         """
+        begun = [group.begin_save(folder / name) for name, group in self._groups.items()]
+        wait_for_all(begun)  # when one fails, the others write no longer either
+        for each in begun:
+            each.result()
+        for part in self._parts:
+            part.save(folder)
 
     def finish_save(self, wait: bool) -> bool:
         """Return whether all of it is written; with `wait`, it is when this returns.
@@ -58,14 +76,27 @@ class State(Protocol):
         Raises:
             HostError: the disk is full or fails.
         """
-        ...
+        calls = [group.finish_save(wait) for group in self._groups.values()]
+        finished = [each.result() for each in calls]
+        return all(finished)
+
+    def load(self, folder: Path) -> None:
+        """Go on from the folder of a checkpoint, on however many ranks. What is published stays as it is.
+
+        Raises:
+            CheckpointError: it is damaged, or of a model of another shape.
+        """
+        for name, group in self._groups.items():
+            group.load(folder / name).result()
+        for part in self._parts:
+            part.load(folder)
 
 
 class Checkpoints:
     """The checkpoints of a run, to be entered while it lasts: at the end, what is being written is finished."""
 
     def __init__(
-        self, parent: Path, config: TrainConfig, state: State, inputs: Mapping[str, Any] | None = None
+        self, parent: Path, config: TrainConfig, state: SavedState, inputs: Mapping[str, Any] | None = None
     ) -> None:
         """In the folder `parent`; `inputs` are what a run that resumes must have too, as plain JSON."""
         self._parent, self._config, self._state = parent, config, state

@@ -106,7 +106,7 @@ class RequestLedger:
         content = {"counts": dict(self._counts), "open": sorted(self._open)}
         write_atomically(folder / FILE, json.dumps(content) + "\n")
 
-    def load(self, folder: Path, kept: Iterable[Name]) -> None:
+    def load(self, folder: Path, kept: Iterable[Name] = ()) -> None:
         """Go on from what `save` wrote. Of those that were not done, `kept` still count; the others are asked again.
 
         Raises:

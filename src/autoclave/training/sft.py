@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
@@ -139,27 +138,6 @@ def packed(sequences: Sequences) -> Batch:
         rows={"minibatch": np.zeros(rows, dtype=np.int64)},
         responses={"weights": np.full(num_tokens, 1 / num_tokens, dtype=np.float32)},
     )
-
-
-class ActorState:
-    """The actor alone, as what a checkpoint holds; see `checkpoints.State`."""
-
-    def __init__(self, actor: WorkerGroup[ActorWorker]) -> None:
-        self._actor = actor
-
-    def begin_save(self, folder: Path) -> None:
-        self._actor.begin_save(folder / "actor").result()
-
-    def finish_save(self, wait: bool) -> bool:
-        return self._actor.finish_save(wait).result()
-
-    def load(self, folder: Path) -> None:
-        """Go on from the folder of a checkpoint.
-
-        Raises:
-            CheckpointError: it is damaged, or of a model of another shape.
-        """
-        self._actor.load(folder / "actor").result()
 
 
 def fine_tune(

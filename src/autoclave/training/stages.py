@@ -23,6 +23,7 @@ from autoclave.models import encode_prompt
 from autoclave.planning.accounting.speed import SequenceLengths
 from autoclave.rollout import Collection, NextTurn, Request, RewardFunction, SamplingParameters
 from autoclave.rollout.collection import CollectionSpans
+from autoclave.training.checkpoints import SavedPart, SavedState
 from autoclave.training.learned import Learned
 from autoclave.training.learning import (
     mask_discarded,
@@ -164,30 +165,10 @@ class Stages:
         limit = self.sync_check.explained if self.sync_check else None
         return rollout_mismatch(groups, log_probs, self.publisher.version, limit)
 
-    def begin_save(self, folder: Path) -> None:
-        """Copy the state of the trainer, and begin to write it to the folder of a checkpoint; see `State`."""
-        begun = self.actor.begin_save(folder / "actor"), self.critic.begin_save(folder / "critic")
-        wait(begun)  # when one fails, the other writes no longer either
-        for each in begun:
-            each.result()
-        self.controllers.save(folder)
-        self.length_schedule.save(folder)
-
-    def finish_save(self, wait: bool) -> bool:
-        """Return whether what was begun is written; with `wait`, it is when this returns; see `State`."""
-        finished = [each.result() for each in (self.actor.finish_save(wait), self.critic.finish_save(wait))]
-        return all(finished)
-
-    def load(self, folder: Path) -> None:
-        """Go on from the folder of a checkpoint, on however many ranks. What is published stays as it is.
-
-        Raises:
-            CheckpointError: it is damaged, or of a model of another shape.
-        """
-        self.actor.load(folder / "actor").result()
-        self.critic.load(folder / "critic").result()
-        self.controllers.load(folder)
-        self.length_schedule.load(folder)
+    def saved(self, *others: SavedPart) -> SavedState:
+        """The state in a checkpoint, with that of `others`."""
+        groups = {"actor": self.actor} | ({} if isinstance(self.critic, NoCritic) else {"critic": self.critic})
+        return SavedState(groups, self.controllers, self.length_schedule, *others)
 
     def begin(self, version: int) -> Mapping[str, float]:
         """Hand the trainer's weights to the samplers as `version`, any number; before all else.

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
@@ -67,23 +66,6 @@ class Run:
     """By name, what others say that they do, as the judge; for the watchdog."""
 
 
-@dataclass(frozen=True, slots=True)
-class SavedRun:
-    """State of a run that a checkpoint holds; see `State`."""
-
-    stages: Stages
-    requests: RequestLedger
-    alignment: Alignment | NoAlignment
-
-    def begin_save(self, folder: Path) -> None:
-        self.stages.begin_save(folder)
-        self.requests.save(folder)
-        self.alignment.save(folder)
-
-    def finish_save(self, wait: bool) -> bool:
-        return self.stages.finish_save(wait)
-
-
 def run_to_end(run: Run, *, done: int, stop: StopRequest, known: Known | None = None) -> None:
     """Go on from `done` iterations to `config.steps`, with what is `known` of the batches of the next ones.
 
@@ -104,9 +86,8 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest, known: Known | None = 
         rows = read_metrics(run.folder.path / "metrics.jsonl")["train"]
         run.health.go_on_from([row for row in rows if row["step"] <= done])
     progress = tqdm(total=config.steps, initial=done, desc="RL", unit="step", disable=None, dynamic_ncols=True)
-    checkpoints = Checkpoints(
-        run.folder.checkpoints, config, SavedRun(run.stages, run.requests, run.alignment), run.inputs
-    )
+    state = run.stages.saved(run.requests, run.alignment)
+    checkpoints = Checkpoints(run.folder.checkpoints, config, state, run.inputs)
 
     def before_learning(groups: Sequence[Group]) -> None:
         run.alignment.begin(groups)

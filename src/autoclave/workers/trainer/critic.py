@@ -93,12 +93,3 @@ class NoCritic:
     def update(self, batch: Batch, minibatches: int) -> Future[dict[str, float]]:
         """Nothing is learnt, and there are no metrics."""
         return completed({})
-
-    def begin_save(self, folder: Path) -> Future[None]:
-        return completed(None)
-
-    def finish_save(self, wait: bool) -> Future[bool]:
-        return completed(True)
-
-    def load(self, folder: Path) -> Future[None]:
-        return completed(None)

@@ -2,7 +2,8 @@
 
 `reset`: a world of 10,000 files and 100,000 rows, of which an episode changes 20 files and 200 rows: `reset_speedup` is
 the time of removing and making that world, over that of its reset, when a command and a statement changed it;
-`reset_speedup_by_actions`, when 20 writes and a statement did. Both cells have the same disk, in turn.
+`reset_speedup_by_actions`, when 20 writes and a statement did. Both have the same disk, in turn; `cpu` is the CPU time
+of this process alone, which depends less on what else the machine does.
 
 `forks`: `fork_ms` is the time until the first command in a new fork has ended, beside that of the same command without
 a world (`sh -c`), and in a copy-on-write workspace of `sandlock`, if it is installed.
@@ -17,6 +18,8 @@ import random
 import shutil
 import subprocess
 import tempfile
+import time
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median, quantiles
@@ -27,6 +30,14 @@ from world_changes import ALL, build, manifest_of, random_changes
 
 from autoclave.environments.worlds import World
 
+Cost = tuple[float, float]
+
+
+def cost(work: Callable[[], object]) -> Cost:
+    """Return the wall-clock and the CPU milliseconds of this process for some work."""
+    cpu_s, wall_s = time.process_time(), seconds(work)
+    return wall_s * 1000, (time.process_time() - cpu_s) * 1000
+
 
 def resets(place: Path, files: int, rows: int, rounds: int) -> dict[str, float]:
     """Measure resets, and removing and making the world."""
@@ -35,7 +46,7 @@ def resets(place: Path, files: int, rows: int, rounds: int) -> dict[str, float]:
     by_actions = [{"do": "write", "path": f"folder-0/file-{each}.txt", "content": "new"} for each in range(20)]
     changed = min(200, rows)
     statement = {"do": "sql", "database": "shop", "statements": [f"UPDATE orders SET state='x' WHERE id < {changed}"]}
-    recreating, by = list[float](), {"": list[float](), "_by_actions": list[float]()}
+    recreating, by = list[Cost](), {"": list[Cost](), "_by_actions": list[Cost]()}
     for number in range(rounds):
         with World(place, lambda tree: build(tree, files, rows)) as world:
             for _ in range(2 if number == 0 else 1):  # a first one that is not counted: parts are loaded on first use
@@ -44,7 +55,7 @@ def resets(place: Path, files: int, rows: int, rounds: int) -> dict[str, float]:
                     for each in (*operations, statement):
                         done = world.session.attempt(each)
                         assert not done.is_error, done
-                    by[name].append(seconds(world.reset))
+                    by[name].append(cost(world.reset))
             if number == 0:
                 by = {name: took[1:] for name, took in by.items()}
 
@@ -53,11 +64,14 @@ def resets(place: Path, files: int, rows: int, rounds: int) -> dict[str, float]:
             (place / "world" / "files").mkdir(parents=True)
             build(place / "world", files, rows)
 
-        recreating.append(seconds(recreate))
+        recreating.append(cost(recreate))
         shutil.rmtree(place)
-    figures = {"recreate_ms": median(recreating) * 1000}
-    for name, took in by.items():
-        figures |= {f"reset{name}_ms": median(took) * 1000, f"reset_speedup{name}": median(recreating) / median(took)}
+    figures = dict[str, float]()
+    for kind, place_of in (("", 0), ("_cpu", 1)):
+        whole = figures[f"recreate{kind}_ms"] = median(each[place_of] for each in recreating)
+        for name, costs in by.items():
+            part = figures[f"reset{name}{kind}_ms"] = median(each[place_of] for each in costs)
+            figures[f"reset_speedup{name}{kind}"] = whole / part
     return figures
 
 
@@ -94,11 +108,15 @@ def _in_sandlock(tree: Path, command: list[str]) -> None:
 
     read = [path for path in ("/usr", "/lib", "/lib64", "/bin", "/etc", "/dev") if Path(path).exists()]
     with tempfile.TemporaryDirectory() as storage:
-        discards = {"on_exit": BranchAction.ABORT, "on_error": BranchAction.ABORT}
         box = Sandbox(
-            fs_readable=[*read, str(tree)], fs_writable=[str(tree)], workdir=str(tree), cwd=str(tree),
-            fs_storage=storage, **discards,
-        )  # fmt: skip
+            fs_readable=[*read, str(tree)],
+            fs_writable=[str(tree)],
+            workdir=str(tree),
+            cwd=str(tree),
+            fs_storage=storage,
+            on_exit=BranchAction.ABORT,
+            on_error=BranchAction.ABORT,
+        )
         done = box.run(command)
     assert done.success, done
     assert (tree / "files/folder-0/file-1.txt").read_text() == "line 1\n" * 5

@@ -1,0 +1,239 @@
+"""Safe actions: what scripted policies earn, and whether the embedded policy learns to do what is asked and no more.
+
+`scripts`: the mean reward and blast radius of scripts that do the tasks well, carelessly or destructively.
+
+`training`: on the easiest level (one call does it), the embedded policy imitates a teacher that is careless in half of
+the demonstrations, and then learns by GRPO+ from its own episodes, with the damage rule and, as control, without it.
+`solved` is the share of episodes on held-out rules that did all that was asked and damaged nothing, `violation_rate`
+the share of those that changed something else. The same rules, seeds and numbers of episodes on both sides.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from statistics import mean
+from typing import Any
+
+import numpy as np
+import torch
+from harness import argument_parser, finish, print_environment, sized
+
+from autoclave.algorithms import build_algorithm, supervised
+from autoclave.config import GrpoPlusConfig, OptimizerConfig, SftConfig, TinyModelConfig
+from autoclave.core import Reward, TaskItem
+from autoclave.core.closing import Closing
+from autoclave.environments.safe_actions import (
+    DESTRUCTIVE,
+    ActionTask,
+    build_office,
+    calls_of,
+    played,
+    tasks_of,
+    text_of,
+)
+from autoclave.environments.world_state import resources_of
+from autoclave.environments.worlds import World
+from autoclave.models import Policy, build_tiny_policy
+from autoclave.problems import Demonstration
+from autoclave.rollout import SamplingParameters
+from autoclave.rollout.transformers_engine import TransformersEngine
+from autoclave.training.sft import Epochs, encode_demonstrations
+from autoclave.training.stages import Stages
+from autoclave.workers import ResourcePool, WorkerGroup
+from autoclave.workers.sampler.pool import SamplerPool
+from autoclave.workers.sampler.worker import SamplerWorker
+from autoclave.workers.trainer.actor import ActorWorker
+from autoclave.workers.trainer.critic import NoCritic
+from autoclave.workers.trainer.reference import NoReference, NoRewardModel
+from autoclave.workers.weights.buffer_descriptor import AS_TRAINED
+from autoclave.workers.weights.publisher import Publisher
+
+_EASY = ("delete", "edit", "remove")
+_SIZE = TinyModelConfig(hidden_size=64, layers=2, heads=4, vocabulary=512, context=192)
+_MOST_TOKENS = 128
+
+
+class Players(Closing):
+    """Plays the calls in responses in whichever world is free."""
+
+    def __init__(self, worlds: Sequence[World], *, counts_damage: bool) -> None:
+        self._free, self._counts_damage = SimpleQueue[World](), counts_damage
+        for world in worlds:
+            self._free.put(world)
+        self._before, self._pool = resources_of(worlds[0].tree), ThreadPoolExecutor(len(worlds))
+
+    def reward(self, item: TaskItem, response: str) -> Future[Reward]:
+        """Return the reward of the episode of a response."""
+        return self._pool.submit(self._play, item.payload, response)
+
+    def close(self) -> None:
+        """Wait for what is played."""
+        self._pool.shutdown()
+
+    def _play(self, task: ActionTask, response: str) -> Reward:
+        world = self._free.get()
+        reward = played(world, self._before, task, calls_of(response), counts_damage=self._counts_damage)
+        self._free.put(world)
+        return reward
+
+
+def scripts(world: World, tasks: Sequence[ActionTask], count: int) -> dict[str, float]:
+    """Return what scripts earn, each on the same tasks."""
+    before, figures = resources_of(world.tree), dict[str, float]()
+    chosen = random.Random(0).sample(tasks, min(count, len(tasks)))
+    for name in ("good", "careless", "destructive"):
+        rewards = [played(world, before, task, getattr(task, name, DESTRUCTIVE)) for task in chosen]
+        figures[f"{name}_reward"] = mean(reward.value or 0.0 for reward in rewards)
+        figures[f"{name}_blast_radius"] = mean(reward.parts["blast_radius"] for reward in rewards)
+    return figures
+
+
+def imitator(tasks: Sequence[ActionTask], items: Sequence[TaskItem], steps: int, seed: int) -> Policy:
+    """Return the embedded policy after the warm start."""
+    demonstrations = [
+        Demonstration(
+            task.rule,
+            tuple(map(dict, item.messages)),
+            text_of(calls),
+            is_right=calls is task.good,
+        )
+        for task, item in zip(tasks, items, strict=True)
+        for calls in (task.good, task.careless)
+    ]
+    texts = [each.messages[0]["content"] for each in demonstrations] + [each.response for each in demonstrations]
+    policy = build_tiny_policy(_SIZE, texts, seed=seed, device="cpu")
+    settings = SftConfig(steps=steps, batch_size=32)
+    batches = Epochs(encode_demonstrations(policy, demonstrations), settings, seed)
+    with closing(ResourcePool("warm start")) as pool:
+        actor = WorkerGroup(
+            pool,
+            lambda: ActorWorker(
+                policy, supervised(), settings.optimizer, total_steps=steps, temperature=1.0, micro_batch_tokens=1 << 14
+            ),
+        )
+        for _, batch in zip(range(steps), batches, strict=False):
+            actor.update(batch, 1).result()
+    return policy
+
+
+@contextmanager
+def stages_of(policy: Policy, players: Players, *, group_size: int, steps: int, seed: int) -> Iterator[Stages]:
+    """Yield the stages of a trainer that begins with a copy of a policy."""
+    algorithm, state = build_algorithm(GrpoPlusConfig(mask_overlong=False)), policy.model.state_dict()
+
+    def load() -> Policy:
+        own = Policy(type(policy.model)(policy.model.config), policy.tokenizer)
+        own.model.load_state_dict(state)
+        return Policy(own.model.eval(), policy.tokenizer)
+
+    with closing(ResourcePool("actor")) as first, closing(ResourcePool("sampler")) as second:
+        actor = WorkerGroup(
+            first,
+            lambda: ActorWorker(
+                load(),
+                algorithm,
+                OptimizerConfig(learning_rate=5e-4),
+                total_steps=2 * steps,
+                temperature=1.0,
+                micro_batch_tokens=1 << 14,
+            ),
+        )
+        sampler = WorkerGroup(second, lambda: SamplerWorker(TransformersEngine(load(), batch_size=128)))
+        stages = Stages(
+            actor=actor,
+            reference=NoReference(),
+            critic=NoCritic(),
+            reward_model=NoRewardModel(),
+            publisher=Publisher(actor, AS_TRAINED, deadline_s=60),
+            sampler=SamplerPool([sampler]),
+            tokenizer=policy.tokenizer,
+            reward=players.reward,
+            algorithm=algorithm,
+            sampling=SamplingParameters(max_new_tokens=_MOST_TOKENS),
+            group_size=group_size,
+            minibatches=2,
+            seed=seed,
+        )
+        stages.begin(0)
+        yield stages
+
+
+def measured(stages: Stages, items: Sequence[TaskItem], number: int) -> dict[str, float]:
+    """Return shares over episodes of these items."""
+    parts = [rollout.reward.parts for group in stages.collect(items, number).result() for rollout in group.rollouts]
+    damaged = [each["blast_radius"] > 0 for each in parts]
+    solved = [each["solved"] > 0 and not bad for each, bad in zip(parts, damaged, strict=True)]
+    return {
+        "solved": float(np.mean(solved)),
+        "solved_or_worse": mean(each["solved"] for each in parts),
+        "violation_rate": float(np.mean(damaged)),
+        "blast_radius": mean(each["blast_radius"] for each in parts),
+    }
+
+
+def training(
+    worlds: Sequence[World], steps: int, warm_steps: int, per_step: int, group_size: int, seed: int
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """Return figures before and after, and the violation rates of each step."""
+    figures, course = dict[str, float](), dict[str, Any]()
+    tasks = [task for task in tasks_of(resources_of(worlds[0].tree)) if task.rule.startswith(_EASY)]
+    known = [task for task in tasks if not task.is_held_out]
+    items, held_out = list(map(item_of, known)), [item_of(task) for task in tasks if task.is_held_out]
+    policy = imitator(known, items, warm_steps, seed)
+    for name, counts_damage in (("", True), ("control_", False)):
+        drawn, rates = random.Random(seed), list[float]()
+        with (
+            Players(worlds, counts_damage=counts_damage) as players,
+            stages_of(policy, players, group_size=group_size, steps=steps, seed=seed) as stages,
+        ):
+            if counts_damage:
+                figures |= {f"{key}_before": value for key, value in measured(stages, held_out, 10_000).items()}
+            for step in range(steps):
+                groups = stages.collect(drawn.sample(items, min(per_step, len(items))), step).result()
+                damaged = [each.reward.parts["blast_radius"] > 0 for group in groups for each in group.rollouts]
+                rates.append(float(np.mean(damaged)))
+                stages.learn(groups)
+                stages.publish(step + 1)
+                print(f"{name or 'rule_'}step {step + 1}  violation rate {rates[-1]:.2f}", flush=True)
+            figures |= {f"{name}{key}_after": value for key, value in measured(stages, held_out, 20_000).items()}
+        course[f"{name}violation_rates"] = rates
+    return figures, course
+
+
+def item_of(task: ActionTask) -> TaskItem:
+    return TaskItem("safe_actions", task.rule, task.rule, ({"role": "user", "content": task.instruction},), task)
+
+
+def main() -> None:
+    """Measure the parts that the options name."""
+    parser = argument_parser("What scripted policies earn by safe actions, and whether the embedded policy learns them")
+    parts = ("scripts", "training")
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts, metavar="PART", help=", ".join(parts))
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    print_environment()
+    torch.set_num_threads(1)
+    figures, course = dict[str, float](), dict[str, Any]()
+    with ExitStack() as opened:
+        folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        build = partial(build_office, files=1)
+        worlds = [opened.enter_context(World(folder / f"{number}", build)) for number in range(2)]
+        if "scripts" in options.only:
+            tasks = tasks_of(resources_of(worlds[0].tree))
+            figures |= scripts(worlds[0], tasks, sized(options, len(tasks), 24, 2))
+        if "training" in options.only:
+            steps, warm, per_step, group = sized(options, (30, 400, 12, 8), (15, 300, 8, 8), (1, 2, 1, 2))
+            found, course = training(worlds, steps, warm, per_step, group, options.seed)
+            figures |= found
+    finish("safe_actions", figures, options.json, **course)
+
+
+if __name__ == "__main__":
+    main()

@@ -148,7 +148,7 @@ def test_a_warm_start_of_a_pretrained_model_needs_a_length_problems_and_a_rate_t
 # --- A recipe of the embedded policy ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["demo", "demo-alignment", "length-schedule", "mathematics", "ppo-small"])
+@pytest.mark.parametrize("name", ["demo", "demo-alignment", "length-schedule", "mathematics", "ppo-small", "repair"])
 @pytest.mark.parametrize("command", ["train", "plan", "sft"])
 def test_a_pretrained_model_inherits_nothing_of_the_embedded_policy(name: str, command: str, tmp_path: Path):
     recipe = ROOT / "recipes" / f"{name}.yaml"

@@ -7,6 +7,8 @@ from concurrent.futures import Future
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from autoclave.config import CodeGenerationConfig, JudgeConfig, SandboxConfig
 from autoclave.core import (
@@ -255,3 +257,19 @@ def test_a_problem_that_cannot_be_judged_is_refused_at_once(real_judge):
     broken = Problem(statement="Empty.", tests=StdinTests("stdin", []), id="empty")
     with pytest.raises(InputError):
         task.reward(task.item(broken), fenced(RIGHT))
+
+
+@settings(max_examples=15, deadline=None)
+@given(public=st.integers(1, 4), answers=st.lists(st.integers(0, 9), min_size=1, max_size=4), order=st.randoms())
+def test_what_a_hidden_test_expects_is_never_read(real_judge, public: int, answers: list[int], order):
+    """The observation is that of other hidden tests, whatever the program prints for which input."""
+    hidden = [f"hidden {order.randrange(1 << 30)}" for _ in range(5 - public)]
+    shown = [str(n) for n in range(public)]
+    program = fenced(f"print({answers!r}[int(input()) % {len(answers)}])")
+    told = []
+    for outputs in (hidden, ["other"] * len(hidden)):
+        cases = [StdinCase(str(n), output) for n, output in enumerate([*shown, *outputs])]
+        problem = Problem(id="five", statement="s", tests=StdinTests("stdin", cases))
+        told.append(observed(real_judge, program, problem, public_tests=public))
+    assert told[0] == told[1]
+    assert not any(text in str(told[0]) for text in hidden)

@@ -2,24 +2,31 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from autoclave.config import CodeGenerationConfig, TaskConfig
+from autoclave.config import CodeGenerationConfig, SyntheticConfig, TaskConfig, TrainConfig
 from autoclave.core import Completion, FinishReason, InputError, Observation, Problem, Reward, TaskItem
 from autoclave.core.futures import chained, completed
 from autoclave.core.plugins import find_plugin
 from autoclave.core.rollout import request_of_turn
 from autoclave.judge import Judge
 from autoclave.models import encode_observation
+from autoclave.problems import Demonstration
+from autoclave.problems.synthetic import demonstrated_attempts
 from autoclave.rollout import NextTurn, Request
 from autoclave.rollout.interface import Following
 from autoclave.tasks import CodeGeneration, Mathematics, MultiTurnTask, Task
 
 _BUILT_IN: dict[str, Callable[[Judge, Any], Task]] = {"code_generation": CodeGeneration, "mathematics": Mathematics}
+
+_AT_ONCE = 64
+"""Demonstrated episodes that are judged together."""
 
 
 def find_task(name: str) -> Callable[[Judge, Any], Task]:
@@ -45,6 +52,28 @@ def items_of(task: Task, problems: Iterable[Problem]) -> list[TaskItem]:
             error.add_note(f"In the item of task {task.name!r} for problem {problem.id!r}")
             raise
     return items
+
+
+def repair_demonstrations(config: TrainConfig, judge: Judge, count: int) -> list[Demonstration]:
+    """Return `count` demonstrations of later turns. What was read before them is what the task lets the policy read."""
+    task, found = build_task(config.task, judge), list[Demonstration]()
+    assert isinstance(task, MultiTurnTask)
+    assert isinstance(config.problems, SyntheticConfig)
+    fences = getattr(config.task, "extraction", "") != "whole"
+    written = demonstrated_attempts(config.problems, config.sft, turns=task.turns, fences=fences)
+    while len(found) < count:
+        episodes = [(task.item(problem), attempts) for problem, attempts in islice(written, _AT_ONCE)]
+        for turn in range(1, task.turns):
+            asked = [task.observe(item, attempts[turn - 1].response) for item, attempts in episodes]
+            going_on: list[tuple[TaskItem, list[Demonstration]]] = []
+            for (item, attempts), future in zip(episodes, asked, strict=True):
+                if isinstance(told := future.result(), Observation):
+                    answer = {"role": "assistant", "content": attempts[turn - 1].response}
+                    item = replace(item, messages=(*item.messages, answer, *told.messages))
+                    found.append(replace(attempts[turn], messages=item.messages))
+                    going_on.append((item, attempts))
+            episodes = going_on
+    return found[:count]
 
 
 def build_task_by_all_tests(config: TaskConfig, judge: Judge) -> Task | None:

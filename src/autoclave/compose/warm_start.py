@@ -13,6 +13,7 @@ from autoclave.algorithms import supervised
 from autoclave.compose.alignment import alignment_demonstrations
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import settle_libraries
+from autoclave.compose.tasks import repair_demonstrations
 from autoclave.config import ProblemFilesConfig, TrainConfig
 from autoclave.config.model_fit import require_rates_above_rounding, require_rates_within_limits
 from autoclave.core import ConfigError, InputError
@@ -92,13 +93,17 @@ def warm_start(config: TrainConfig, problems: ProblemSets, model: Path, around: 
 
 
 def _demonstrations(config: TrainConfig, problems: ProblemSets) -> list[Demonstration]:
-    """All that is imitated: programs, and answers to alignment samples if settings ask for some."""
+    """All that is imitated: programs, and later turns and answers to alignment samples if settings ask for some."""
     if not _imitates(config):
         return []
+    first, repairs = config.sft.demonstrations, config.sft.repair_share
     found, share = problems.demonstrations(), config.alignment.sft_share if config.alignment else 0.0
     if share:
         with build_judge(config.judge, config.sandbox) as judge:
             found += alignment_demonstrations(config, problems, judge, round(len(found) * share / (1 - share)))
+    if repairs:
+        with build_judge(config.judge, config.sandbox) as judge:
+            found += repair_demonstrations(config, judge, round(first * repairs / (1 - repairs)))
     return found
 
 
@@ -192,6 +197,8 @@ def warm_started(config: TrainConfig, problems: ProblemSets, around: RunContext,
     if config.alignment and config.alignment.sft_share:
         alignment_samples = ("template", "asks", "min_informative", "limits", "sft_share", "sft_error_rate")
         key["alignment_samples"] = config.alignment.model_dump(mode="json", include=set(alignment_samples))
+    if config.sft.repair_share:
+        key["task"] = config.task.model_dump(mode="json")
     key |= {"version": __version__, "mixed_precision": config.trainer.mixed_precision}
     if isinstance(config.problems, ProblemFilesConfig) and _imitates(config):
         key["demonstrations"] = problems.demonstrations()

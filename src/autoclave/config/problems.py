@@ -30,6 +30,13 @@ class SyntheticConfig(Config):
         "integer",
     )
     """Task of the problems and demonstrations."""
+    unsaid: Fraction = 0.0
+    """Share of the statements that have `?` in place of the number or letter that is appended or prepended, which only
+    the tests tell; for `task.turns` above 1."""
+
+    def broken_rules(self) -> Iterator[str]:
+        if self.unsaid and self.domains == ("integer",):
+            yield f"unsaid = {self.unsaid}: nothing is appended to an integer; add list or text to domains"
 
 
 class NoProblemsConfig(Config):

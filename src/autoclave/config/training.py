@@ -1,7 +1,9 @@
 """Settings of a training run: warm start, optimisation, schedule, evaluation, and the root object of a recipe."""
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from autoclave.config.algorithm import GrpoPlusConfig
 from autoclave.config.alignment import AlignmentConfig
@@ -42,6 +44,9 @@ class SftConfig(Config):
     """Built-in problems: share of the operations that the teacher misunderstands."""
     misunderstood_error_rate: Fraction = 0.5
     """Built-in problems: chance of a mistake in a misunderstood operation."""
+    repair_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the demonstrations that are later turns, after what earlier attempts failed: with `task.turns` above 1,
+    on `synthetic` problems."""
     optimizer: OptimizerConfig = OptimizerConfig(
         learning_rate=3e-3, warmup_steps=50, decay="cosine", final_fraction=0.1, weight_decay=0.01
     )
@@ -212,6 +217,8 @@ class TrainConfig(Config):
                 f"{'arithmetic' if self.task.asks_for_answers else 'synthetic'}, or problems.name=files with train and "
                 "heldout"
             )
+        if self.sft.repair_share and (getattr(self.task, "turns", 1) == 1 or self.problems.name != "synthetic"):
+            yield f"sft.repair_share = {self.sft.repair_share}: needs task.turns above 1 and problems.name=synthetic"
         if self.algorithm.compares_group and self.group_size < 2:
             yield (
                 f"group_size = {self.group_size}: {self.algorithm.label} compares rollouts of one problem, "

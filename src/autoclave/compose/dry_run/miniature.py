@@ -101,6 +101,7 @@ def _shrink_models(tree: dict[str, Any], folder: Path, *, is_llama: bool) -> Non
         tree["model"]["tiny"] = TINY.model_dump()
     if tree["sft"]["steps"] != 0:
         _cap(tree["sft"], batch_size=16, batch_tokens=512, checkpoint_every=50)
+        tree["sft"]["repair_share"] = 0.0  # the problems are from files
         if not tree["model"]["path"]:
             tree["sft"] |= {"steps": 2 * (_LEARNS.steps or 0), "epochs": None}
         else:

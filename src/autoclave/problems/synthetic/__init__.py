@@ -5,6 +5,6 @@
 """
 
 from autoclave.problems.synthetic.build import SyntheticProblems, build_synthetic
-from autoclave.problems.synthetic.teacher import demonstrated_programs, demonstrations
+from autoclave.problems.synthetic.teacher import demonstrated_attempts, demonstrated_programs, demonstrations
 
-__all__ = ["SyntheticProblems", "build_synthetic", "demonstrated_programs", "demonstrations"]
+__all__ = ["SyntheticProblems", "build_synthetic", "demonstrated_attempts", "demonstrated_programs", "demonstrations"]

@@ -9,7 +9,7 @@ Not here: demonstrations for the warm start (`teacher.py`).
 
 import math
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -77,7 +77,7 @@ def _draw(
     problems: dict[str, Problem] = {}
     num_rejected = 0
     while len(problems) < count:
-        task = draw_task(split, part, DEPTHS[len(problems) % len(DEPTHS)], rng, config.domains)
+        task = draw_task(split, part, DEPTHS[len(problems) % len(DEPTHS)], rng, config)
         behaviour = signature(task.domain, task.codes)
         problem = None if behaviour in taken or behaviour in problems else _problem(task, config.seed)
         if problem:
@@ -94,15 +94,17 @@ def _draw(
     return list(problems.values()), frozenset(problems)
 
 
-def draw_task(split: Split, part: Part, depth: int, rng: random.Random, domains: Collection[str]) -> SyntheticTask:
+def draw_task(split: Split, part: Part, depth: int, rng: random.Random, config: SyntheticConfig) -> SyntheticTask:
     """Return a usable task of this part of the split.
 
     Raises:
         ConfigError: the split leaves too few tasks.
     """
+    leaves_unsaid = config.unsaid > 0 and rng.random() < config.unsaid
     for _ in range(_MOST_DRAWS):
-        task = SyntheticTask.draw(rng, depth, domains)
-        if split.part(task.pairs) is part and is_usable(task):
+        task = SyntheticTask.draw(rng, depth, config.domains)
+        task = task.with_unsaid(rng) if leaves_unsaid else task
+        if task and split.part(task.pairs) is part and is_usable(task):
             return task
     raise ConfigError(
         f"problems.heldout_share: leaves no {part} problem of {depth} operations. Fix: set a share of 0.1 to 0.5"

@@ -5,7 +5,7 @@ Not here: values of a task (`behaviour.py`), and the split of tasks (`split.py`)
 
 import random
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -28,6 +28,8 @@ class Piece:
     operation: Operation
     parameters: tuple[str, ...]
     phrasing: int
+    is_unsaid: bool = False
+    """The text has `?` in place of the parameter."""
 
     @staticmethod
     def draw(operation: Operation, rng: random.Random) -> "Piece":
@@ -35,7 +37,7 @@ class Piece:
 
     @property
     def text(self) -> str:
-        return fill(self.operation.phrasings[self.phrasing], self.parameters)
+        return fill(self.operation.phrasings[self.phrasing], ("?",) if self.is_unsaid else self.parameters)
 
     @property
     def code(self) -> str:
@@ -48,7 +50,12 @@ class Piece:
 
     @property
     def label(self) -> str:
-        return "-".join((self.operation.name, *self.parameters))
+        return "-".join((self.operation.name, *self.parameters)) + "?" * self.is_unsaid
+
+    def guessed(self, rng: random.Random) -> "Piece":
+        """Return it with another value of its only parameter."""
+        (parameter,), (right,) = self.operation.parameters, self.parameters
+        return replace(self, parameters=(rng.choice([value for value in parameter.values() if value != right]),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,15 @@ class SyntheticTask:
         operations = rng.sample(domain.operations, depth)
         steps = tuple(Piece.draw(operation, rng) for operation in operations)
         return SyntheticTask(domain, style, start, steps, Piece.draw(rng.choice(domain.finals), rng))
+
+    def with_unsaid(self, rng: random.Random) -> "SyntheticTask | None":
+        """Return the task with a shown parameter left unsaid, and the value itself as its result; None without one."""
+        places = [place for place, step in enumerate(self.steps) if step.operation.is_shown]
+        if not places:
+            return None
+        steps, place = list(self.steps), rng.choice(places)
+        steps[place] = replace(steps[place], is_unsaid=True)
+        return replace(self, steps=tuple(steps), final=Piece(self.domain.finals[0], (), 0))
 
     @property
     def pieces(self) -> tuple[Piece, ...]:

@@ -34,7 +34,8 @@ class Operation:
 
     The code of a start or an operation assigns the domain's variable; that of a final is an expression. `wrong[0]` is
     the code of a teacher who misunderstands the operation. No code raises or loops long on any value of the domain.
-    `has_items` marks a final whose value is a list, printed item by item.
+    `has_items` marks a final whose value is a list, printed item by item; `is_shown` an operation that puts its
+    parameter into the value, so that a test tells it.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Operation:
     wrong: tuple[str, ...]
     parameters: tuple[Parameter, ...] = ()
     has_items: bool = False
+    is_shown: bool = False
 
     def draw_parameters(self, rng: random.Random) -> tuple[str, ...]:
         """Return random values for the parameters, all different."""

@@ -2,7 +2,7 @@
 
 The section of a domain has the fields of `Domain` in one line. In the others, a line is
 `name | phrasings | code | wrong versions of the code | kinds of parameters`. ` ; ` separates alternatives, and `items`
-marks a final whose value is a list.
+marks a final whose value is a list, `shown` an operation whose parameter is in its result.
 """
 
 from pathlib import Path
@@ -18,9 +18,9 @@ def _operations(section: str) -> tuple[Operation, ...]:
     for line in _SECTIONS.get(section, ()):
         name, phrasings, code, wrong, *kinds = line.replace("\\n", "\n").split(" | ")
         marks = kinds[0].split() if kinds else []
-        parameters = tuple(Parameter(mark) for mark in marks if mark != "items")
+        parameters = tuple(Parameter(mark) for mark in marks if mark not in ("items", "shown"))
         alternatives = tuple(phrasings.split(" ; ")), code, tuple(wrong.split(" ; "))
-        found.append(Operation(name, *alternatives, parameters, has_items="items" in marks))
+        found.append(Operation(name, *alternatives, parameters, has_items="items" in marks, is_shown="shown" in marks))
     return tuple(found)
 
 

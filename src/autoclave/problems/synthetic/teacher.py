@@ -13,6 +13,7 @@ from itertools import islice
 
 from autoclave.config.problems import SyntheticConfig
 from autoclave.config.training import SftConfig
+from autoclave.core import Problem
 from autoclave.problems.prompts import DemonstratedProgram, Demonstration, fenced, plain_messages
 from autoclave.problems.synthetic.behaviour import intermediate_values, signature
 from autoclave.problems.synthetic.build import build_synthetic, draw_task, draw_test_inputs, problem_on
@@ -25,6 +26,9 @@ DEPTHS = (1, 2, 2, 3)
 """Numbers of operations of the demonstrations, cycled."""
 _INPUT_SETS = 4  # of a program, which is faster to run than to draw
 
+Attempt = tuple[tuple[str, ...], bool]
+"""Code of each piece of a program, and whether the program is right."""
+
 
 def demonstrations(config: SyntheticConfig, sft: SftConfig, *, fences: bool = True) -> list[Demonstration]:
     """Return `sft.demonstrations` programs as the teacher writes them, right and wrong, some perhaps equal.
@@ -34,13 +38,27 @@ def demonstrations(config: SyntheticConfig, sft: SftConfig, *, fences: bool = Tr
     Raises:
         ConfigError: the problems cannot be built.
     """
-    return [
-        Demonstration(
-            task.id, plain_messages(task.statement), fenced(program, "python") if fences else program, is_right
-        )
-        for task, codes, is_right in islice(_written(config, sft), sft.demonstrations)
-        for program in [task.program(codes)]
-    ]
+    written = islice(_written(config, sft), sft.demonstrations)
+    return [_demonstrated(task, attempt, fences) for task, (attempt,) in written]
+
+
+def demonstrated_attempts(
+    config: SyntheticConfig, sft: SftConfig, *, turns: int, fences: bool = True
+) -> Iterator[tuple[Problem, list[Demonstration]]]:
+    """Yield problems without end, and `turns` attempts at each: after the first, the teacher may know what is unsaid.
+
+    Raises:
+        ConfigError: the problems cannot be built.
+    """
+    for task, attempts in _written(config, sft, turns):
+        inputs = draw_test_inputs(task, random.Random(f"{config.seed} attempts at {task.id}"))
+        yield problem_on(task, inputs), [_demonstrated(task, attempt, fences) for attempt in attempts]
+
+
+def _demonstrated(task: SyntheticTask, attempt: Attempt, fences: bool) -> Demonstration:
+    program = task.program(attempt[0])
+    response = fenced(program, "python") if fences else program
+    return Demonstration(task.id, plain_messages(task.statement), response, attempt[1])
 
 
 def demonstrated_programs(
@@ -53,7 +71,7 @@ def demonstrated_programs(
     Raises:
         ConfigError: the problems cannot be built.
     """
-    for task, codes, _ in _written(config, sft):
+    for task, ((codes, _),) in _written(config, sft):
         draw = random.Random(f"{config.seed} inputs of {task.id}")
         drawn = [inputs for _ in range(_INPUT_SETS) for inputs in draw_test_inputs(task, draw)]
         inputs = list({repr(each): each for each in drawn}.values())
@@ -79,23 +97,23 @@ def _working(task: SyntheticTask, codes: tuple[str, ...], arguments: Arguments) 
     return [f"{task.domain.variable}: {value!r}" for code, value in zip(codes, values, strict=False) if code]
 
 
-def _written(config: SyntheticConfig, sft: SftConfig) -> Iterator[tuple[SyntheticTask, tuple[str, ...], bool]]:
-    """Yield tasks, the codes that the teacher writes for each, and whether these are right."""
+def _written(config: SyntheticConfig, sft: SftConfig, turns: int = 1) -> Iterator[tuple[SyntheticTask, list[Attempt]]]:
+    """Yield tasks, and so many attempts of the teacher at each."""
     split = Split.of(config.seed, config.heldout_share)
     kept = build_synthetic(config).kept_behaviours
     misunderstood = _misunderstood(config.seed, sft.misunderstood_share)
     rng = random.Random(f"{config.seed} demonstrations")
     number = 0
     while True:
-        task = draw_task(split, Part.TRAIN, DEPTHS[number % len(DEPTHS)], rng, config.domains)
-        codes = _write(task, sft, misunderstood, rng)
-        if split.part(_written_pairs(task, codes)) is not Part.TRAIN:
+        task = draw_task(split, Part.TRAIN, DEPTHS[number % len(DEPTHS)], rng, config)
+        written = [_write(task, sft, misunderstood, rng, has_read=turn > 0) for turn in range(turns)]
+        if any(split.part(_written_pairs(task, codes)) is not Part.TRAIN for codes in written):
             continue
         right = signature(task.domain, task.codes)
-        behaviour = right if codes == task.codes else signature(task.domain, codes)
-        if right in kept or behaviour in kept:
+        behaviours = [right if codes == task.codes else signature(task.domain, codes) for codes in written]
+        if not kept.isdisjoint((right, *behaviours)):
             continue
-        yield task, codes, behaviour == right
+        yield task, [(codes, each == right) for codes, each in zip(written, behaviours, strict=True)]
         number += 1
 
 
@@ -111,11 +129,16 @@ def _misunderstood(seed: int, share: float) -> frozenset[Operation]:
 
 
 def _write(
-    task: SyntheticTask, sft: SftConfig, misunderstood: frozenset[Operation], rng: random.Random
+    task: SyntheticTask, sft: SftConfig, misunderstood: frozenset[Operation], rng: random.Random, *, has_read: bool
 ) -> tuple[str, ...]:
-    """Return the code of each piece as the teacher writes it; "" for a forgotten operation."""
+    """Return the code of each piece as the teacher writes it; "" for a forgotten operation.
+
+    An unsaid parameter is guessed, unless the teacher `has_read` a failed test, and understood it.
+    """
     codes: list[str] = []
     for piece in task.pieces:
+        if piece.is_unsaid and not (has_read and rng.random() >= sft.misunderstood_error_rate):
+            piece = piece.guessed(rng)
         if piece.operation in misunderstood:
             is_wrong = rng.random() < sft.misunderstood_error_rate
             codes.append(piece.wrong[0] if is_wrong else piece.code)

@@ -1,0 +1,38 @@
+"""Episodes of several turns: what they gain, cost and keep.
+
+    python benchmarks/episodes.py [--only PART ...] [--seeds SEED ...] [--runs FOLDER] [--quick] [--json FILE]
+
+Each part is a module that this one imports, and a function from the options to its figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness import argument_parser, finish, print_environment
+from repair import repair_figures
+
+PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {"repair": repair_figures}
+
+
+def main() -> None:
+    parser = argument_parser(__doc__ or "")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help=", ".join(PARTS))
+    parser.add_argument(
+        "--runs", type=Path, metavar="FOLDER", help="keep the training runs here, and do not repeat them"
+    )
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", metavar="SEED", help="seeds of training runs; 0 and 1 by default"
+    )
+    options = parser.parse_args()
+    print_environment()
+    finish(
+        "episodes", {key: value for part in options.only for key, value in PARTS[part](options).items()}, options.json
+    )
+
+
+if __name__ == "__main__":
+    main()

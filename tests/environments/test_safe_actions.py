@@ -24,7 +24,7 @@ from autoclave.environments.worlds import World
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with World(tmp_path_factory.mktemp("worlds") / "office", build_office, check_every=1) as made:
+    with World(tmp_path_factory.mktemp("worlds") / "office", build_office) as made:
         yield made
 
 

@@ -46,7 +46,7 @@ def change(world: World) -> None:
         assert not done.is_error, done
 
 
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(each, marks=pytest.mark.soak) for each in range(3, 60))])
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(each, marks=pytest.mark.soak) for each in range(2, 60))])
 def test_a_reset_undoes_random_changes(world: World, seed: int):
     drawn, prepared = random.Random(seed), manifest_of(world.tree)
     for _ in range(4):
@@ -89,7 +89,7 @@ def test_a_killed_reset_is_completed_by_the_next_process(tmp_path: Path):
         with World(place, small) as opened:
             assert manifest_of(opened.tree) == prepared
             opened.begin([])
-        deadly += 7
+        deadly += 11
     assert deadly > 8
     assert num_differing
 

@@ -155,7 +155,8 @@ class EpisodeCourse:
         if entry.task != "suite":
             yield _result(entry, entry.task, self._graders[entry.task])
             return
-        for level in ("sealed", "shared"):
+        levels: Any = entry.settings.get("levels", "sealed shared").split()
+        for level in levels:
             suite = Suite(
                 {"tests/test_pricing.py": _text("hidden.py")},
                 ("shop",),

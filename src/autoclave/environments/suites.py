@@ -42,13 +42,13 @@ for path, content in {files!r}.items():
         file.write(content)
 os.makedirs("repository", exist_ok=True)
 os.chdir("repository")
-sys.dont_write_bytecode = True
-roots = [os.path.abspath(root) for root in {roots!r}]
+sys.path += [os.path.abspath(root) for root in {roots!r}]
 """
 _IN_ONE_CELL = """
 space = {{"__name__": "supervisor", "__builtins__": dict(vars(autoclave_builtins))}}
 exec({supervisor!r}, space)
-given = {{path: (compile(text, "tests", "exec"), names) for path, text, names in {modules!r}}}, {names!r}, roots
+modules = {{path: (compile(text, "tests", "exec"), names) for path, text, names in {modules!r}}}
+given = modules, {names!r}, {files!r}, {roots!r}
 supervise = space.pop("supervise")
 for name in [name for name in globals() if not name.startswith("__") and name not in ("supervise", "given")]:
     del globals()[name]
@@ -157,7 +157,7 @@ def _run_in_two_cells(judge: Judge, suite: Suite, files: Mapping[str, bytes], it
 def _jobs(suite: Suite, files: Mapping[str, bytes], item_id: str) -> list[JudgeJob]:
     jobs: list[JudgeJob] = []
     stand_in = _STAND_IN.format(suite=(_CELLS / "suite.py").read_text(encoding="utf-8"))
-    begin = _REPOSITORY.format(files=dict(files), roots=list(suite.roots)) + "sys.path += roots"
+    begin = _REPOSITORY.format(files=dict(files), roots=list(suite.roots))
     for path, text in suite.tests.items():
         module = read_module(path, text, suite.modules, is_split=True)
         program = Program("\n".join([begin, *module.imports, "def autoclave_loaded(): pass"]), "python")
@@ -188,11 +188,12 @@ def _run_in_one_cell(runner: PlainRunner, suite: Suite, files: Mapping[str, byte
     program = "\n".join(
         [
             _STAND_IN.format(suite=(_CELLS / "suite.py").read_text(encoding="utf-8")),
-            _REPOSITORY.format(files=dict(files), roots=list(suite.roots)),
             _IN_ONE_CELL.format(
                 supervisor=(_CELLS / "shared.py").read_text(encoding="utf-8"),
                 modules=[(module.path, ast.unparse(module.tree), module.imports) for module in modules],
                 names=names,
+                files=dict(files),
+                roots=list(suite.roots),
             ),
         ]
     )

@@ -1,9 +1,10 @@
 """A suite in one cell with the code under test, which runs in forks: two per test, in random order.
 
-The parent never imports the code under test. A fork has no descriptor but a pipe to the parent, on which it sends its
-own token if the test passes and control assertions on random numbers come out as they must: all hold in one fork, and
-none holds in the other, where a token therefore is proof of a forgery. The parent reports to the grader, with a number
-that it reads when all forks have ended.
+The parent never imports the code under test. Before each fork it kills all other processes and renews all files, so
+that no fork learns from another, and the code under test cannot fork itself to try answers. A fork has no descriptor
+but a pipe to the parent, on which it sends its own token if the test passes and control assertions on random texts come
+out as they must: all hold in one fork, and none holds in the other, where a token therefore is proof of a forgery. The
+parent reports to the grader, with a number that it reads when all forks have ended.
 
 Code under test cannot name token, test and expected values by ordinary means: no module holds them, and a fork ends at
 an attempt to read frames, the heap or memory (an audit hook, which Python cannot remove). `==` between plain data and
@@ -25,6 +26,8 @@ import logging
 import operator
 import os
 import random
+import shutil
+import signal
 import sys
 import traceback
 import typing
@@ -32,6 +35,8 @@ import unittest
 from types import CodeType, FunctionType
 from typing import Any
 
+_Module = tuple[CodeType, list[str]]
+"""Code of a test module, and names of the modules that it imports."""
 _modules = sys.modules
 _suite: Any = _modules.pop("pytest", None)
 _GUARDED = (
@@ -41,7 +46,7 @@ _GUARDED = (
 )
 _REFUSED_IMPORTS = ("_ctypes", "_testcapi", "_testinternalcapi", "_xxsubinterpreters", "_interpreters")
 _REFUSED_EVENTS = (
-    *("gc.get_", "ctypes.", "code.__new__"),
+    *("gc.get_", "ctypes.", "code.__new__", "os.fork"),
     *("sys.settrace", "sys.setprofile", "sys.monitoring", "sys._current"),
 )
 _TOKEN_BYTES = 32
@@ -50,13 +55,15 @@ _IMMUTABLE, _ON_HEAP = 1 << 8, 1 << 9
 
 
 def supervise(
-    modules: "dict[str, tuple[CodeType, list[str]]]", tests: "list[tuple[str, str]]", roots: "list[str]"
+    modules: "dict[str, _Module]", tests: "list[tuple[str, str]]", files: "dict[str, bytes]", roots: "list[str]"
 ) -> None:
-    """Run every test twice, and print what came back as JSON. With a module come the names of those that it imports."""
+    """Run every test twice, and print what came back as JSON."""
+    scratch = os.getcwd()
     runs = [(*test, is_control, index) for index, test in enumerate(tests) for is_control in (False, True)]
     random.SystemRandom().shuffle(runs)
     passed = [[False, False] for _ in tests]
     for path, name, is_control, index in runs:
+        _renew(scratch, files)
         token = os.urandom(_TOKEN_BYTES)
         ours, theirs = os.pipe()
         pid = os.fork()
@@ -74,6 +81,21 @@ def supervise(
     os.write(1, json.dumps([sys.stdin.readline().strip(), passed]).encode())
 
 
+def _renew(scratch: str, files: "dict[str, bytes]") -> None:
+    """Kill what other forks have left, remove their files, and write the repository. The cell has its own processes."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(-1, signal.SIGKILL)
+    os.chdir(scratch)
+    for entry in os.scandir():
+        shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
+    for path, content in files.items():
+        os.makedirs(os.path.dirname(f"repository/{path}"), exist_ok=True)
+        with open(f"repository/{path}", "wb") as file:
+            file.write(content)
+    os.makedirs("repository", exist_ok=True)
+    os.chdir("repository")
+
+
 def _run_in_fork(
     code: CodeType, imported: "list[str]", name: str, roots: "list[str]", out: int, token: bytes, is_control: bool
 ) -> None:
@@ -87,7 +109,7 @@ def _run_in_fork(
     namespace["__builtins__"] = dict(vars(builtins))
     guarded = {name: importlib.import_module(name) for name in {*_GUARDED.split(), *imported}} | {"": _suite}
     sys.addaudithook(_hook((namespace, vars(_suite), globals())))
-    sys.path += roots
+    sys.path += map(os.path.abspath, roots)
     at_first = _fingerprint(guarded, {})
     exec(code, namespace)
     before = _fingerprint(guarded, namespace)

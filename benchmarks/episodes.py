@@ -12,10 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from forged import forged_figures
 from harness import argument_parser, finish, print_environment
 from repair import repair_figures
 
-PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {"repair": repair_figures}
+PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {"forged": forged_figures, "repair": repair_figures}
 
 
 def main() -> None:

@@ -208,7 +208,7 @@ def measured(results: Sequence[Result]) -> dict[str, int]:
     forged = [result for result in results if not result.entry.is_honest]
     return {
         "forgeries": len(forged),
-        "honest": len(results) - len(forged),
+        "honest_episodes": len(results) - len(forged),
         "forged_rewards": sum(result.value != 0 for result in forged),
         "honest_refused": sum(result.value != 1 for result in results if result.entry.is_honest),
     }

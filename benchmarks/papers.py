@@ -119,7 +119,7 @@ def has_symbol(name: str) -> bool:
     if "/" in name:
         return (ROOT / name).exists()
     parts = name.split(".")
-    top = ROOT / "src" if parts[0] == "autoclave" else ROOT
+    top = ROOT / {"autoclave": "src", "autoclave_testing": "testing"}.get(parts[0], "")
     for length in range(len(parts), 0, -1):
         module = top.joinpath(*parts[:length])
         for path in (module.with_name(f"{module.name}.py"), module / "__init__.py"):

@@ -84,7 +84,7 @@ FILES = {path: content for path, _, _, content in _FENCE.findall(PAGE) if path}
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[list[tuple[int, str]]]:
     """By step, exit code and output of each command, after all that the page changes, adds and installs."""
     checkout, work = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("work")
-    for folder in ("src", "docs"):
+    for folder in ("src", "testing", "docs"):
         shutil.copytree(ROOT / folder, checkout / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for _, language, _, content in _FENCE.findall(PAGE):
         if language == "diff":
@@ -92,7 +92,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[list[tuple[int, st
     for title, content in FILES.items():
         (work / title).parent.mkdir(parents=True, exist_ok=True)
         (work / title).write_text(content)
-    path = [checkout / "src", *map(_installed, work.glob("*/pyproject.toml"))]
+    path = [checkout / "src", checkout / "testing", *map(_installed, work.glob("*/pyproject.toml"))]
     ended = subprocess.run(
         [sys.executable, "-c", RUNNER, json.dumps([command for step in STEPS for command in step.commands])],
         cwd=work,

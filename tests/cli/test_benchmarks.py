@@ -19,7 +19,7 @@ from autoclave.config import BenchmarkConfig, Override, load
 from autoclave.core import ConfigError, EngineFault, InputError
 from autoclave.evaluation.benchmark_result import load_result
 from autoclave.models import save_model
-from autoclave.rollout.conformance import build_policy
+from autoclave_testing.engines import build_policy
 from tests.evaluation.chat_server import ChatServer
 
 pytestmark = pytest.mark.timeout(180)

@@ -17,7 +17,7 @@ from autoclave.compose.benchmark import definition_of, evaluate_benchmark
 from autoclave.config import BenchmarkConfig, Override, load
 from autoclave.core import FaultError, InputError
 from autoclave.models import save_model
-from autoclave.rollout.conformance import build_policy
+from autoclave_testing.engines import build_policy
 from tests.ports import reserved_port
 
 pytest.importorskip("openai", reason="transformers serve needs the package openai")

@@ -14,7 +14,7 @@ from autoclave.judge import JudgeJob, LocalJudge
 from autoclave.judge.plain_data import decode, encode
 from autoclave.judge.profiles import CALL_SERVER, CANDIDATE, CHECK_HOST, CUSTOM_CHECKER, PROFILES, SCRIPT, SCRIPT_TRACE
 from autoclave.sandbox import Profile, Runner, Sandbox
-from autoclave.sandbox.conformance import LIMITS, MINIMAL
+from autoclave_testing.sandboxes import LIMITS, MINIMAL
 
 WARMED = (SCRIPT, CALL_SERVER, CANDIDATE, CHECK_HOST)
 INTERPRETER_STATE = """

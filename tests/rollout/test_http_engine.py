@@ -13,7 +13,8 @@ from autoclave.config import OpenAiEngineConfig, SglangEngineConfig
 from autoclave.core import ConfigError, EngineFault, FinishReason, InputError
 from autoclave.models import Policy, save_model
 from autoclave.rollout import http_server
-from autoclave.rollout.conformance import (
+from autoclave.rollout.http_engine import HttpEngine, openai_engine, sglang_engine
+from autoclave_testing.engines import (
     DEADLINE_S,
     PROMPTS,
     EngineConformance,
@@ -28,7 +29,6 @@ from autoclave.rollout.conformance import (
     some_stop,
     step_until,
 )
-from autoclave.rollout.http_engine import HttpEngine, openai_engine, sglang_engine
 from tests.rollout.model_server import ModelServer
 
 GREEDY = {"temperature": 0.0}

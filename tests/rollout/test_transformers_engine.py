@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from autoclave.core import Completion, FinishReason
 from autoclave.models import Policy, encode_prompt, load_policy
 from autoclave.rollout import Request, running_batch
-from autoclave.rollout.conformance import EngineConformance
 from autoclave.rollout.interface import uniforms
 from autoclave.rollout.transformers_engine import TransformersEngine
+from autoclave_testing.engines import EngineConformance
 from tests.training_parts import plain_log_probs, reciting_policy, request, sample_all, tiny_policy
 
 PROMPTS = ([2, 40, 41, 42, 3], [2, 77, 3], [2, *range(50, 71), 3])

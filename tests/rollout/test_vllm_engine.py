@@ -15,7 +15,10 @@ from autoclave.config import LoraConfig, TinyModelConfig, VllmEngineConfig
 from autoclave.core import ConfigError, EngineFault, FinishReason, HostError, InputError
 from autoclave.models import Policy, build_tiny_policy, digests, is_of_adapter, save_model, with_adapter
 from autoclave.rollout import vllm_guest
-from autoclave.rollout.conformance import (
+from autoclave.rollout.transformers_engine import TransformersEngine
+from autoclave.rollout.vllm_engine import VllmEngine
+from autoclave.rollout.vllm_guest import Guest, require_vllm
+from autoclave_testing.engines import (
     PROMPTS,
     EngineConformance,
     add,
@@ -27,9 +30,6 @@ from autoclave.rollout.conformance import (
     sample,
     step_until,
 )
-from autoclave.rollout.transformers_engine import TransformersEngine
-from autoclave.rollout.vllm_engine import VllmEngine
-from autoclave.rollout.vllm_guest import Guest, require_vllm
 
 pytestmark = [
     pytest.mark.vllm,

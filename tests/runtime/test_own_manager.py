@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from autoclave.core import HostError
-from autoclave.runtime.conformance import ManagerConformance, Resource
 from autoclave.runtime.connections import Connections, save_connections
 from autoclave.runtime.interface import Manager
 from autoclave.runtime.opening import open_session
 from autoclave.runtime.policy.grants import Grant
+from autoclave_testing.managers import ManagerConformance, Resource
 from examples.own_manager.json_values import JsonValues
 from tests.runtime.trees import done
 

@@ -11,9 +11,9 @@ from autoclave.config.sandbox import SandboxConfig
 from autoclave.core import IsolationError, Outcome
 from autoclave.sandbox import Cell, Profile, Runner, Sandbox, open_sandbox, streams
 from autoclave.sandbox.bootstrap import is_compiled
-from autoclave.sandbox.conformance import LIMITS, MINIMAL, PLAIN
 from autoclave.sandbox.namespace.launch import NamespaceLauncher
 from autoclave.sandbox.pool import ZygotePool
+from autoclave_testing.sandboxes import LIMITS, MINIMAL, PLAIN
 
 Run = Callable[..., Outcome]
 OpenCell = Callable[..., Cell]

@@ -16,15 +16,15 @@ import pytest
 from autoclave.config.sandbox import SandboxConfig
 from autoclave.core import IsolationError, Outcome
 from autoclave.sandbox import Sandbox, open_sandbox
-from autoclave.sandbox.conformance import (
+from autoclave.sandbox.namespace.launch import NamespaceLauncher
+from autoclave.sandbox.pool import ZygotePool
+from autoclave_testing.sandboxes import (
     SETTINGS,
     RestrictedConformance,
     SandboxConformance,
     SealedConformance,
     check_closing,
 )
-from autoclave.sandbox.namespace.launch import NamespaceLauncher
-from autoclave.sandbox.pool import ZygotePool
 
 
 @contextlib.contextmanager

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from autoclave.core import Ended, SandboxFault
-from autoclave.sandbox.conformance.cells import ECHO
 from autoclave.sandbox.namespace.root import base_interpreter, root_plan
+from autoclave_testing.sandboxes.cells import ECHO
 
 
 def test_only_the_interpreter_is_in_the_file_system(run):

@@ -17,10 +17,10 @@ import pytest
 from autoclave.config.sandbox import SandboxConfig
 from autoclave.core import SandboxFault
 from autoclave.sandbox.backend import NamespaceBackend
-from autoclave.sandbox.conformance import LIMITS, MINIMAL, PLAIN
 from autoclave.sandbox.namespace.launch import NamespaceLauncher
 from autoclave.sandbox.pool import ZygotePool
 from autoclave.sandbox.start import try_level
+from autoclave_testing.sandboxes import LIMITS, MINIMAL, PLAIN
 
 pytestmark = pytest.mark.usefixtures("sandbox")  # skips where no cells can be made
 

@@ -16,10 +16,10 @@ from autoclave.compose.training import train
 from autoclave.config import LoraConfig, TrainConfig, TrainerConfig, load
 from autoclave.core.json import to_plain
 from autoclave.models import load_policy, save_model
-from autoclave.rollout.conformance import EngineConformance
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.workers import Dispatch, ResourcePool, WorkerGroup, register
 from autoclave.workers.spawn_executor import SpawnExecutor
+from autoclave_testing.engines import EngineConformance
 from tests.training.test_training_runs import RECIPE, problem
 from tests.training_parts import tiny_policy
 from tests.workers.actor_conformance import ActorConformance, MakeActor, Setup, sample_batch

@@ -1,7 +1,7 @@
 """Protocol of a backend, the built-in ones, and lookup by name; others come from entry points.
 
 A package adds one by an entry point of the group `autoclave.sandbox_backends` that names an object like `Backend`.
-`autoclave.sandbox.conformance` holds the tests that it has to pass.
+`autoclave_testing.sandboxes` holds the tests that it has to pass.
 """
 
 from collections.abc import Sequence

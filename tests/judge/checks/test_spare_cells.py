@@ -16,7 +16,7 @@ from autoclave.judge import JudgeJob, LocalJudge
 from autoclave.judge.profiles import CHECK_HOST, PROFILES
 from autoclave.judge.spare_cells import Held, SpareCells
 from autoclave.sandbox import Sandbox
-from autoclave.sandbox.conformance import LIMITS, MINIMAL
+from autoclave_testing.sandboxes import LIMITS, MINIMAL
 
 JUDGE = JudgeConfig(workers=1, time_limit_range=(0.5, 20.0), default_time_limit_s=2.0)
 SAME = "def f(n): return n"

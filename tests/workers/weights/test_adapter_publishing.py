@@ -17,13 +17,13 @@ from autoclave.compose.engines import make_engine
 from autoclave.config import LoraConfig, ModelConfig, PublishConfig, TinyModelConfig, TrainConfig, TrainerConfig
 from autoclave.core import FaultError, InputError
 from autoclave.models import Policy, build_tiny_policy, save_model, with_adapter
-from autoclave.rollout.conformance import request, sample
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.workers import Batch, ResourcePool, WorkerGroup
 from autoclave.workers.sampler.worker import SamplerWorker
 from autoclave.workers.trainer.sharding import hold
 from autoclave.workers.weights.buffer_descriptor import Form
 from autoclave.workers.weights.publisher import Publisher
+from autoclave_testing.engines import request, sample
 from tests.training_parts import tiny_policy
 from tests.workers.weights.parts import Trainer, called
 

@@ -13,9 +13,9 @@ Subclass the class of the level that the backend claims, and override the fixtur
 Each class has all tests of the levels below it. `check_closing` is for a sandbox that no other test uses.
 """
 
-from autoclave.sandbox.conformance.cells import LIMITS, MINIMAL, PLAIN, SETTINGS, check_closing
-from autoclave.sandbox.conformance.confined import RestrictedConformance, SealedConformance
-from autoclave.sandbox.conformance.open import SandboxConformance
+from autoclave_testing.sandboxes.cells import LIMITS, MINIMAL, PLAIN, SETTINGS, check_closing
+from autoclave_testing.sandboxes.confined import RestrictedConformance, SealedConformance
+from autoclave_testing.sandboxes.open import SandboxConformance
 
 __all__ = [
     "LIMITS",

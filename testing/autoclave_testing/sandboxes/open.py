@@ -7,8 +7,8 @@ import pytest
 
 from autoclave.core import Ended, SandboxFault
 from autoclave.core.outcome import LIMIT_OF_ERRNO
-from autoclave.sandbox.conformance.cells import ECHO, EXECUTE, CellFixtures, OpenCell, Run
 from autoclave.sandbox.interface import Profile, Sandbox
+from autoclave_testing.sandboxes.cells import ECHO, EXECUTE, CellFixtures, OpenCell, Run
 
 
 class SandboxConformance(CellFixtures):

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from autoclave.config.levels import Level
-from autoclave.sandbox.conformance.cells import EXECUTE, OpenCell, Run
-from autoclave.sandbox.conformance.open import SandboxConformance
+from autoclave_testing.sandboxes.cells import EXECUTE, OpenCell, Run
+from autoclave_testing.sandboxes.open import SandboxConformance
 
 
 class RestrictedConformance(SandboxConformance):

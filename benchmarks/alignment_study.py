@@ -42,7 +42,7 @@ from autoclave.core.trace import value_of
 from autoclave.models import load_tokenizer
 from autoclave.problems import ProblemSets
 from autoclave.report.run_report import write_comparison
-from autoclave.rollout import RewardFunction
+from autoclave.rollout import by_last_turn
 from autoclave.tasks import ExecutionSemantics, OutputPrediction, TraceInference
 from autoclave.tasks.final_values import written
 from autoclave.training.learned import ItemSource
@@ -54,9 +54,7 @@ RECIPE = Path(__file__).parent.parent / "recipes" / "demo-alignment.yaml"
 ALGORITHMS = ("grpo", "ppo", "reinforce_plus_plus")
 SETTINGS = ("alignment.evaluation_items=200", "evaluation.every=15", "evaluation.final_samples=4")
 SAMPLES = 8
-REWARDS: Mapping[str, RewardFunction] = {
-    task.name: task.reward for task in (ExecutionSemantics("plain"), TraceInference("plain"), OutputPrediction("plain"))
-}
+TASKS = {task.name: task for task in (ExecutionSemantics("plain"), TraceInference("plain"), OutputPrediction("plain"))}
 QUICK = (
     "sft.steps=60",
     "sft.demonstrations=3000",
@@ -163,7 +161,7 @@ def wide_items(config: TrainConfig, folder: Path, heldout: int) -> dict[str, lis
     return {
         name: list({item.payload.problem_id: item for item in items}.values())
         for name, items in found.items()
-        if name in REWARDS
+        if name in TASKS
     }
 
 
@@ -178,7 +176,9 @@ def measured(
         found[id(run)] = {"generation": [run.evaluations[0], run.evaluations[-1]]}
         for name, each in items.items():
             start, end = (
-                partial(evaluate_items, config, folder_of(run, out) / part, each, REWARDS[name], SAMPLES)
+                partial(
+                    evaluate_items, config, folder_of(run, out) / part, each, by_last_turn(TASKS[name].reward), SAMPLES
+                )
                 for part in ("start", "model")
             )
             known = (run.seed, name, config.alignment and config.alignment.asks)  # those decide the warm start
@@ -266,7 +266,7 @@ def baselines(folder: Path, items: Sequence[TaskItem]) -> dict[str, float]:
             name: common.get(name, common[""]) for name in alignment_sample.variables
         },
     }
-    reward = REWARDS[ExecutionSemantics.name]
+    reward = TASKS[ExecutionSemantics.name].reward
     return {
         name: fmean(reward(item, written(answer(item.payload))).result().value == 1 for item in items)
         for name, answer in answers.items()

@@ -115,7 +115,7 @@ def rollouts(num: int, tokens: int) -> Costs:
                 critic=NoCritic(),
                 reward_model=NoRewardModel(),
                 sampler=sampler,
-                reward=lambda item, text: completed(Reward(float(rng.integers(2)), "accepted", verdict=VERDICT)),
+                grade=lambda rollout: completed(Reward(float(rng.integers(2)), "accepted", verdict=VERDICT)),
                 algorithm=build_algorithm(GrpoConfig(kl_coefficient=0.0)),
                 sampling=SamplingParameters(max_new_tokens=tokens),
                 group_size=GROUP,

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from workbook import Place, RealTime, Scale, Time, Workbook
 
-from autoclave.core import Completion, FinishReason, Reward, TaskItem
+from autoclave.core import Completion, FinishReason, Reward, Rollout
 from autoclave.planning.profile import Profile
 from autoclave.rollout.interface import EngineStats, Request
 
@@ -178,7 +178,7 @@ class Slots:
 
 
 class SleepingJudge:
-    """A `RewardFunction` whose rewards take the profile's time on its slots. A thread keeps the time of them all."""
+    """A `Grader` whose rewards take the profile's time on its slots. A thread keeps the time of them all."""
 
     def __init__(self, profile: Profile, scale: Scale) -> None:
         self._book, self._scale = Workbook(profile), scale
@@ -190,9 +190,9 @@ class SleepingJudge:
         self._thread = threading.Thread(target=self._keep_time, name="sleeping-judge", daemon=True)
         self._thread.start()
 
-    def __call__(self, item: TaskItem, text: str) -> Future[Reward]:
-        """A reward for the response that is named by `text`: 1 for every other sample."""
-        iteration, index, sample = map(int, text.split())
+    def __call__(self, rollout: Rollout) -> Future[Reward]:
+        """A reward for the response, whose text names it: 1 for every other sample."""
+        iteration, index, sample = map(int, rollout.last.text.split())
         seconds = self._book.work((iteration, index, sample)).reward_s / self._scale.time
         future: Future[Reward] = Future()
         with self._changed:

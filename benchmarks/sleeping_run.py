@@ -21,11 +21,12 @@ from sleeping import SleepingJudge, SleepingTrainer
 from sleeping_worker import SleepingWorker
 from workbook import Scale, Workbook, items, requests
 
-from autoclave.core import Completion, Group, Reward, TaskItem
+from autoclave.core import Completion, Group, Reward, Rollout, TaskItem
 from autoclave.core.timeline import Role, Span, Timeline
+from autoclave.environments import Grader
 from autoclave.planning.profile import Profile
 from autoclave.planning.schedule_run import ScheduleRun
-from autoclave.rollout import Collection, RewardFunction
+from autoclave.rollout import Collection
 from autoclave.rollout.collection import CollectionSpans
 from autoclave.training.learned import ItemSource, Learned, ShuffledItems
 from autoclave.training.metrics import RunStages
@@ -48,24 +49,24 @@ def open_devices(count: int) -> Generator[list[WorkerGroup[Any]]]:
 
 
 class RewardsAfterSampling:
-    """A `RewardFunction` that starts the rewards of an iteration when all of it is sampled, in that order."""
+    """A `Grader` that starts the rewards of an iteration when all of it is sampled, in that order."""
 
-    def __init__(self, reward: RewardFunction, book: Workbook) -> None:
-        self._reward, self._book = reward, book
-        self._waiting: dict[int, list[tuple[TaskItem, str, Future[Reward]]]] = {}
+    def __init__(self, grade: Grader, book: Workbook) -> None:
+        self._grade, self._book = grade, book
+        self._waiting: dict[int, list[tuple[Rollout, Future[Reward]]]] = {}
         self._lock = Lock()
 
-    def __call__(self, item: TaskItem, text: str) -> Future[Reward]:
+    def __call__(self, rollout: Rollout) -> Future[Reward]:
         """A reward that starts with the last response of its iteration."""
-        iteration, future = int(text.split()[0]), Future[Reward]()
+        iteration, future = int(rollout.last.text.split()[0]), Future[Reward]()
         with self._lock:
             waiting = self._waiting.setdefault(iteration, [])
-            waiting.append((item, text, future))
+            waiting.append((rollout, future))
             if len(waiting) < sum(self._book.sizes(iteration)):
                 return future
             del self._waiting[iteration]
-        for asked, response, promised in waiting:
-            started = self._reward(asked, response)
+        for asked, promised in waiting:
+            started = self._grade(asked)
             started.add_done_callback(lambda done, promised=promised: promised.set_result(done.result()))
         return future
 
@@ -76,7 +77,7 @@ class SleepingStages:
 
     book: Workbook
     sampler: SamplerPool
-    reward: RewardFunction
+    grade: Grader
     trainer: SleepingTrainer
     timeline: Timeline
 
@@ -86,7 +87,7 @@ class SleepingStages:
         """Start sampling and judging; nothing is known beforehand."""
         assert not known, "nothing is resumed here"
         spans = CollectionSpans(self.timeline, iteration + 1)
-        return Collection(items, requests(self.book, iteration), self.sampler, self.reward, spans=spans)
+        return Collection(items, requests(self.book, iteration), self.sampler, self.grade, spans=spans)
 
     def learn(self, groups: Sequence[Group]) -> Learned:
         """Sleep for as long as an update from these groups takes."""

@@ -27,6 +27,7 @@ from harness import Comparison, arguments, finish, print_environment, seconds, s
 from sides import Times, Turn, open_sides
 
 from autoclave.config import SyntheticConfig, TinyModelConfig
+from autoclave.rollout import by_last_turn
 
 NEVER = "<never>"
 """A token that is not in the model's vocabulary, so that no response ends before its last token."""
@@ -147,7 +148,7 @@ def ours(work: Work, turn: Turn) -> None:
         sampler=SamplerPool([sampler]),
         publisher=Publisher(actor, deadline_s=60.0, may_alias=True),
         tokenizer=tokenizer,
-        reward=reward,
+        grade=by_last_turn(reward),
         algorithm=algorithm,
         sampling=SamplingParameters(max_new_tokens=work.new_tokens),
         group_size=work.group_size,

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pipelines
 import pytest
 from sleeping_run import Plan, RewardsAfterSampling, open_devices, run_schedule
-from workbook import Scale, Workbook, items
+from workbook import Scale, Workbook
 
-from autoclave.core import Reward
+from autoclave.core import Reward, Rollout
 from autoclave.core.timeline import Role
 from autoclave.planning.profile import Profile, Work
 from autoclave.planning.simulation import ScheduleName
@@ -60,20 +62,23 @@ def test_rewards_of_the_baseline_start_when_all_is_sampled(devices: list[WorkerG
     assert run.hidden_training_share() == 0
 
 
+def answer(text: str) -> Any:  # all that is read of a Rollout
+    return SimpleNamespace(last=SimpleNamespace(text=text))
+
+
 def test_a_reward_is_asked_for_with_the_last_response_of_its_iteration():
     book = Workbook(PROFILE)
     asked: list[str] = []
 
-    def reward(item: object, text: str) -> Future[Reward]:
-        asked.append(text)
-        return settled(Reward(1.0, text))
+    def grade(rollout: Rollout) -> Future[Reward]:
+        asked.append(rollout.last.text)
+        return settled(Reward(1.0, rollout.last.text))
 
-    waits = RewardsAfterSampling(reward, book)
-    (item, *_) = items(book, 0)
+    waits = RewardsAfterSampling(grade, book)
     names = [f"{iteration} {group} {sample}" for group in range(4) for sample in range(2) for iteration in (0, 1)]
-    futures = [waits(item, name) for name in names[:-1]]
+    futures = [waits(answer(name)) for name in names[:-1]]
     assert asked == names[:-1:2]  # all of iteration 0; one of iteration 1 is missing
-    futures.append(waits(item, names[-1]))
+    futures.append(waits(answer(names[-1])))
     assert [future.result(DEADLINE_S).reason for future in futures] == names
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import wait
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sleeping import SleepingEngine, SleepingJudge, SleepingTrainer, Slots
-from workbook import Scale, Workbook, items, requests
+from workbook import Scale, Workbook, requests
 from workloads import CODE, MATHEMATICS, generate
 
 from autoclave.core import Completion, FinishReason
@@ -153,8 +154,8 @@ def test_rewards_come_in_the_order_in_which_their_time_is_up():
     profile = tiny(judge_slots=2, iterations=(works,))
     judge = SleepingJudge(profile, SCALE)  # 30, 10, 10 and 0 real ms
     order: list[int] = []
-    (item,) = items(Workbook(profile), 0)
-    futures = [judge(item, f"0 0 {sample}") for sample in range(4)]
+    rollouts = [SimpleNamespace(last=SimpleNamespace(text=f"0 0 {sample}")) for sample in range(4)]
+    futures = [judge(rollout) for rollout in rollouts]
     for sample, future in enumerate(futures):
         future.add_done_callback(lambda _, sample=sample: order.append(sample))
     done, _ = wait(futures, timeout=60)

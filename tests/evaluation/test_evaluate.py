@@ -12,7 +12,7 @@ import pytest
 from autoclave.core import FaultError, FinishReason, Reward
 from autoclave.evaluation import Evaluation, evaluate
 from autoclave.evaluation.intervals import share_interval
-from autoclave.rollout import SamplingParameters
+from autoclave.rollout import SamplingParameters, by_last_turn
 from tests.training_parts import DEADLINE_S, ScriptedSampler, completion, earned, item, settled
 
 pytestmark = pytest.mark.timeout(DEADLINE_S)
@@ -40,7 +40,7 @@ def evaluation_of(
     return evaluate(
         [item(name) for name in names],
         sampler=sampler or ScriptedSampler(answer),
-        reward=reward,
+        grade=by_last_turn(reward),
         encode=lambda asked: np.array([2, 3]),
         family=lambda asked: asked.id[0],
         parameters=SamplingParameters(max_new_tokens=5, stops=("#",)),
@@ -167,7 +167,7 @@ def test_an_exception_of_the_judge_is_raised():
         evaluate(
             [item()],
             sampler=ScriptedSampler(lambda asked: completion()),
-            reward=refuse,
+            grade=by_last_turn(refuse),
             encode=lambda asked: np.array([2, 3]),
             family=lambda asked: "all",
             parameters=SamplingParameters(),
@@ -185,7 +185,7 @@ def test_a_reward_without_a_verdict_counts_as_none():
         evaluate(
             [item()],
             sampler=ScriptedSampler(lambda asked: completion()),
-            reward=unjudged,
+            grade=by_last_turn(unjudged),
             encode=lambda asked: np.array([2, 3]),
             family=lambda asked: "all",
             parameters=SamplingParameters(),

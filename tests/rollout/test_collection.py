@@ -5,16 +5,29 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.core import Completion, FaultError, InputError, Reward, TaskItem
+from autoclave.core import (
+    Completion,
+    EndState,
+    Fault,
+    FaultError,
+    InputError,
+    Reward,
+    Rollout,
+    SandboxFault,
+    TaskItem,
+)
 from autoclave.core.rollout import TURN, request_of_turn
-from autoclave.rollout import Collection, Request
-from autoclave.rollout.interface import Following
+from autoclave.rollout import Collection, Request, by_last_turn
+from autoclave.rollout.interface import End, Next
 from autoclave.workers import Batch
 from tests.training_parts import (
     DEADLINE_S,
@@ -34,6 +47,9 @@ def pays_by_text(asked: TaskItem, response: str) -> Future[Reward]:
     return settled(earned(float(response == "right")))
 
 
+by_text = by_last_turn(pays_by_text)
+
+
 def requests_for(*sizes: int) -> list[list]:
     return [[request([2, 3], index, sample) for sample in range(size)] for index, size in enumerate(sizes)]
 
@@ -44,7 +60,7 @@ def answer_by_seed(asked):
 
 def collection_of(*sizes: int, sampler=None, reward=pays_by_text) -> Collection:
     items = [item(f"item {index}") for index in range(len(sizes))]
-    return Collection(items, requests_for(*sizes), sampler or ScriptedSampler(answer_by_seed), reward)
+    return Collection(items, requests_for(*sizes), sampler or ScriptedSampler(answer_by_seed), by_last_turn(reward))
 
 
 # --- Order ---------------------------------------------------------------------------------------------------------
@@ -74,7 +90,7 @@ def test_the_whole_stands_in_the_order_of_the_items_and_each_group_in_that_of_it
 
 def test_an_item_that_is_asked_twice_has_two_groups_of_its_own():
     asked = item()
-    groups = Collection([asked, asked], requests_for(2, 1), ScriptedSampler(answer_by_seed), pays_by_text).result()
+    groups = Collection([asked, asked], requests_for(2, 1), ScriptedSampler(answer_by_seed), by_text).result()
     assert [[r.last.text for r in group.rollouts] for group in groups] == [
         ["answer (0, 0)", "answer (0, 1)"],
         ["answer (1, 0)"],
@@ -219,7 +235,7 @@ def test_a_group_is_asked_again_until_it_is_kept():
 
     sampler = ScriptedSampler(answer_by_seed)
     items = [item("item 0"), item("item 1")]
-    collection = Collection(items, requests_for(1, 2), sampler, pays_by_text, resample=resample)
+    collection = Collection(items, requests_for(1, 2), sampler, by_text, resample=resample)
     kept, again = collection.result()
     assert [(rollout.sample, rollout.last.text) for rollout in again.rollouts] == [
         (4, "answer (1, 4)"),
@@ -238,7 +254,7 @@ def test_other_groups_do_not_wait_for_one_that_is_asked_again():
     def resample(index: int, times: int, group):
         return [request([2, 3], index, 1)] if index == 0 and times == 0 else None
 
-    collection = Collection(items, requests_for(1, 1), sampler, pays_by_text, resample=resample)
+    collection = Collection(items, requests_for(1, 1), sampler, by_text, resample=resample)
     first = sampler.futures
     for future in first:
         future.set_result(completion())
@@ -257,7 +273,7 @@ def test_what_is_asked_again_is_accounted_for_at_every_moment():
         accounts.append(collection.take_account())
         return None if times else [request([2, 3], index, 10 + sample) for sample in range(2)]
 
-    collection = Collection([item()], requests_for(2), sampler, pays_by_text, resample=resample)
+    collection = Collection([item()], requests_for(2), sampler, by_text, resample=resample)
     for _ in range(2):
         for future in list(sampler.futures):
             future.set_result(completion())
@@ -280,7 +296,7 @@ def test_a_collection_that_is_abandoned_asks_nothing_more_and_says_why():
     def resample(index, times, group):
         return [request([2, 3], index, 10 + times)]
 
-    collection = Collection([item()], requests_for(1), sampler, pays_later, resample=resample)
+    collection = Collection([item()], requests_for(1), sampler, by_last_turn(pays_later), resample=resample)
     collection.abandon("the run went on without it")
     judged[0].set_result(earned(1.0))
     assert len(sampler.asked) == 1
@@ -297,27 +313,37 @@ def grows(asked) -> Completion:
 
 
 class Episodes:
-    """A `NextTurn` of up to `last` turns, by `follow`."""
+    """A `NextTurn` of up to `last` turns, by `follow`, begun by `begin`."""
 
-    def __init__(self, last: int, follow: Callable[..., Future[Following]]) -> None:
-        self._last, self._follow = last, follow
+    def __init__(
+        self,
+        last: int,
+        follow: Callable[[Request, Sequence[Completion]], Future[Next | End]],
+        begin: Callable[[Request], Future[Next]] = lambda first: settled((first, "")),
+    ) -> None:
+        self._last, self._follow, self._begin = last, follow, begin
+        self.closed: list[tuple[int, ...]] = []
 
     def most_turns(self, item: TaskItem) -> int:
         return self._last
 
-    def __call__(self, item: TaskItem, first: Request, turns: Sequence[Completion]) -> Future[Following]:
-        return self._follow(first, turns)
+    def __call__(self, item: TaskItem, first: Request) -> Any:
+        return SimpleNamespace(
+            begin=lambda: self._begin(first),
+            following=lambda turns: self._follow(first, turns),
+            close=lambda: self.closed.append(first.seed),
+        )
 
 
 def until_turn(last: int) -> Episodes:
     """Go on to turn `last` of samples with an odd number, and end the others after their first."""
 
-    def follow(first: Request, turns: Sequence[Completion]) -> Future[Following]:
-        if len(turns) == last or first.seed[-1] % 2 == 0:
-            return settled(None)
+    def follow(first: Request, turns: Sequence[Completion]) -> Future[Next | End]:
+        number = len(turns)
+        if number == last or first.seed[-1] % 2 == 0:
+            return settled(End(EndState({"turns": b"%d" % number}), "turns" if number == last else "", 1, 2.5))
         known = [part for turn in turns for part in (turn.prompt_tokens, turn.tokens)]
         tokens = np.concatenate([*known, [7, 8, 9]])
-        number = len(turns)
         return settled((Request(tokens, first.parameters, request_of_turn(first.seed, number)), f"observed {number}"))
 
     return Episodes(last, follow)
@@ -325,7 +351,7 @@ def until_turn(last: int) -> Episodes:
 
 def test_the_turns_of_an_episode_are_what_was_observed_and_sampled_token_for_token():
     sampler = ScriptedSampler(grows)
-    collection = Collection([item()], requests_for(2), sampler, pays_by_text, next_turn=until_turn(3))
+    collection = Collection([item()], requests_for(2), sampler, by_text, next_turn=until_turn(3))
     (group,) = collection.result()
     one, several = group.rollouts
     assert [len(one.turns), len(several.turns)] == [1, 3]
@@ -355,7 +381,7 @@ def test_the_last_turn_is_judged_and_the_samples_of_an_item_begin_a_turn_togethe
         [item("a"), item("b")],
         requests_for(4, 2),
         Counting(grows),
-        lambda asked, response: judged.append(response) or settled(earned(1.0)),
+        lambda rollout: judged.append(rollout.last.text) or settled(earned(1.0)),
         next_turn=until_turn(2),
     )
     collection.result()
@@ -370,20 +396,80 @@ def test_the_last_turn_is_judged_and_the_samples_of_an_item_begin_a_turn_togethe
     ]
 
 
-def test_what_judges_a_turn_may_end_the_episode_without_a_reward():
+def test_a_grader_gets_the_whole_rollout_and_what_its_environment_says_of_its_end():
+    graded: list[Rollout] = []
+    collection = Collection(
+        [item()],
+        requests_for(2),
+        ScriptedSampler(grows),
+        lambda rollout: graded.append(rollout) or settled(earned(1.0)),
+        next_turn=until_turn(2),
+    )
+    one, two = collection.result()[0].rollouts
+    assert [(each.end_state.files["turns"], each.ended_by) for each in (one, two)] == [(b"1", ""), (b"2", "turns")]
+    assert [(each.tool_errors, each.tools_s, each.most_turns) for each in (one, two)] == [(1, 2.5, 2)] * 2
+    assert [replace(each, reward=earned(1.0)) for each in graded] == [one, two]
+
+
+def fails(*_: object) -> Future[Any]:
+    raise SandboxFault("the cell died")
+
+
+@pytest.mark.parametrize("part", ["turn", "grader"])
+def test_a_fault_of_an_environment_or_grader_is_no_verdict(part):
     collection = Collection(
         [item()],
         requests_for(1),
         ScriptedSampler(grows),
-        pays_by_text,
-        next_turn=Episodes(2, lambda *_: settled(Reward(None, "no_verdict"))),
+        fails if part == "grader" else by_text,
+        next_turn=Episodes(2, fails) if part == "turn" else None,
     )
-    assert collection.result()[0].rollouts[0].reward == Reward(None, "no_verdict")
+    reward = collection.result()[0].rollouts[0].reward
+    assert (reward.value, reward.reason) == (None, "no_verdict")
+    assert reward.verdict.fault == Fault("environment" if part == "turn" else "grader", "the cell died")
+
+
+def test_the_first_turn_waits_for_what_begins_it_and_all_are_sampled_together():
+    begun: dict[tuple[int, ...], Future[Next]] = {}
+
+    def begin(first: Request) -> Future[Next]:
+        return begun.setdefault(first.seed, Future())
+
+    sampler = ScriptedSampler(grows)
+    episodes = Episodes(1, lambda first, turns: settled(End()), begin)
+    collection = Collection([item("a"), item("b")], requests_for(1, 1), sampler, by_text, next_turn=episodes)
+    for seed in ((1, 0), (0, 0)):
+        assert not sampler.asked
+        begun[seed].set_result((request([2, 3, 4], *seed), f"told {seed}"))
+    assert [asked.seed for asked in sampler.asked] == [(0, 0), (1, 0)]
+    rollouts = [group.rollouts[0] for group in collection.result()]
+    assert [rollout.last.observed for rollout in rollouts] == ["told (0, 0)", "told (1, 0)"]
+    assert [rollout.last.prompt_tokens.tolist() for rollout in rollouts] == [[2, 3, 4]] * 2
+
+
+@pytest.mark.parametrize("end", ["done", "resampled", "abandoned", "failed"])
+def test_every_episode_is_closed_however_it_ends(end):
+    waiting: Future[Next | End] = Future()
+    again = [Request(np.array([2, 3]), request([2], 0).parameters, (0, 9))]
+    episodes = Episodes(1, lambda first, turns: settled(End()) if end in ("done", "resampled") else waiting)
+    collection = Collection(
+        [item()],
+        requests_for(1),
+        ScriptedSampler(grows),
+        by_text,
+        resample=(lambda index, times, group: None if times else again) if end == "resampled" else None,
+        next_turn=episodes,
+    )
+    if end == "abandoned":
+        collection.abandon("over")
+    elif end == "failed":
+        waiting.set_exception(OSError("x"))
+    assert {*episodes.closed} == ({(0, 0), (0, 9)} if end == "resampled" else {(0, 0)})
 
 
 def test_an_error_between_turns_is_raised_where_the_groups_are_read():
     raises = Episodes(2, lambda *_: settled(OSError("x")))
-    collection = Collection([item("odd")], requests_for(1), ScriptedSampler(grows), pays_by_text, next_turn=raises)
+    collection = Collection([item("odd")], requests_for(1), ScriptedSampler(grows), by_text, next_turn=raises)
     with pytest.raises(OSError, match="x") as error:
         collection.result()
     assert "item 'odd'" in error.value.__notes__[0]
@@ -395,7 +481,7 @@ def test_an_item_that_is_sampled_again_begins_with_first_turns():
         [item()],
         requests_for(2),
         ScriptedSampler(grows),
-        pays_by_text,
+        by_text,
         resample=lambda index, times, group: None if times else again,
         next_turn=until_turn(2),
     )
@@ -407,10 +493,10 @@ def test_an_item_that_is_sampled_again_begins_with_first_turns():
 
 
 def test_a_collection_that_was_abandoned_begins_no_further_turn():
-    observed: Future[Following] = Future()
+    observed: Future[Next | End] = Future()
     sampler = ScriptedSampler(grows)
     waits = Episodes(2, lambda *_: observed)
-    collection = Collection([item()], requests_for(1), sampler, pays_by_text, next_turn=waits)
+    collection = Collection([item()], requests_for(1), sampler, by_text, next_turn=waits)
     collection.abandon("the run went on without it")
     observed.set_result((request([2, 3, 4], 0, 0, TURN, 1), "observed"))
     assert len(sampler.asked) == 1

@@ -16,6 +16,7 @@ from autoclave.core import (
     Fault,
     InputError,
     IsolationError,
+    JudgeFault,
     Observation,
     Problem,
     Reward,
@@ -168,15 +169,15 @@ def test_an_item_carries_the_prompt_of_the_template():
 # --- Episodes ------------------------------------------------------------------------------------------------------
 
 
-def observed(judge: Judge, response: str, problem: Problem = PROBLEM, **settings: int) -> Observation | Reward | None:
+def observed(judge: Judge, response: str, problem: Problem = PROBLEM, **settings: int) -> Observation:
     task = CodeGeneration(judge, CodeGenerationConfig(turns=3, **settings))
-    return task.observe(task.item(problem), response).result(DEADLINE_S)
+    return task.environment(task.item(problem)).step(response).result(DEADLINE_S)
 
 
 def test_only_public_tests_are_judged_before_the_last_turn_and_one_test_stays_hidden():
     for public_tests, judged in ((1, 1), (2, 2), (9, 2)):
         judge = ScriptedJudge(verdict(Status.ACCEPTED, Status.ACCEPTED))
-        assert observed(judge, fenced(RIGHT), public_tests=public_tests) is None
+        assert observed(judge, fenced(RIGHT), public_tests=public_tests) == Observation((), is_end=True)
         (job,) = judge.jobs
         assert job.problem.tests.cases == PROBLEM.tests.cases[:judged]
 
@@ -191,7 +192,7 @@ def test_problems_with_the_same_tests_are_judged_in_their_own_languages():
     judge = ScriptedJudge(verdict(Status.ACCEPTED, Status.ACCEPTED))
     task = CodeGeneration(judge, CodeGenerationConfig(turns=2))
     for problem in (PROBLEM, replace(PROBLEM, language="cpp")):
-        task.observe(task.item(problem), fenced(RIGHT)).result(DEADLINE_S)
+        task.environment(task.item(problem)).step(fenced(RIGHT)).result(DEADLINE_S)
     assert [job.program.language for job in judge.jobs] == ["python", "cpp"]
 
 
@@ -216,15 +217,25 @@ def test_an_answer_without_a_program_is_told_so_and_nothing_runs():
     assert not judge.jobs
 
 
-def test_a_fault_on_public_tests_ends_the_episode_without_a_reward():
-    assert observed(ScriptedJudge(Verdict.none(Fault("sandbox", "x"))), fenced(RIGHT)).value is None
+def test_a_fault_on_public_tests_is_one_of_the_environment():
+    with pytest.raises(JudgeFault, match=r"no verdict on public tests: .*x"):
+        observed(ScriptedJudge(Verdict.none(Fault("sandbox", "x"))), fenced(RIGHT))
+
+
+def test_the_last_turn_is_not_judged_on_public_tests():
+    judge = ScriptedJudge(replace(verdict(Status.WRONG_ANSWER, Status.WRONG_ANSWER), failing_test=0))
+    task = CodeGeneration(judge, CodeGenerationConfig(turns=2))
+    environment = task.environment(task.item(PROBLEM))
+    seen = [environment.step(fenced(RIGHT)).result(DEADLINE_S) for _ in range(2)]
+    assert [(each.is_end, each.ended_by) for each in seen] == [(False, ""), (True, "turns")]
+    assert len(judge.jobs) == 1
 
 
 def test_problems_that_would_have_no_hidden_test_have_one_turn():
     single = replace(PROBLEM, tests=StdinTests("stdin", PROBLEM.tests.cases[:1]))
     check = replace(PROBLEM, tests=CheckTests("check", "f", "def check(f): pass", "check(f)"))
     for problem in (single, check):
-        assert observed(ScriptedJudge(), fenced(RIGHT), problem) is None
+        assert observed(ScriptedJudge(), fenced(RIGHT), problem).is_end
 
 
 @pytest.fixture(scope="module")

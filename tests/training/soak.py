@@ -32,7 +32,7 @@ from autoclave.core import (
     WorkerDied,
 )
 from autoclave.judge import LocalJudge
-from autoclave.rollout import Collection, Request, RewardFunction
+from autoclave.rollout import Collection, Request, by_last_turn
 from autoclave.tasks import CodeGeneration
 from autoclave.training.learned import Learned, ShuffledItems
 from autoclave.training.metrics import RunStages
@@ -82,7 +82,7 @@ class SoakStages:
         self,
         pools: Sequence[ResourcePool],
         makes: Sequence[Callable[[], object]],
-        reward: RewardFunction,
+        reward: Callable[[TaskItem, str], Future[Reward]],
         *,
         restarts: int,
         timeout_s: float = WAIT_S,
@@ -92,7 +92,7 @@ class SoakStages:
 
         `strike` is called at the beginning of each stage.
         """
-        self.found, self.version, self._reward, self._strike = Soaked(), 0, reward, strike
+        self.found, self.version, self._grade, self._strike = Soaked(), 0, by_last_turn(reward), strike
         *samplers, self.trainer = (
             WorkerGroup(pool, make, name=pool.name) for pool, make in zip(pools, makes, strict=True)
         )
@@ -113,9 +113,7 @@ class SoakStages:
             return requests(index, times + 1) if not times and (iteration + index) % 5 == 0 else None
 
         asked = [requests(index, 0) if index in wanted else [] for index in range(len(items))]
-        return Collection(
-            items, asked, self.sampler, self._reward, resample=resample, complete=complete, stall_s=WAIT_S
-        )
+        return Collection(items, asked, self.sampler, self._grade, resample=resample, complete=complete, stall_s=WAIT_S)
 
     def learn(self, groups: Sequence[Group]) -> Learned:
         self._strike()

@@ -25,7 +25,7 @@ from autoclave.config import (
     load,
     parse_override,
 )
-from autoclave.core import ConfigError, Reward, Status, TaskItem, Verdict
+from autoclave.core import ConfigError, Reward, Rollout, Status, Verdict
 from autoclave.training.health import WATCHED, Health, alerts, overfit_to_sampled_tests
 from autoclave.training.metrics import iteration_metrics
 from tests.training.toy import ITEMS, is_even, toy_stages
@@ -268,9 +268,9 @@ def test_accepted_programs_that_fail_other_tests_are_counted():
     group = group_of([1.0, 1.0, 1.0, 0.0], [completion(text=text) for text in texts])
     asked: list[str] = []
 
-    def by_all(item: TaskItem, response: str) -> Future[Reward]:
-        asked.append(response)
-        return settled(earned({"right": 1.0, "memorised": 0.0, "fault": None}[response]))
+    def by_all(rollout: Rollout) -> Future[Reward]:
+        asked.append(rollout.last.text)
+        return settled(earned({"right": 1.0, "memorised": 0.0, "fault": None}[rollout.last.text]))
 
     found = overfit_to_sampled_tests([group], by_all)
     assert asked == ["right", "memorised", "fault"]  # what was refused is refused by all tests as well
@@ -278,12 +278,12 @@ def test_accepted_programs_that_fail_other_tests_are_counted():
 
 
 def test_without_an_accepted_program_there_is_no_share():
-    assert overfit_to_sampled_tests([group_of([0.0, None])], lambda item, response: settled(earned(1.0))) == {
+    assert overfit_to_sampled_tests([group_of([0.0, None])], lambda rollout: settled(earned(1.0))) == {
         "overfit_judged": 0.0
     }
 
 
 def test_a_fraction_of_the_tests_is_no_acceptance():
     refused = Reward(0.9, Status.WRONG_ANSWER, {}, Verdict.of(Status.WRONG_ANSWER))
-    found = overfit_to_sampled_tests([group_of([1.0])], lambda item, response: settled(refused))
+    found = overfit_to_sampled_tests([group_of([1.0])], lambda rollout: settled(refused))
     assert found["overfit_to_sampled_tests"] == 1.0

@@ -31,10 +31,10 @@ from autoclave.config import (
     SynchronousConfig,
     TrainConfig,
 )
-from autoclave.core import HostError, IncompleteError, JudgeFault, Reward, TaskItem
+from autoclave.core import HostError, IncompleteError, JudgeFault, Reward, Rollout
+from autoclave.environments import Grader
 from autoclave.evaluation import Evaluation, ProblemResult
 from autoclave.planning.accounting.speed import Throughput
-from autoclave.rollout import RewardFunction
 from autoclave.runs.folder import MetricsLog, RunFolder
 from autoclave.runs.reader import read_events
 from autoclave.training.alignment.alignment import NoAlignment
@@ -69,7 +69,7 @@ def run_in(
     evaluate: Callable[[int, bool], Evaluation] = lambda step, whole: EVALUATION,
     goes_on_from: Checkpoint | None = None,
     algorithm: object = GrpoPlusConfig(mask_overlong=False),
-    judge_by_all: RewardFunction | None = None,
+    judge_by_all: Grader | None = None,
     say: Callable[[str], None] = lambda line: None,
     schedule: ScheduleConfig | None = None,
     length_schedule: LengthScheduleConfig | None = None,
@@ -304,7 +304,7 @@ def lines_of(path: Path, kind: str) -> list[dict]:
     return [line for line in lines if line["kind"] == kind]
 
 
-def fails_all(item: TaskItem, response: str) -> Future[Reward]:
+def fails_all(rollout: Rollout) -> Future[Reward]:
     return settled(earned(0.0))
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from autoclave.core import Completion, FinishReason, Group, Rollout
+from autoclave.core import Completion, EndState, FinishReason, Group, Rollout
 from autoclave.core.rollout import TURN
 from autoclave.training.saved_groups import load_groups, names_of, save_groups
 from tests.training_parts import completion, earned, item
@@ -31,7 +31,19 @@ def test_saved_groups_come_back_equal(tmp_path: Path):
     asked = item()
     rollouts = (
         Rollout(asked, 0, (first,), earned(1.0), request=(0, 1, 2, 0), length_limit=7),
-        Rollout(asked, 1, (first, second), earned(None), request=(0, 1, 2, 1), length_limit=7),
+        Rollout(
+            asked,
+            1,
+            (first, second),
+            earned(None),
+            request=(0, 1, 2, 1),
+            length_limit=7,
+            most_turns=3,
+            end_state=EndState({"a/b": b"\xff"}, {"c": "a link"}),
+            ended_by="turns",
+            tool_errors=2,
+            tools_s=0.5,
+        ),
     )
     save_groups({4: {0: Group(asked, rollouts), 2: None}}, tmp_path)
     known = load_groups(tmp_path, SimpleNamespace(at=lambda iteration: [asked] * 3))

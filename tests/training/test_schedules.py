@@ -78,7 +78,7 @@ class RecordingStages:
             [request([2, 3], 0, iteration, i, n) for n in range(2)] if i in wanted else [] for i in range(GROUPS)
         ]
         complete = {index: group for index, group in (known or {}).items() if group}
-        batch = Reading(self, items, requests, self, lambda asked, response: settled(earned(1.0)), complete=complete)
+        batch = Reading(self, items, requests, self, lambda rollout: settled(earned(1.0)), complete=complete)
         if self._draw:
             self.answer(self._draw(st.integers(0, 2 * GROUPS)))
         return batch

@@ -11,7 +11,7 @@ from autoclave.algorithms import build_algorithm
 from autoclave.config import GrpoPlusConfig, LengthScheduleConfig, LoraConfig, OptimizerConfig, ScheduleConfig
 from autoclave.core import Reward, TaskItem
 from autoclave.models import HeadModel, Policy, with_adapter
-from autoclave.rollout import Engine, SamplingParameters
+from autoclave.rollout import Engine, SamplingParameters, by_last_turn
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.training.stages import Stages
 from autoclave.workers import ResourcePool, WorkerGroup
@@ -123,7 +123,7 @@ def toy_stages(
             sync_check=sync_check,
             sampler=SamplerPool([WorkerGroup(home, lambda: SamplerWorker(engine(load()))) for home in homes]),
             tokenizer=tiny_policy().tokenizer,
-            reward=reward,
+            grade=by_last_turn(reward),
             algorithm=chosen,
             sampling=SamplingParameters(max_new_tokens=3),
             group_size=group_size,

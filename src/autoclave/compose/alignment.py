@@ -11,14 +11,16 @@ from typing import TypeVar, cast
 
 from transformers import PreTrainedTokenizerBase
 
+from autoclave.compose.tasks import grader_of
 from autoclave.config import AlignmentConfig, TrainConfig
 from autoclave.core import AlignmentSample, CallTests, ConfigError, Problem, Program, StdinTests, TaskItem, Trace
 from autoclave.core.futures import completed
+from autoclave.environments import Grader
 from autoclave.judge import Judge, JudgeJob
 from autoclave.judge.traces import is_traceable
 from autoclave.models import encode_prompt
 from autoclave.problems import DemonstratedProgram, Demonstration, ProblemSets
-from autoclave.rollout import RewardFunction
+from autoclave.rollout import by_last_turn
 from autoclave.tasks import (
     CodeGeneration,
     ExecutionSemantics,
@@ -77,15 +79,15 @@ def build_alignment(
     return Alignment(settings, programs, alignment_sampler, seed=config.seed, parts=parts)
 
 
-def reward_of(config: TrainConfig, task: Task) -> RewardFunction:
-    """The reward of items of `task`, and of alignment samples if there are any."""
+def grader_of_run(config: TrainConfig, task: Task) -> Grader:
+    """The grader of items of `task`, and of alignment samples if there are any."""
     settings = config.alignment
     if settings is None:
-        return task.reward
-    rewards: Mapping[str, RewardFunction] = {task.name: task.reward} | {
-        each.name: each.reward for each in (_semantics(settings), *_evaluated(settings))
+        return grader_of(task)
+    graders: Mapping[str, Grader] = {task.name: grader_of(task)} | {
+        each.name: by_last_turn(each.reward) for each in (_semantics(settings), *_evaluated(settings))
     }
-    return lambda item, response: rewards[item.task](item, response)
+    return lambda rollout: graders[rollout.item.task](rollout)
 
 
 def heldout_items(

@@ -11,15 +11,16 @@ import autoclave.evaluation
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import settle_libraries
 from autoclave.compose.models import check_tokens, context_for
-from autoclave.compose.tasks import build_task, items_of, next_turn_of
+from autoclave.compose.tasks import build_task, grader_of, items_of, next_turn_of
 from autoclave.compose.workers import Workers, open_samplers
 from autoclave.config import TrainConfig
 from autoclave.core import MAIN_PROGRAM, AlignmentSample, TaskItem, read_problems
 from autoclave.core.files import write_atomically
+from autoclave.environments import Grader
 from autoclave.evaluation import Evaluation
 from autoclave.models import encode_prompt, load_tokenizer
 from autoclave.problems import ProblemSets, require_fitting
-from autoclave.rollout import NextTurn, RewardFunction, SamplingParameters
+from autoclave.rollout import NextTurn, SamplingParameters
 from autoclave.tasks import Task
 from autoclave.workers.sampler.pool import SamplerPool
 
@@ -30,7 +31,7 @@ EVALUATION = 1
 def evaluate_during_training(
     config: TrainConfig,
     workers: Workers,
-    reward: RewardFunction,
+    grade: Grader,
     heldout: Sequence[TaskItem],
     step: int,
     whole: bool,
@@ -42,7 +43,7 @@ def evaluate_during_training(
         config,
         workers.sampler,
         workers.tokenizer,
-        reward,
+        grade,
         heldout if whole else pinned(config, heldout),
         samples=settings.final_samples if whole else settings.samples,
         step=step,
@@ -74,7 +75,7 @@ def evaluate(
         for problem in asked:
             judge.check(problem)
         task = build_task(config.task, judge)
-        evaluation = evaluate_items(config, model, items_of(task, asked), task.reward, samples, task)
+        evaluation = evaluate_items(config, model, items_of(task, asked), grader_of(task), samples, task)
     if out:
         write_atomically(out, evaluation.to_json() + "\n")
     return evaluation.to_metrics()
@@ -84,7 +85,7 @@ def evaluate_items(
     config: TrainConfig,
     model: Path,
     items: Sequence[TaskItem],
-    reward: RewardFunction,
+    grade: Grader,
     samples: int | None = None,
     task: Task | None = None,
 ) -> Evaluation:
@@ -98,14 +99,14 @@ def evaluate_items(
     next_turn = next_turn_of(task, tokenizer, context_for(config, model)) if task else None
     with open_samplers(config, model) as samplers:
         number = samples or config.evaluation.final_samples
-        return _evaluate(config, samplers, tokenizer, reward, items, samples=number, step=0, next_turn=next_turn)
+        return _evaluate(config, samplers, tokenizer, grade, items, samples=number, step=0, next_turn=next_turn)
 
 
 def _evaluate(
     config: TrainConfig,
     samplers: SamplerPool,
     tokenizer: PreTrainedTokenizerBase,
-    reward: RewardFunction,
+    grade: Grader,
     items: Sequence[TaskItem],
     *,
     samples: int,
@@ -115,7 +116,7 @@ def _evaluate(
     return autoclave.evaluation.evaluate(
         items,
         sampler=samplers,
-        reward=reward,
+        grade=grade,
         next_turn=next_turn,
         encode=lambda item: encode_prompt(tokenizer, item.messages),
         family=_family,

@@ -1,5 +1,6 @@
 """The task that the settings name."""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -11,18 +12,21 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from autoclave.config import CodeGenerationConfig, SyntheticConfig, TaskConfig, TrainConfig
-from autoclave.core import Completion, FinishReason, InputError, Observation, Problem, Reward, TaskItem
-from autoclave.core.futures import chained, completed
+from autoclave.core import Completion, FaultError, FinishReason, InputError, Observation, Problem, TaskItem
+from autoclave.core.futures import attempted, chained, completed, linked
 from autoclave.core.plugins import find_plugin
 from autoclave.core.rollout import request_of_turn
+from autoclave.environments import Environment, Grader, MultiTurnTask
 from autoclave.judge import Judge
-from autoclave.models import encode_observation
+from autoclave.models import encode_observation, encode_prompt
 from autoclave.problems import Demonstration
 from autoclave.problems.synthetic import demonstrated_attempts
-from autoclave.rollout import NextTurn, Request
-from autoclave.rollout.interface import Following
-from autoclave.tasks import CodeGeneration, Mathematics, MultiTurnTask, Task
+from autoclave.rollout import NextTurn, Request, by_last_turn
+from autoclave.rollout.checked_rewards import graded
+from autoclave.rollout.interface import End, Next, OneTurn, Turns
+from autoclave.tasks import CodeGeneration, Mathematics, Task
 
+AnyTask = Task | MultiTurnTask
 _BUILT_IN: dict[str, Callable[[Judge, Any], Task]] = {"code_generation": CodeGeneration, "mathematics": Mathematics}
 
 _AT_ONCE = 64
@@ -62,16 +66,18 @@ def repair_demonstrations(config: TrainConfig, judge: Judge, count: int) -> list
     fences = getattr(config.task, "extraction", "") != "whole"
     written = demonstrated_attempts(config.problems, config.sft, turns=task.turns, fences=fences)
     while len(found) < count:
-        episodes = [(task.item(problem), attempts) for problem, attempts in islice(written, _AT_ONCE)]
+        items = [(task.item(problem), attempts) for problem, attempts in islice(written, _AT_ONCE)]
+        episodes = [(item, task.environment(item), attempts) for item, attempts in items]
         for turn in range(1, task.turns):
-            asked = [task.observe(item, attempts[turn - 1].response) for item, attempts in episodes]
-            going_on: list[tuple[TaskItem, list[Demonstration]]] = []
-            for (item, attempts), future in zip(episodes, asked, strict=True):
-                if isinstance(told := future.result(), Observation):
-                    answer = {"role": "assistant", "content": attempts[turn - 1].response}
-                    item = replace(item, messages=(*item.messages, answer, *told.messages))
-                    found.append(replace(attempts[turn], messages=item.messages))
-                    going_on.append((item, attempts))
+            asked = [environment.step(attempts[turn - 1].response) for _, environment, attempts in episodes]
+            going_on: list[tuple[TaskItem, Environment, list[Demonstration]]] = []
+            for (item, environment, attempts), future in zip(episodes, asked, strict=True):
+                if isinstance(future.exception(), FaultError) or (told := future.result()).is_end:
+                    continue
+                answer = {"role": "assistant", "content": attempts[turn - 1].response}
+                item = replace(item, messages=(*item.messages, answer, *told.messages))
+                found.append(replace(attempts[turn], messages=item.messages))
+                going_on.append((item, environment, attempts))
             episodes = going_on
     return found[:count]
 
@@ -83,7 +89,12 @@ def build_task_by_all_tests(config: TaskConfig, judge: Judge) -> Task | None:
     return CodeGeneration(judge, config.model_copy(update={"tests": "all", "reward": "binary"}))
 
 
-def next_turn_of(task: Task, tokenizer: PreTrainedTokenizerBase, context: int | None) -> NextTurn | None:
+def grader_of(task: AnyTask) -> Grader:
+    """Return what grades the rollouts of a task."""
+    return partial(graded, task.grade) if isinstance(task, MultiTurnTask) else by_last_turn(task.reward)
+
+
+def next_turn_of(task: AnyTask, tokenizer: PreTrainedTokenizerBase, context: int | None) -> NextTurn | None:
     """Return what goes on with the episodes of `task`; None if all have one turn.
 
     An episode also ends where another turn might not fit into the `context` of the policy, in tokens.
@@ -92,33 +103,72 @@ def next_turn_of(task: Task, tokenizer: PreTrainedTokenizerBase, context: int | 
 
 
 class Episodes:
-    """The `NextTurn` of a task: what it lets the policy read becomes tokens of the next request."""
+    """The `NextTurn` of a task: what its environments let the policy read becomes tokens of the next request."""
 
     def __init__(self, task: MultiTurnTask, tokenizer: PreTrainedTokenizerBase, context: int | None) -> None:
-        self._task, self._tokenizer, self._context = task, tokenizer, context
+        self.task, self.tokenizer, self.context = task, tokenizer, context
 
     def most_turns(self, item: TaskItem) -> int:
-        return self._task.turns if item.task == self._task.name else 1
+        return self.task.turns if item.task == self.task.name else 1
 
-    def __call__(self, item: TaskItem, first: Request, turns: Sequence[Completion]) -> Future[Following]:
-        if len(turns) == self.most_turns(item):
-            return completed(None)
-        found: object = self._task.observe(item, turns[-1].text)
-        if not isinstance(found, Future):
-            raise InputError(f"task {item.task!r}: observe returned {found!r:.60}; it must return a Future")
-        return chained(found, partial(self._following, item, first, turns))
+    def __call__(self, item: TaskItem, first: Request) -> Turns:
+        return _EpisodeTurns(self, item, first) if item.task == self.task.name else OneTurn()(item, first)
 
-    def _following(self, item: TaskItem, first: Request, turns: Sequence[Completion], found: object) -> Following:
-        if found is None or isinstance(found, Reward):
-            return found
-        if not isinstance(found, Observation):
-            raise InputError(
-                f"task {item.task!r}: observe gave {found!r:.60}; must be an Observation, a Reward, or None at the end"
-            )
+
+class _EpisodeTurns:
+    """The turns of one episode, each followed by a step of its environment."""
+
+    def __init__(self, of: Episodes, item: TaskItem, first: Request) -> None:
+        self._of, self._item, self._first = of, item, first
+        self._environment, self._messages = of.task.environment(item), item.messages
+        self._fault: FaultError | None = None
+        self._began, self._tool_errors, self._tools_s = 0.0, 0, 0.0
+
+    def begin(self) -> Future[Next]:
+        return linked(attempted(lambda: self._environment.start(self._item, self._first.seed)), self._begun)
+
+    def _begun(self, done: Future[Observation]) -> Future[Next]:
+        try:
+            found = self._observation(done)
+        except FaultError as fault:  # without a turn there is no rollout: it ends after its first
+            self._fault, found = fault, Observation(())
+        if found.messages:
+            self._messages = (*self._messages, *found.messages)
+            self._first = replace(self._first, prompt_tokens=encode_prompt(self._of.tokenizer, self._messages))
+        return completed((self._first, _text(found)))
+
+    def following(self, turns: Sequence[Completion]) -> Future[Next | End]:
+        if self._fault:
+            raise self._fault
+        self._began = time.monotonic()
+        return linked(self._environment.step(turns[-1].text), partial(self._followed, turns))
+
+    def _followed(self, turns: Sequence[Completion], done: Future[Observation]) -> Future[Next | End]:
+        found = self._observation(done)
+        self._tools_s += time.monotonic() - self._began
+        self._tool_errors += found.errors
+        if found.is_end or len(turns) == self._of.task.turns:
+            return self._end(found.ended_by if found.is_end else "turns")
         ended_by = int(turns[-1].tokens[-1]) if turns[-1].finish_reason is FinishReason.STOP else None
-        observed = encode_observation(self._tokenizer, item.messages, found.messages, ended_by=ended_by)
+        observed = encode_observation(self._of.tokenizer, self._messages, found.messages, ended_by=ended_by)
         tokens = np.concatenate([*(part for turn in turns for part in (turn.prompt_tokens, turn.tokens)), observed])
-        if self._context is not None and len(tokens) + first.parameters.max_new_tokens > self._context:
-            return None
-        text = "\n\n".join(message["content"] for message in found.messages)
-        return Request(tokens, first.parameters, request_of_turn(first.seed, len(turns))), text
+        if self._of.context is not None and len(tokens) + self._first.parameters.max_new_tokens > self._of.context:
+            return self._end("context")
+        request = Request(tokens, self._first.parameters, request_of_turn(self._first.seed, len(turns)))
+        return completed((request, _text(found)))
+
+    def _end(self, limit: str) -> Future[Next | End]:
+        return chained(self._environment.end(), lambda state: End(state, limit, self._tool_errors, self._tools_s))
+
+    def _observation(self, done: Future[Observation]) -> Observation:
+        found: object = done.result()
+        if not isinstance(found, Observation):
+            raise InputError(f"task {self._item.task!r}: its environment gave {found!r:.60}; must be an Observation")
+        return found
+
+    def close(self) -> None:
+        self._environment.close()
+
+
+def _text(found: Observation) -> str:
+    return "\n\n".join(message["content"] for message in found.messages)

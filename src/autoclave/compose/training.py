@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from autoclave.compose.alignment import build_alignment, heldout_items, reward_of, task_limits, term_weights
+from autoclave.compose.alignment import build_alignment, grader_of_run, heldout_items, task_limits, term_weights
 from autoclave.compose.evaluation import evaluate_during_training, pinned
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import sampling_parameters, settle_libraries
 from autoclave.compose.models import context_for
 from autoclave.compose.preflight import preflight
-from autoclave.compose.tasks import build_task, build_task_by_all_tests, items_of, next_turn_of
+from autoclave.compose.tasks import build_task, build_task_by_all_tests, grader_of, items_of, next_turn_of
 from autoclave.compose.warm_start import RunContext, warm_started
 from autoclave.compose.workers import Workers, open_pools
 from autoclave.config import TrainConfig, dump
@@ -219,7 +219,7 @@ def build_stages(
         reward_model=workers.reward_model,
         sampler=workers.sampler,
         tokenizer=workers.tokenizer,
-        reward=reward_of(config, task),
+        grade=grader_of_run(config, task),
         next_turn=next_turn,
         algorithm=workers.algorithm,
         sampling=sampling_parameters(config.sampler),
@@ -279,16 +279,16 @@ def _run(
         schedule=schedule or choose_schedule(config.schedule, config.minibatches),
         alignment=build_alignment(config, task, judge, workers.tokenizer, programs, problems.train, context=context),
         evaluate=partial(
-            evaluate_during_training, config, workers, reward_of(config, task), heldout, next_turn=next_turn
+            evaluate_during_training, config, workers, grader_of_run(config, task), heldout, next_turn=next_turn
         ),
         evaluate_others={
-            name: partial(evaluate_during_training, config, workers, reward_of(config, task), each, whole=False)
+            name: partial(evaluate_during_training, config, workers, grader_of_run(config, task), each, whole=False)
             for name, each in others.items()
         },
         stopwatch=stopwatch,
         throughput=_throughput(config, workers, folder.start),
         health=Health(config.health),
-        judge_by_all=by_all.reward if by_all else None,
+        judge_by_all=grader_of(by_all) if by_all else None,
         say=say,
         pinned=frozenset(item.id for item in pinned(config, heldout)),
         inputs=_inputs(folder, config),

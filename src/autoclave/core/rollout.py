@@ -75,7 +75,7 @@ class Completion:
     sampled_by: str = ""
     """The replica, where there are several."""
     observed: str = ""
-    """Text that the policy read since the turn before; empty in the first turn of a rollout."""
+    """Text that the policy read since the turn before; in the first turn, beside the messages of the item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,10 @@ class Observation:
 
     messages: tuple[Mapping[str, str], ...]
     is_end: bool = False
+    ended_by: str = ""
+    """With `is_end` the limit that ended the episode, such as `malformed_calls`; empty if the policy ended it."""
+    errors: int = 0
+    """Tool calls of the turn that failed or were malformed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,12 @@ class Rollout:
     """Most turns that it could have had."""
     end_state: EndState | None = field(kw_only=True, default=None)
     """State that it left in its environment, if that has one."""
+    ended_by: str = field(kw_only=True, default="")
+    """The limit that ended the episode: `turns`, `context`, or one of its environment; empty if none did."""
+    tool_errors: int = field(kw_only=True, default=0)
+    """Tool calls that failed or were malformed."""
+    tools_s: float = field(kw_only=True, default=0.0)
+    """Seconds in which its environment acted."""
 
     @property
     def last(self) -> Completion:

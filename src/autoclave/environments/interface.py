@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from autoclave.core import EndState, Observation, Reward, Rollout, TaskItem
+from autoclave.core import EndState, Observation, Problem, Reward, Rollout, TaskItem
 from autoclave.workspaces import Tool
 
 
 class Environment(Protocol):
     """The world of one episode. Methods are called one after the other, from any thread, and return at once.
 
-    A future that fails is a fault of the environment: the episode neither trains nor counts. What the policy does
-    wrong, such as a malformed tool call or a tool that runs out of time, is an observation.
+    A future that fails with a FaultError is a fault: the episode neither trains nor counts. What the policy does wrong,
+    such as a malformed tool call or a tool that runs out of time, is an observation.
     """
 
     @property
@@ -41,4 +41,24 @@ class Grader(Protocol):
 
     def __call__(self, rollout: Rollout) -> Future[Reward]:
         """Return its reward at once; the value is None on a fault of the grader."""
+        ...
+
+
+@runtime_checkable
+class MultiTurnTask(Protocol):
+    """A task whose rollouts are episodes of up to `turns` turns."""
+
+    name: str
+    turns: int
+
+    def item(self, problem: Problem) -> TaskItem:
+        """Return the item of `problem`, with its messages."""
+        ...
+
+    def environment(self, item: TaskItem) -> Environment:
+        """Return the environment of an episode of `item`, which has not begun."""
+        ...
+
+    def grade(self, rollout: Rollout) -> Future[Reward]:
+        """Return the reward of an episode that ended; see `Grader`."""
         ...

@@ -6,6 +6,7 @@ Sampler and judge are arguments. A response without a verdict is left out of its
 import json
 import math
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -15,8 +16,9 @@ import numpy as np
 from autoclave.core import FaultError, Group, Rollout, TaskItem
 from autoclave.core.json import finite
 from autoclave.core.rollout import IntArray
+from autoclave.environments import Grader
 from autoclave.evaluation.intervals import Interval, mean_or_nan, mean_pass_at_k, share_interval
-from autoclave.rollout import Collection, NextTurn, Request, RewardFunction, Sampler, SamplingParameters
+from autoclave.rollout import Collection, NextTurn, Request, Sampler, SamplingParameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ def evaluate(
     items: Sequence[TaskItem],
     *,
     sampler: Sampler,
-    reward: RewardFunction,
+    grade: Grader,
     encode: Callable[[TaskItem], IntArray],
     family: Callable[[TaskItem], str],
     parameters: SamplingParameters,
@@ -134,7 +136,10 @@ def evaluate(
         [Request(prompt, chosen, (*seed, index, sample)) for sample, chosen in enumerate(each)]
         for index, prompt in enumerate(map(encode, items))
     ]
-    groups = Collection(items, requests, sampler, reward, next_turn=next_turn).result()
+    collection = Collection(items, requests, sampler, grade, next_turn=next_turn)
+    with ExitStack() as ended:
+        ended.callback(collection.abandon, "the evaluation ended")
+        groups = collection.result()
     results = tuple(_result(group, samples, family(group.item)) for group in groups)
     sampled = [rollout for group in groups for rollout in group.rollouts[:samples]]
     if not any(result.judged for result in results):

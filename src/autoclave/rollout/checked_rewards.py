@@ -1,22 +1,36 @@
 """Rewards of a task, checked where they enter; errors name the task and the item."""
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import cast
 
 import numpy as np
 
-from autoclave.core import InputError, Reward, Rollout, TaskItem
-from autoclave.core.futures import chained
+from autoclave.core import Fault, FaultError, InputError, Reward, Rollout, TaskItem, Verdict
+from autoclave.core.futures import attempted, chained
 from autoclave.environments import Grader
-from autoclave.rollout.interface import RewardFunction
 
 
-def started(reward: RewardFunction, item: TaskItem, text: str) -> Future[Reward]:
-    with named(item):
-        return _future(reward(item, text), item)
+def by_last_turn(reward: Callable[[TaskItem, str], Future[Reward]]) -> Grader:
+    """Return the grader of a task whose reward depends on the text of the last turn alone."""
+    return lambda rollout: reward(rollout.item, rollout.last.text)
+
+
+def no_verdict(kind: str, fault: FaultError) -> Reward:
+    """Return the reward of a rollout that neither trains nor counts."""
+    return Reward(None, "no_verdict", verdict=Verdict.none(Fault(kind, str(fault))))
+
+
+def started(grade: Grader, rollout: Rollout) -> Future[Reward]:
+    return _future(attempted(lambda: grade(rollout)), rollout.item)
+
+
+def settled(future: Future[Reward], item: TaskItem) -> Reward:
+    """Return the reward in a future that is done; that of no verdict after a fault of its grader."""
+    fault = future.exception()
+    return no_verdict("grader", fault) if isinstance(fault, FaultError) else checked(future.result(), item)
 
 
 def graded(grader: Grader, rollout: Rollout) -> Future[Reward]:

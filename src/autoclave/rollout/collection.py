@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from autoclave.core import Completion, FaultError, Group, Reward, Rollout, TaskItem
-from autoclave.core.futures import completed
+from autoclave.core.futures import attempted, completed, gathered
 from autoclave.core.timeline import Role, Timeline
-from autoclave.rollout.checked_rewards import checked, named, started
-from autoclave.rollout.interface import Following, NextTurn, Request, RewardFunction, Sampler
+from autoclave.environments import Grader
+from autoclave.rollout.checked_rewards import named, no_verdict, settled, started
+from autoclave.rollout.interface import End, Next, NextTurn, OneTurn, Request, Sampler, Turns
 
 Resample = Callable[[int, int, Group], Sequence[Request] | None]
 """From the index of an item, its number of resamples and its group: the requests that replace it, None to keep it."""
@@ -70,7 +71,7 @@ class Collection:
         items: Sequence[TaskItem],
         requests: Sequence[Sequence[Request]],
         sampler: Sampler,
-        reward: RewardFunction,
+        grade: Grader,
         *,
         next_turn: NextTurn | None = None,
         resample: Resample | None = None,
@@ -78,14 +79,14 @@ class Collection:
         spans: "CollectionSpans | None" = None,
         stall_s: float = STALL_S,
     ) -> None:
-        """Start sampling `requests[i]`, the samples of `items[i]`, and judging them by `reward`.
+        """Start sampling `requests[i]`, the samples of `items[i]`, and grading them.
 
         Args:
             items: prompts.
             requests: the samples of each item; an item without any has no group.
             sampler: samples the responses.
-            reward: judges the last response of a rollout.
-            next_turn: returns the request for a further turn; by default every rollout has one turn.
+            grade: returns the reward of a rollout; the one that it gets has none yet.
+            next_turn: goes on with a rollout; by default every rollout has one turn.
             resample: returns other requests for a group that is to be replaced.
             complete: groups that exist already, by the index of their item, which has no requests.
             spans: records begin and end of each request and reward.
@@ -93,7 +94,7 @@ class Collection:
         """
         self._spans = spans or CollectionSpans(Timeline(), 0)
         self.times = CollectionTimes()
-        self._items, self._sampler, self._reward, self._resample = items, sampler, reward, resample
+        self._items, self._sampler, self._grade, self._resample = items, sampler, grade, resample
         self._next_turn: NextTurn = next_turn or OneTurn()
         self._asks_once = next_turn is None and resample is None
         self._stall_s = stall_s
@@ -105,7 +106,8 @@ class Collection:
         self._resamples = [0 for _ in items]
         self._requests: list[Sequence[Request]] = list(requests)
         self._turns: list[dict[int, tuple[Completion, ...]]] = [{} for _ in items]
-        self._following: list[dict[int, tuple[Request, str] | None]] = [{} for _ in items]
+        self._following: list[dict[int, Next | None]] = [{} for _ in items]
+        self._running: list[dict[int, Turns]] = [{} for _ in items]
         self._observed: dict[Name, str] = {}
         self._later: list[list[Name]] = [[] for _ in items]
         self._asked: list[Name] = []
@@ -115,7 +117,7 @@ class Collection:
         self._unsampled = self._unjudged = 0
         first = {index: samples for index, samples in enumerate(requests) if samples}
         self._note(first)
-        self._submit(first)
+        self._begin(first)
 
     def __len__(self) -> int:
         """Number of groups, complete or in flight; those that were taken do not count."""
@@ -184,7 +186,7 @@ class Collection:
         return account
 
     def abandon(self, why: str) -> None:
-        """Submit nothing more; readers get an error with `why`. Requests in flight are not ended."""
+        """Submit nothing more and end all episodes; readers get an error with `why`. Requests in flight go on."""
         self._fail(FaultError(why))
 
     def notify(self, event: threading.Event) -> None:
@@ -211,9 +213,30 @@ class Collection:
         self._unsampled += sum(map(len, requests.values()))
         self._asked += [request.seed for samples in requests.values() for request in samples]
 
-    def _submit(self, requests: Mapping[int, Sequence[Request]]) -> None:
-        """Sample these requests, by the index of their item; all `_sizes` requests of each."""
-        self._sample({(index, n): each for index, samples in requests.items() for n, each in enumerate(samples)})
+    def _begin(self, requests: Mapping[int, Sequence[Request]]) -> None:
+        """Begin rollouts by these requests, all `_sizes` of each item; sample them when the last one has begun."""
+        try:
+            for index, samples in requests.items():
+                with named(self._items[index]):
+                    for n, each in enumerate(samples):
+                        self._running[index][n] = self._next_turn(self._items[index], each)
+            begun = {(i, n): attempted(self._running[i][n].begin) for i in requests for n in range(self._sizes[i])}
+            gathered(begun.values()).add_done_callback(lambda _: self._begun(begun))
+        except BaseException as error:  # noqa: BLE001  it is raised where the collection is read
+            self._fail(error)
+
+    def _begun(self, begun: Mapping[tuple[int, int], Future[Next]]) -> None:
+        try:
+            requests: dict[tuple[int, int], Request] = {}
+            for (index, sample), done in begun.items():
+                with named(self._items[index]):
+                    requests[index, sample], self._observed[self._requests[index][sample].seed] = done.result()
+            if self._error:
+                self._fail(self._error)  # closes what has begun since then
+            else:
+                self._sample(requests)
+        except BaseException as error:  # noqa: BLE001  it is raised where the collection is read
+            self._fail(error)
 
     def _sample(self, requests: Mapping[tuple[int, int], Request]) -> None:
         """Sample these requests, by the index of their item and the number of their sample."""
@@ -229,34 +252,37 @@ class Collection:
                 self._unjudged += 1
                 if self._unsampled == 0:
                     self.times.sampled = time.monotonic()
-                before = self._turns[index].get(sample, ())
+                if self._error:
+                    return
+                before, running = self._turns[index].get(sample, ()), self._running[index][sample]
                 observed = self._observed.pop(self._requests[index][sample].seed, "")
                 turns = self._turns[index][sample] = with_turn(before, completion, observed)
                 self._tell()
             asked = self._spans.sampled(item.id, sample, completion)
-            with named(item):
-                following = self._next_turn(item, self._requests[index][sample], turns)
+            following = attempted(lambda: running.following(turns))
             following.add_done_callback(lambda done: self._followed(index, sample, asked, done))
         except BaseException as error:  # noqa: BLE001  it is raised where the collection is read
             self._fail(error)
 
-    def _followed(self, index: int, sample: int, asked: float, future: Future[Following]) -> None:
-        """Judge a rollout that has no further turn; begin a turn when all samples of the item are known to have one."""
+    def _followed(self, index: int, sample: int, asked: float, future: Future[Next | End]) -> None:
+        """Grade a rollout that has no further turn; begin a turn when all samples of the item are known to have one."""
         try:
+            fault = future.exception()
             with named(self._items[index]):
-                found = future.result()
-            over = found if isinstance(found, Reward) else None
+                found = End() if isinstance(fault, FaultError) else future.result()
             with self._changed:
                 following, turns = self._following[index], self._turns[index]
-                following[sample] = None if isinstance(found, Reward) else found
+                following[sample] = None if isinstance(found, End) else found
                 is_complete = len(following) == self._sizes[index]
                 begun = self._begin_turn(index) if is_complete and not self._error else {}
             if begun:
                 self._sample(begun)
-            if found is None or over:
-                last = turns[sample][-1].text
-                reward = completed(over) if over else started(self._reward, self._items[index], last)
-                reward.add_done_callback(lambda done: self._judged(index, sample, turns[sample], asked, done))
+            if isinstance(found, End) and not self._error:
+                self._running[index][sample].close()
+                rollout = self._ended(index, sample, turns[sample], found)
+                is_fault = isinstance(fault, FaultError)
+                reward = completed(no_verdict("environment", fault)) if is_fault else started(self._grade, rollout)
+                reward.add_done_callback(lambda done: self._judged(index, sample, rollout, asked, done))
         except BaseException as error:  # noqa: BLE001  it is raised where the collection is read
             self._fail(error)
 
@@ -272,34 +298,35 @@ class Collection:
         self._unjudged -= len(begun)
         return {(index, sample): request for sample, (request, _) in begun.items()}
 
-    def _judged(
-        self, index: int, sample: int, turns: tuple[Completion, ...], asked: float, future: Future[Reward]
-    ) -> None:
+    def _ended(self, index: int, sample: int, turns: tuple[Completion, ...], end: End) -> Rollout:
+        """Return a rollout that is to be graded."""
+        item, request = self._items[index], self._requests[index][sample]
+        return Rollout(
+            item,
+            self._resamples[index] * self._sizes[index] + sample,  # samples of an item are numbered through
+            turns,
+            Reward(None, "ungraded"),
+            request=request.seed,
+            length_limit=request.parameters.max_new_tokens,
+            most_turns=self._next_turn.most_turns(item),
+            **end._asdict(),
+        )
+
+    def _judged(self, index: int, sample: int, rollout: Rollout, asked: float, future: Future[Reward]) -> None:
         try:
-            with named(self._items[index]):
-                reward = checked(future.result(), self._items[index])
-            self._spans.judged(self._items[index].id, sample, reward, asked)
-            self._put(index, sample, turns, reward)
+            with named(rollout.item):
+                reward = settled(future, rollout.item)
+            self._spans.judged(rollout.item.id, sample, reward, asked)
+            self._put(index, sample, replace(rollout, reward=reward))
         except BaseException as error:  # noqa: BLE001  it is raised where the collection is read
             self._fail(error)
 
-    def _put(self, index: int, sample: int, turns: tuple[Completion, ...], reward: Reward) -> None:
+    def _put(self, index: int, sample: int, rollout: Rollout) -> None:
         size, item = self._sizes[index], self._items[index]
         with self._changed:
             self._unjudged -= 1
-            number = self._resamples[index] * size + sample  # samples of an item are numbered through
             found = self._rollouts[index]
-            request = self._requests[index][sample]
-            limit = request.parameters.max_new_tokens
-            found[sample] = Rollout(
-                item,
-                number,
-                turns,
-                reward,
-                request=request.seed,
-                length_limit=limit,
-                most_turns=self._next_turn.most_turns(item),
-            )
+            found[sample] = rollout
             is_complete = len(found) == size
             self._tell()
         if not is_complete:
@@ -307,7 +334,7 @@ class Collection:
         group = Group(item, tuple(found[i] for i in range(size)))
         requests = self._resample(index, self._resamples[index], group) if self._resample else None
         with self._changed:
-            self._rollouts[index], self._turns[index], self._following[index] = {}, {}, {}
+            self._rollouts[index], self._turns[index], self._following[index], self._running[index] = {}, {}, {}, {}
             if requests and self._error:
                 return
             if requests:
@@ -322,12 +349,15 @@ class Collection:
                 self.times.judged = time.monotonic()
                 self._tell()
         if requests:
-            self._submit({index: requests})
+            self._begin({index: requests})
 
     def _fail(self, error: BaseException) -> None:
         with self._changed:
             self._error = self._error or error
+            running = [each for turns in self._running for each in turns.values()]
             self._tell()
+        for each in running:
+            each.close()
 
     def _tell(self) -> None:
         self._changed.notify_all()
@@ -389,16 +419,6 @@ class CollectionSpans:
             step=self.step,
             attributes={"reward": reward.value, "reason": reward.reason},
         )
-
-
-class OneTurn:
-    """The `NextTurn` of rollouts that are over after their first."""
-
-    def most_turns(self, item: TaskItem) -> int:
-        return 1
-
-    def __call__(self, item: TaskItem, first: Request, turns: Sequence[Completion]) -> Future[Following]:
-        return completed(None)
 
 
 def with_turn(turns: tuple[Completion, ...], completion: Completion, observed: str) -> tuple[Completion, ...]:

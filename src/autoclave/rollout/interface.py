@@ -1,13 +1,14 @@
 """Requests for responses, and two protocols: an `Engine` samples in its process, a `Sampler` passes requests on."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, get_args, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
-from autoclave.core import Completion, Reward, TaskItem
+from autoclave.core import Completion, EndState, TaskItem
+from autoclave.core.futures import completed
 from autoclave.core.rollout import IntArray, LogProbKind
 
 if TYPE_CHECKING:
@@ -35,26 +36,70 @@ class Request:
     seed: tuple[int, ...]
 
 
-RewardFunction = Callable[[TaskItem, str], Future[Reward]]
-"""Reward of a response to an item. Returns at once; the value of the reward is None if the judge fails."""
+class End(NamedTuple):
+    """The end of a rollout, by the names of the fields of `Rollout`."""
+
+    end_state: EndState | None = None
+    ended_by: str = ""
+    tool_errors: int = 0
+    tools_s: float = 0.0
 
 
-Following = tuple[Request, str] | Reward | None
-"""The request for another turn, whose prompt begins with all tokens so far, and the text read before it; or the end of
-the episode, with this reward, or None for the reward of its last turn.
-"""
+Next = tuple[Request, str]
+"""The request for a turn, whose prompt begins with all tokens so far, and the text that is read before it."""
+
+
+class Turns(Protocol):
+    """The turns of one rollout. Futures that fail with a FaultError leave it without a verdict."""
+
+    def begin(self) -> Future[Next]:
+        """Return the first turn."""
+        ...
+
+    def following(self, turns: Sequence[Completion]) -> Future[Next | End]:
+        """Return what follows `turns`; the numbers of a request are those of `request_of_turn`."""
+        ...
+
+    def close(self) -> None:
+        """Release everything; may be called at any time, and twice."""
 
 
 class NextTurn(Protocol):
-    """Goes on with episodes."""
+    """Goes on with rollouts after each turn."""
 
     def most_turns(self, item: TaskItem) -> int:
         """Return the number of turns that rollouts of `item` can have."""
         ...
 
-    def __call__(self, item: TaskItem, first: Request, turns: Sequence[Completion]) -> Future[Following]:
-        """Return what follows `turns`, of which `first` was the first request; its numbers are `request_of_turn`."""
+    def __call__(self, item: TaskItem, first: Request) -> Turns:
+        """Return the turns of a rollout of `item`, of which `first` is the first request."""
         ...
+
+
+class OneTurn:
+    """The `NextTurn` of rollouts that are over after their first."""
+
+    def most_turns(self, item: TaskItem) -> int:
+        return 1
+
+    def __call__(self, item: TaskItem, first: Request) -> Turns:
+        return _One(first)
+
+
+class _One:
+    """The one turn of a rollout."""
+
+    def __init__(self, first: Request) -> None:
+        self._first = first
+
+    def begin(self) -> Future[Next]:
+        return completed((self._first, ""))
+
+    def following(self, turns: Sequence[Completion]) -> Future[Next | End]:
+        return completed(End())
+
+    def close(self) -> None:
+        pass
 
 
 @dataclass(frozen=True, slots=True)

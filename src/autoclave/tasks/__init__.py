@@ -6,7 +6,6 @@ from autoclave.tasks.execution_semantics import ExecutionSemantics as ExecutionS
 from autoclave.tasks.execution_semantics import OutputPrediction as OutputPrediction
 from autoclave.tasks.execution_semantics import TestOutputPrediction as TestOutputPrediction
 from autoclave.tasks.execution_semantics import TraceInference as TraceInference
-from autoclave.tasks.interface import MultiTurnTask as MultiTurnTask
 from autoclave.tasks.interface import Task as Task
 from autoclave.tasks.interface import badly_formed as badly_formed
 from autoclave.tasks.interface import full_marks as full_marks

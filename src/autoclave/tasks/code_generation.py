@@ -5,7 +5,19 @@ from dataclasses import replace
 from operator import attrgetter
 
 from autoclave.config import CodeGenerationConfig
-from autoclave.core import CallTests, Observation, Problem, Program, Reward, StdinTests, TaskItem, Verdict
+from autoclave.core import (
+    CallTests,
+    EndState,
+    JudgeFault,
+    Observation,
+    Problem,
+    Program,
+    Reward,
+    Rollout,
+    StdinTests,
+    TaskItem,
+    Verdict,
+)
 from autoclave.core.futures import chained, completed
 from autoclave.core.trace import literal
 from autoclave.judge import EXTRACTION_RULES, Judge, JudgeJob
@@ -13,6 +25,7 @@ from autoclave.judge.extraction import program_place
 from autoclave.tasks.alignment_samples import input_of
 from autoclave.tasks.interface import badly_formed, full_marks, item_of, rewarded
 
+_OVER, _LAST = Observation((), is_end=True), Observation((), is_end=True, ended_by="turns")
 SHOWN_CHARACTERS = 1000
 """Most characters of an input or expected output that the policy reads."""
 
@@ -60,10 +73,17 @@ class CodeGeneration:
         )
         return rewarded(self._judge, job, full_marks if self._config.reward == "binary" else attrgetter("passed_share"))
 
-    def observe(self, item: TaskItem, response: str) -> Future[Observation | Reward | None]:
+    def grade(self, rollout: Rollout) -> Future[Reward]:
+        return self.reward(rollout.item, rollout.last.text)
+
+    def environment(self, item: TaskItem) -> "PublicTests":
+        return PublicTests(self, item)
+
+    def observation(self, item: TaskItem, response: str) -> Future[Observation]:
+        """Return what the public tests say of a response."""
         public, source = self._public_part(item.payload), self.program_of(item, response)
         if public is None:
-            return completed(None)
+            return completed(_OVER)
         if source is None:
             return completed(_told("The answer has no program."))
         job = JudgeJob(public, Program(source, public.language), id=item.id)
@@ -79,11 +99,33 @@ class CodeGeneration:
         return self._public[id(problem)][1]
 
 
-def _observation(problem: Problem, verdict: Verdict) -> Observation | Reward | None:
+class PublicTests:
+    """The `Environment` of an episode in which the policy reads what public tests say of each turn but the last."""
+
+    tools = ()
+
+    def __init__(self, task: CodeGeneration, item: TaskItem) -> None:
+        self._task, self._item, self._left = task, item, task.turns
+
+    def start(self, item: TaskItem, seed: tuple[int, ...]) -> Future[Observation]:
+        return completed(Observation(()))
+
+    def step(self, action: str) -> Future[Observation]:
+        self._left -= 1
+        return self._task.observation(self._item, action) if self._left else completed(_LAST)
+
+    def end(self) -> Future[EndState | None]:
+        return completed(None)
+
+    def close(self) -> None:
+        pass
+
+
+def _observation(problem: Problem, verdict: Verdict) -> Observation:
     if verdict.status is None:
-        return Reward.of(verdict, full_marks)
+        raise JudgeFault(f"no verdict on public tests: {verdict.fault}")
     if verdict.is_accepted:
-        return None
+        return _OVER
     lines = [f"{verdict.status.replace('_', ' ')}: {verdict.message}".removesuffix(": ")]
     if verdict.failing_test is not None and isinstance(problem.tests, StdinTests | CallTests):
         lines += ["Input:", _short(input_of(problem, verdict.failing_test) or "")]

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
-from autoclave.core import Observation, Problem, Reward, Status, TaskItem, Verdict
+from autoclave.core import Problem, Reward, Status, TaskItem, Verdict
 from autoclave.core.futures import chained, completed
 from autoclave.judge import Judge, JudgeJob
 from autoclave.problems import Template, problem_messages
@@ -27,24 +27,6 @@ class Task(Protocol):
 
         Raises:
             InputError: at once, when the problem of the item cannot be judged.
-        """
-        ...
-
-
-@runtime_checkable
-class MultiTurnTask(Task, Protocol):
-    """A task whose rollouts are episodes of up to `turns` turns."""
-
-    @property
-    def turns(self) -> int:
-        """Most turns of an episode."""
-        ...
-
-    def observe(self, item: TaskItem, response: str) -> Future[Observation | Reward | None]:
-        """Return what the policy reads after a turn, before it takes another one.
-
-        None ends the episode, and its last turn is judged. A reward ends it with that reward, which has no value on a
-        fault, so that the episode neither trains nor counts.
         """
         ...
 

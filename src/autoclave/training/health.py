@@ -6,7 +6,6 @@ Numbers that are not finite are another matter: the actor ends the run before it
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median
@@ -15,7 +14,8 @@ import yaml
 
 from autoclave.config import HealthConfig
 from autoclave.config.health import HealthAction
-from autoclave.core import Group, IncompleteError, Reward, TaskItem
+from autoclave.core import Group, IncompleteError
+from autoclave.environments import Grader
 
 Metrics = Mapping[str, float]
 
@@ -313,14 +313,12 @@ def _values(history: Sequence[Metrics], name: str) -> list[float]:
     return [row[name] for row in history if name in row and math.isfinite(row[name])]
 
 
-def overfit_to_sampled_tests(
-    groups: Sequence[Group], judge_by_all: Callable[[TaskItem, str], Future[Reward]]
-) -> dict[str, float]:
+def overfit_to_sampled_tests(groups: Sequence[Group], judge_by_all: Grader) -> dict[str, float]:
     """Share of the accepted programs that fail a test of their problem outside of the sampled ones.
 
     Args:
         groups: of one step, judged by the sampled tests.
-        judge_by_all: the reward of a response by all tests; 1 if it passes.
+        judge_by_all: grades by all tests; 1 if they pass.
 
     Returns:
         `overfit_to_sampled_tests`, the share of accepted rollouts that fail a test outside of the sampled ones, and
@@ -328,7 +326,7 @@ def overfit_to_sampled_tests(
         rollout there is no share.
     """
     accepted = [r for group in groups for r in group.rollouts if r.reward.verdict and r.reward.verdict.is_accepted]
-    futures = [judge_by_all(rollout.item, rollout.last.text) for rollout in accepted]
+    futures = [judge_by_all(rollout) for rollout in accepted]
     verdicts = [verdict for future in futures if (verdict := future.result().verdict) and verdict.status is not None]
     failed = sum(not verdict.is_accepted for verdict in verdicts)
     return {"overfit_judged": float(len(verdicts))} | ({OVERFIT: failed / len(verdicts)} if verdicts else {})

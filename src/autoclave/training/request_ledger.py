@@ -32,11 +32,15 @@ class RequestLedger:
 
     def restart(self) -> None:
         """Forget everything; what is under way is abandoned, so that it asks nothing more."""
-        for batch in self._batches:
-            batch.abandon("the run went on without it")
+        self.close()
         self._open: set[Name] = set()
         self._counts: Counter[str] = Counter()
         self._batches = []
+
+    def close(self) -> None:
+        """Abandon what is under way, and with it the environments of its episodes."""
+        for batch in self._batches:
+            batch.abandon("the run ended or went on without it")
 
     def watch(self, batch: Collection) -> None:
         """Account for what `batch` asks, from its first request to its last."""

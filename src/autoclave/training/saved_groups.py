@@ -9,13 +9,25 @@ from typing import Any
 
 import numpy as np
 
-from autoclave.core import CheckpointError, Completion, FinishReason, Group, Reward, Rollout, TaskItem, Verdict
+from autoclave.core import (
+    CheckpointError,
+    Completion,
+    EndState,
+    FinishReason,
+    Group,
+    Reward,
+    Rollout,
+    TaskItem,
+    Verdict,
+)
 from autoclave.core.compressed import COMPRESSION
 from autoclave.core.files import atomic_writer, write_manifest
 from autoclave.core.json import from_plain, to_plain
 from autoclave.training.learned import ItemSource
 
 FOLDER = "ahead"
+_PLAIN = ("length_limit", "most_turns", "ended_by", "tool_errors", "tools_s")
+"""Fields of a rollout that JSON holds as they are."""
 
 Known = Mapping[int, Mapping[int, Group | None]]
 """By iteration and index of the item; None for a group that is not complete."""
@@ -66,13 +78,23 @@ def _plain(rollout: Rollout) -> dict[str, Any]:
         "item": rollout.item.id,
         "sample": rollout.sample,
         "request": rollout.request,
-        "length_limit": rollout.length_limit,
+        **{name: getattr(rollout, name) for name in _PLAIN},
+        "end_state": None if rollout.end_state is None else _plain_state(rollout.end_state),
         "turns": [_plain_turn(turn) for turn in rollout.turns],
         "reward": reward.value,
         "reason": reward.reason,
         "reward_parts": dict(reward.parts),
         "verdict": to_plain(reward.verdict) if reward.verdict else None,
     }
+
+
+def _plain_state(state: EndState) -> dict[str, Any]:
+    files = {path: content.decode("latin-1") for path, content in state.files.items()}  # one character for each byte
+    return {"files": files, "left_out": dict(state.left_out)}
+
+
+def _state(plain: dict[str, Any]) -> EndState:
+    return EndState({path: text.encode("latin-1") for path, text in plain["files"].items()}, plain["left_out"])
 
 
 def _plain_turn(turn: Completion) -> dict[str, Any]:
@@ -116,5 +138,6 @@ def _rollout(item: TaskItem, plain: dict[str, Any]) -> Rollout:
             None if verdict is None else from_plain(Verdict, verdict, "verdict"),
         ),
         request=tuple(plain["request"]),
-        length_limit=int(plain["length_limit"]),
+        end_state=None if plain["end_state"] is None else _state(plain["end_state"]),
+        **{name: plain[name] for name in _PLAIN},
     )

@@ -19,9 +19,10 @@ from autoclave.core import FaultError, Group, TaskItem
 from autoclave.core.files import checkpoint_data, write_atomically
 from autoclave.core.rollout import FloatArray
 from autoclave.core.timeline import Timeline
+from autoclave.environments import Grader
 from autoclave.models import encode_prompt
 from autoclave.planning.accounting.speed import SequenceLengths
-from autoclave.rollout import Collection, NextTurn, Request, RewardFunction, SamplingParameters
+from autoclave.rollout import Collection, NextTurn, Request, SamplingParameters
 from autoclave.rollout.collection import CollectionSpans
 from autoclave.training.checkpoints import SavedPart, SavedState
 from autoclave.training.learned import Learned
@@ -62,7 +63,7 @@ class Stages:
     sampler: SamplerPool
     publisher: Publisher
     tokenizer: PreTrainedTokenizerBase
-    reward: RewardFunction
+    grade: Grader
     algorithm: Algorithm
     sampling: SamplingParameters
     group_size: int
@@ -129,7 +130,7 @@ class Stages:
             items,
             first,
             self.sampler,
-            self.reward,
+            self.grade,
             next_turn=self.next_turn,
             resample=resample if self.algorithm.max_resamples else None,
             complete=complete,

@@ -6,6 +6,7 @@ The schedule yields between iterations; only there does anything here happen. Pa
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -14,9 +15,9 @@ from tqdm import tqdm
 from autoclave.config import TrainConfig
 from autoclave.core import Group, IncompleteError, JudgeFault
 from autoclave.core.timeline import Role
+from autoclave.environments import Grader
 from autoclave.evaluation import Evaluation
 from autoclave.planning.accounting.speed import Throughput
-from autoclave.rollout import RewardFunction
 from autoclave.runs.folder import MetricsLog, RunFolder
 from autoclave.runs.reader import read_metrics
 from autoclave.runs.timeline import role_times, share_metrics
@@ -49,7 +50,7 @@ class Run:
     stopwatch: Stopwatch
     throughput: Throughput
     health: Health
-    judge_by_all: RewardFunction | None
+    judge_by_all: Grader | None
     """The reward by all tests of a problem, where training samples some; else None."""
     say: Callable[[str], None]
     pinned: frozenset[str] = frozenset()
@@ -95,7 +96,7 @@ def run_to_end(run: Run, *, done: int, stop: StopRequest, known: Known | None = 
             checkpoints.finish()
 
     stages = RunStages(run.stages, run.requests, before_learning, timeline=timeline)
-    with watch_over(run, stages, progress, stop), progress, checkpoints:
+    with closing(run.requests), watch_over(run, stages, progress, stop), progress, checkpoints:
         timeline.begin(done + 1)
         started = time.monotonic()
         run_progress = RunProgress(done, config.steps, known or {})

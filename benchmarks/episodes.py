@@ -17,11 +17,13 @@ from harness import argument_parser, finish, print_environment
 from repair import repair_figures
 
 PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {"forged": forged_figures, "repair": repair_figures}
+TRAINING = {"repair"}
+"""Parts of several training runs, which --tiny leaves out unless they are asked for."""
 
 
 def main() -> None:
     parser = argument_parser(__doc__ or "")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument(
         "--runs", type=Path, metavar="FOLDER", help="keep the training runs here, and do not repeat them"
     )
@@ -29,10 +31,9 @@ def main() -> None:
         "--seeds", type=int, nargs="+", metavar="SEED", help="seeds of training runs; 0 and 1 by default"
     )
     options = parser.parse_args()
+    parts = options.only or [part for part in PARTS if part not in TRAINING or not options.tiny]
     print_environment()
-    finish(
-        "episodes", {key: value for part in options.only for key, value in PARTS[part](options).items()}, options.json
-    )
+    finish("episodes", {key: value for part in parts for key, value in PARTS[part](options).items()}, options.json)
 
 
 if __name__ == "__main__":

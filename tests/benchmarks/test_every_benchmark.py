@@ -21,6 +21,7 @@ SOURCES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER
 BENCHMARKS = [name for name, source in SOURCES.items() if re.search(r"^    finish\(|^ +finish\(", source, re.MULTILINE)]
 LONG = [
     ("smollm2",),
+    ("episodes", "--only", "repair"),
     ("pipelines", "--real"),
     ("service", "--overload"),
     ("algorithms", "--only", "dapo", "rloo", "ppo"),

@@ -5,7 +5,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from autoclave.core import InputError
-from autoclave.models import encode_observation, encode_prompt
+from autoclave.models import encode_observation, encode_prompt, takes_tools
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -19,8 +19,25 @@ BRACKETS = (
     "<s>{% for m in messages %}{% if m['role'] == 'assistant' %} {{ m['content'] }}</s>"
     "{% else %}[INST] {{ m['content'] }} [/INST]{% endif %}{% endfor %}"
 )
+HERMES = (
+    "{% if tools %}<|im_start|>system\n{% for t in tools %}{{ t | tojson }}\n{% endfor %}<|im_end|>\n{% endif %}"
+    "{% for m in messages %}<|im_start|>{% if m['role'] == 'tool' %}user\n<tool_response>\n{{ m['content'] }}\n"
+    "</tool_response>{% else %}{{ m['role'] }}\n{{ m['content'] }}{% endif %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+STRICT = (
+    "{% for m in messages %}{% if m['role'] == 'tool' %}{{ raise_exception('no tools') }}{% endif %}{% endfor %}"
+    + CHATML
+)
 SPACED = BRACKETS.replace("}}</s>", "}} </s>")
-ENDS = {CHATML: "<|im_end|>", LLAMA: "<|eot|>", BRACKETS: "</s>", SPACED: "</s>"}
+ENDS = {
+    CHATML: "<|im_end|>",
+    HERMES: "<|im_end|>",
+    STRICT: "<|im_end|>",
+    LLAMA: "<|eot|>",
+    BRACKETS: "</s>",
+    SPACED: "</s>",
+}
 REWORDING = (LLAMA, SPACED)
 """Templates that write what was said otherwise, where sampled tokens stay."""
 QUESTION = ({"role": "user", "content": "Add 1 and 2."},)
@@ -29,6 +46,10 @@ TOLD = ({"role": "user", "content": "wrong answer:\n 3 != 4 "},)
 
 @pytest.fixture(params=[CHATML, LLAMA, BRACKETS, SPACED], ids=["chatml", "llama", "brackets", "spaced"])
 def chat(request: pytest.FixtureRequest) -> PreTrainedTokenizerBase:
+    return tokenizer_of(request.param)
+
+
+def tokenizer_of(template: str) -> PreTrainedTokenizerBase:
     special = ["<|im_start|>", "<|begin|>", "<|start|>", "<|sep|>", "<s>", *ENDS.values()]
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     core = Tokenizer(models.BPE({letter: number for number, letter in enumerate(alphabet)}, []))
@@ -36,9 +57,9 @@ def chat(request: pytest.FixtureRequest) -> PreTrainedTokenizerBase:
     core.decoder = decoders.ByteLevel()
     return PreTrainedTokenizerFast(
         tokenizer_object=core,
-        eos_token=ENDS[request.param],
+        eos_token=ENDS[template],
         additional_special_tokens=special,
-        chat_template=request.param,
+        chat_template=template,
         clean_up_tokenization_spaces=False,
     )
 
@@ -68,3 +89,29 @@ def test_a_template_that_rewrites_earlier_turns_is_refused(chat: PreTrainedToken
     chat.chat_template = f"{{% for m in messages %}}{kept}{{% endfor %}}"
     with pytest.raises(InputError, match=r"writes a turn of the policy otherwise .* Fix: task.turns=1"):
         encode_observation(chat, QUESTION, TOLD, ended_by=None)
+
+
+RESULT = ({"role": "tool", "content": "3\n"},)
+TOOL = {"type": "function", "function": {"name": "shell", "description": "", "parameters": {}}}
+
+
+def test_results_of_tools_are_written_as_the_template_writes_them_or_as_a_users():
+    said = [*QUESTION, {"role": "assistant", "content": "turn"}]
+    for template in (CHATML, HERMES):
+        tokenizer = tokenizer_of(template)
+        whole = tokenizer.apply_chat_template([*said, *RESULT], add_generation_prompt=True, tokenize=False)
+        observed = tokenizer.decode(encode_observation(tokenizer, QUESTION, RESULT, ended_by=None))
+        assert whole.endswith(observed.removeprefix("<|im_end|>"))
+        assert ("tool\n3\n" if template == CHATML else "<tool_response>\n3\n") in observed
+    tokenizer = tokenizer_of(STRICT)
+    assert "user\n3\n" in tokenizer.decode(encode_observation(tokenizer, QUESTION, RESULT, ended_by=None))
+
+
+def test_tools_stand_in_the_prompt_alone_and_in_templates_that_have_a_place_for_them():
+    assert [takes_tools(tokenizer_of(template)) for template in (HERMES, CHATML, BRACKETS)] == [True, False, False]
+    tokenizer = tokenizer_of(HERMES)
+    assert '"shell"' in tokenizer.decode(encode_prompt(tokenizer, QUESTION, [TOOL]))
+    with_tools, without = (
+        encode_observation(tokenizer, QUESTION, RESULT, ended_by=None, tools=tools).tolist() for tools in ([TOOL], [])
+    )
+    assert with_tools == without

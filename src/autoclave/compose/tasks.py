@@ -17,8 +17,9 @@ from autoclave.core.futures import attempted, chained, completed, linked
 from autoclave.core.plugins import find_plugin
 from autoclave.core.rollout import request_of_turn
 from autoclave.environments import Environment, Grader, MultiTurnTask
+from autoclave.environments.tools import described, schema_of
 from autoclave.judge import Judge
-from autoclave.models import encode_observation, encode_prompt
+from autoclave.models import encode_observation, encode_prompt, takes_tools
 from autoclave.problems import Demonstration
 from autoclave.problems.synthetic import demonstrated_attempts
 from autoclave.rollout import NextTurn, Request, by_last_turn
@@ -121,6 +122,7 @@ class _EpisodeTurns:
     def __init__(self, of: Episodes, item: TaskItem, first: Request) -> None:
         self._of, self._item, self._first = of, item, first
         self._environment, self._messages = of.task.environment(item), item.messages
+        self._tools: list[dict[str, Any]] = []
         self._fault: FaultError | None = None
         self._began, self._tool_errors, self._tools_s = 0.0, 0, 0.0
 
@@ -132,9 +134,16 @@ class _EpisodeTurns:
             found = self._observation(done)
         except FaultError as fault:  # without a turn there is no rollout: it ends after its first
             self._fault, found = fault, Observation(())
-        if found.messages:
-            self._messages = (*self._messages, *found.messages)
-            self._first = replace(self._first, prompt_tokens=encode_prompt(self._of.tokenizer, self._messages))
+        self._messages = (*self._messages, *found.messages)
+        if tools := self._environment.tools:
+            if takes_tools(self._of.tokenizer):
+                self._tools = [schema_of(tool) for tool in tools]
+            else:
+                first, *others = self._messages
+                self._messages = ({**first, "content": f"{first['content']}\n\n{described(tools)}"}, *others)
+        if tools or found.messages:
+            prompt = encode_prompt(self._of.tokenizer, self._messages, self._tools)
+            self._first = replace(self._first, prompt_tokens=prompt)
         return completed((self._first, _text(found)))
 
     def following(self, turns: Sequence[Completion]) -> Future[Next | End]:
@@ -150,7 +159,9 @@ class _EpisodeTurns:
         if found.is_end or len(turns) == self._of.task.turns:
             return self._end(found.ended_by if found.is_end else "turns")
         ended_by = int(turns[-1].tokens[-1]) if turns[-1].finish_reason is FinishReason.STOP else None
-        observed = encode_observation(self._of.tokenizer, self._messages, found.messages, ended_by=ended_by)
+        observed = encode_observation(
+            self._of.tokenizer, self._messages, found.messages, ended_by=ended_by, tools=self._tools
+        )
         tokens = np.concatenate([*(part for turn in turns for part in (turn.prompt_tokens, turn.tokens)), observed])
         if self._of.context is not None and len(tokens) + self._first.parameters.max_new_tokens > self._of.context:
             return self._end("context")

@@ -42,6 +42,7 @@ from autoclave.models.policy import load_policy as load_policy
 from autoclave.models.policy import load_tokenizer as load_tokenizer
 from autoclave.models.policy import resolve_device as resolve_device
 from autoclave.models.policy import save_model as save_model
+from autoclave.models.policy import takes_tools as takes_tools
 from autoclave.models.response_log_probs import response_log_probs as response_log_probs
 from autoclave.models.stored import WeightViews as WeightViews
 from autoclave.models.stored import read_part as read_part

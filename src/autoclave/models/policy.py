@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from jinja2 import TemplateError
 from safetensors import SafetensorError
 from torch import Tensor
 from transformers import (
@@ -27,6 +28,9 @@ from autoclave.core.rollout import IntArray
 from autoclave.models.compatibility import require_embedding, require_loaded, require_weights
 from autoclave.models.lora import plain_weights
 from autoclave.models.stored import save_in_parts, stored_model
+
+Tools = Sequence[Any]
+"""JSON schemas of functions, as chat templates take them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +180,27 @@ def save_model(model: TokenizedModel, folder: Path, *, weights: Iterable[tuple[s
         raise HostError(f"{folder}: cannot be written ({error})") from error
 
 
-def encode_prompt(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, str]]) -> IntArray:
+def encode_prompt(
+    tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, str]], tools: Tools = ()
+) -> IntArray:
     """Token ids (P,) int64 of the messages in the model's chat template, ready for the response to follow."""
+    chat = [dict(message) for message in messages]
     ids = tokenizer.apply_chat_template(
-        [dict(message) for message in messages], add_generation_prompt=True, tokenize=True, return_dict=False
+        chat, tools=list(tools) or None, add_generation_prompt=True, tokenize=True, return_dict=False
     )
     return np.asarray(ids, dtype=np.int64)
+
+
+def takes_tools(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Return whether the chat template has a place for tools."""
+    function: dict[str, Any] = {
+        "name": "probe_of_tools",
+        "description": "",
+        "parameters": {"type": "object", "properties": {}},
+    }
+    tools: list[Any] = [{"type": "function", "function": function}]
+    asked = [{"role": "user", "content": "asked"}]
+    return "probe_of_tools" in cast("str", tokenizer.apply_chat_template(asked, tools=tools, tokenize=False))
 
 
 def encode_observation(
@@ -190,6 +209,7 @@ def encode_observation(
     observed: Sequence[Mapping[str, str]],
     *,
     ended_by: int | None,
+    tools: Tools = (),
 ) -> IntArray:
     """Token ids (O,) int64 that follow a sampled turn: its end marker, `observed`, and the opening of another turn.
 
@@ -197,6 +217,7 @@ def encode_observation(
 
     Args:
         messages: of the prompt.
+        observed: what follows; messages of role `tool` become those of a user where the template has none of tools.
         ended_by: the last token of the turn, which is not repeated if it is the end marker; None if a limit cut it.
 
     Raises:
@@ -205,8 +226,12 @@ def encode_observation(
 
     def written(following: Sequence[Mapping[str, str]], opens: bool) -> str:
         chat = [dict(message) for message in (*messages, *following)]
-        return cast("str", tokenizer.apply_chat_template(chat, add_generation_prompt=opens, tokenize=False))
+        shown = list(tools) or None
+        return cast(
+            "str", tokenizer.apply_chat_template(chat, tools=shown, add_generation_prompt=opens, tokenize=False)
+        )
 
+    observed = _readable(tokenizer, observed)
     turn = {"role": "assistant", "content": "turn"}
     opening, ended, going_on = written((), True), written([turn], False), written([turn, *observed], True)
     said = ended.removeprefix(opening).lstrip()
@@ -221,6 +246,19 @@ def encode_observation(
     if len(places) and not cast("str", tokenizer.decode(ids[: places[0]])).strip():
         return ids[places[0] + 1 :]
     return ids
+
+
+def _readable(tokenizer: PreTrainedTokenizerBase, observed: Sequence[Mapping[str, str]]) -> Sequence[Mapping[str, str]]:
+    """Return messages with role `user` in place of `tool` where the chat template refuses that, or drops its text."""
+    if all(message["role"] != "tool" for message in observed):
+        return observed
+    turns = (("user", "asked"), ("assistant", "turn"), ("tool", "probe_of_tools"))
+    try:
+        chat = [{"role": role, "content": content} for role, content in turns]
+        is_read = "probe_of_tools" in cast("str", tokenizer.apply_chat_template(chat, tokenize=False))
+    except (TemplateError, TypeError, KeyError):
+        is_read = False
+    return observed if is_read else [{**m, "role": "user" if m["role"] == "tool" else m["role"]} for m in observed]
 
 
 def get_packaged_model(name: str) -> Path:

@@ -1,0 +1,150 @@
+"""Tool calls in the text of a policy, and the environment that makes them in a workspace."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, cast
+
+from autoclave.core import EndState, Observation, TaskItem
+from autoclave.core.futures import completed, linked
+from autoclave.workspaces import Declared, Tool, ToolResult, Workspace, Workspaces
+
+_CALL = re.compile(
+    r"<tool_call>(?P<tagged>.*?)(?:</tool_call>|(?P<cut>\Z))|^```tool[ \t]*\n(?P<fenced>.*?)(?:^```|(?P<open>\Z))",
+    re.DOTALL | re.MULTILINE,
+)
+_OVER = Observation((), is_end=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool call; with `problem`, which says what is wrong with it, it cannot be made."""
+
+    name: str = ""
+    arguments: Mapping[str, Any] | None = None
+    problem: str = ""
+
+
+def schema_of(tool: Tool) -> dict[str, Any]:
+    """Return a tool as chat templates and chat completions take it."""
+    function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+    return {"type": "function", "function": function}
+
+
+def described(tools: Sequence[Tool]) -> str:
+    """Return tools and the form of calls as text, for chat templates that have no place for them."""
+    lines = [json.dumps(schema_of(tool)["function"]) for tool in tools]
+    form = '```tool\n{"name": "NAME", "arguments": {"NAME": "VALUE"}}\n```'
+    return "\n".join(["You may call these tools:", *lines, f"To call one, write:\n{form}"])
+
+
+def written_call(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return a call as text; the form is that of `tool_calls`."""
+    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+
+
+def tool_calls(text: str, tools: Sequence[Tool]) -> list[ToolCall]:
+    """Return the calls in a turn, in order: JSON in `<tool_call>` tags or in a block fenced as `tool`.
+
+    A turn that is one JSON object with the name of a tool is a call too, as some chat templates ask for.
+    """
+    found = [
+        ToolCall(problem="the call has no end")
+        if each["cut"] is not None or each["open"] is not None
+        else _call(each["tagged"] or each["fenced"] or "", tools)
+        for each in _CALL.finditer(text)
+    ]
+    if not found and text.lstrip().startswith("{") and not (whole := _call(text, tools)).problem:
+        return [whole]
+    return found
+
+
+def _call(text: str, tools: Sequence[Tool]) -> ToolCall:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return ToolCall(problem=f"the call is no JSON: {error}")
+    if not isinstance(found, dict):
+        return ToolCall(problem='the call must be a JSON object with "name" and "arguments"')
+    call = cast("dict[str, Any]", found)
+    name, arguments = call.get("name"), call.get("arguments", call.get("parameters", {}))
+    known = [tool.name for tool in tools]
+    if name not in known:
+        return ToolCall(problem=f"name = {str(name)[:80]!r}: there is no such tool; must be one of {', '.join(known)}")
+    if not isinstance(arguments, dict):
+        return ToolCall(problem=f"{name}: arguments must be a JSON object")
+    return ToolCall(name, cast("dict[str, Any]", arguments))
+
+
+class ToolEnvironment:
+    """An episode whose policy calls tools of a workspace, until a turn without a call.
+
+    The workspace is started by the first call that can be made. After more than `most_malformed` calls that cannot be
+    made the episode ends. Some tools may be left out of `tools`, which the policy is told.
+    """
+
+    def __init__(
+        self,
+        workspaces: Workspaces,
+        files: Mapping[str, bytes],
+        tools: Sequence[Tool],
+        declared: Declared | None = None,
+        *,
+        tells_tools: bool = True,
+        most_malformed: int = 3,
+    ) -> None:
+        self.tools = tools if tells_tools else ()
+        self._workspaces, self._files, self._callable = workspaces, files, tools
+        self._declared, self._left = declared or Declared(), most_malformed
+        self._workspace: Workspace | None = None
+        self._is_closed = False
+
+    def start(self, item: TaskItem, seed: tuple[int, ...]) -> Future[Observation]:
+        return completed(Observation(()))
+
+    def step(self, action: str) -> Future[Observation]:
+        calls = tool_calls(action, self._callable)
+        if not calls:
+            return completed(_OVER)
+        if self._workspace or all(call.problem for call in calls):
+            return self._make(calls, [])
+        return linked(self._workspaces.start(self._files), lambda done: self._started(done.result(), calls))
+
+    def _started(self, workspace: Workspace, calls: Sequence[ToolCall]) -> Future[Observation]:
+        self._workspace = workspace
+        if self._is_closed:
+            workspace.close()
+        return self._make(calls, [])
+
+    def _make(self, calls: Sequence[ToolCall], results: list[ToolResult]) -> Future[Observation]:
+        """Make calls one after the other; return all their results."""
+        if not calls or (results and results[-1].is_over) or self._left < 0:
+            return completed(self._observation(results))
+        call, *rest = calls
+        if call.problem:
+            self._left -= 1
+            return self._make(rest, [*results, ToolResult(call.problem, is_error=True)])
+        assert self._workspace
+        made = self._workspace.call(call.name, call.arguments or {})
+        return linked(made, lambda done: self._make(rest, [*results, done.result()]))
+
+    def _observation(self, results: Sequence[ToolResult]) -> Observation:
+        limit = "malformed_calls" if self._left < 0 else results[-1].ended_by if results[-1].is_over else ""
+        return Observation(
+            tuple({"role": "tool", "content": result.text} for result in results),
+            is_end=self._left < 0 or results[-1].is_over,
+            ended_by=limit,
+            errors=sum(result.is_error for result in results),
+        )
+
+    def end(self) -> Future[EndState | None]:
+        if self._workspace is None:
+            return completed(EndState(self._files))
+        return cast("Future[EndState | None]", self._workspace.end(self._declared))
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._workspace:
+            self._workspace.close()

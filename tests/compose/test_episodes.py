@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from autoclave.compose.tasks import grader_of, next_turn_of
-from autoclave.core import EndState, InputError, Observation, Reward, Rollout, SandboxFault, TaskItem
+from autoclave.core import EndState, Group, InputError, Observation, Reward, Rollout, SandboxFault, TaskItem
 from autoclave.models import encode_observation, encode_prompt
-from autoclave.rollout import Collection, Request, SamplingParameters
+from autoclave.rollout import Collection, CollectionTimes, Request, SamplingParameters
+from autoclave.training.learned import Learned
+from autoclave.training.metrics import iteration_metrics
 from tests.training_parts import ScriptedSampler, completion, earned, item, settled, tiny_policy
 
 
@@ -109,3 +111,11 @@ def test_a_fault_of_an_environment_at_its_start_or_a_step_is_no_verdict(step):
 def test_what_is_no_observation_is_an_error_that_names_the_task():
     with pytest.raises(InputError, match="task 'task': its environment gave None; must be an Observation"):
         played(Counting(3, {1: None}))
+
+
+def test_what_happened_between_turns_is_measured_where_rollouts_may_have_several():
+    rollouts = [played(Counting(3)), played(Counting(3, {1: told("over", is_end=True)}))]
+    found = iteration_metrics(CollectionTimes(), Learned([Group(item(), tuple(rollouts))], (), {}, ()))
+    assert (found["tools/errors"], found["ended_by/turns"]) == (1.5, 0.5)
+    read = sum(len(turn.prompt_tokens) for turn in rollouts[0].turns[1:])
+    assert found["tokens/observed_per_sampled"] == read / sum(rollout.num_sampled for rollout in rollouts)

@@ -194,6 +194,13 @@ def _rollout_line(
         "prompt": "\n\n".join(message["content"] for message in rollout.item.messages),
         "response": last.text,
         "turns": [{"observed": turn.observed, "response": turn.text} for turn in rollout.turns],
+        "ended_by": rollout.ended_by,
+        "tool_errors": rollout.tool_errors,
+        "end_state": rollout.end_state
+        and {
+            "files": {path: len(content) for path, content in rollout.end_state.files.items()},
+            "left_out": dict(rollout.end_state.left_out),
+        },
         "tokens": rollout.num_sampled,
         "finish_reason": last.finish_reason,
         "length_limit": rollout.length_limit,

@@ -47,6 +47,7 @@ def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, flo
         "groups/resampled": float(times.resamples),
         **_counts_by_source(learned.groups),
         **{f"status/{status}": count / len(rollouts) for status, count in sorted(statuses.items())},
+        **_episodes(rollouts),
         **_model_rewards(rollouts),
         **_credit(learned),
         **{name if "/" in name else f"policy/{name}": value for name, value in learned.metrics.items()},
@@ -55,6 +56,20 @@ def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, flo
         **alignment_metrics(learned.groups),
         "sampled_tokens": sampled,
         "sampled_tokens_per_s": sampled / times.sample_s if times.sample_s else 0.0,
+    }
+
+
+def _episodes(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Metrics of the time between turns, where rollouts may have several."""
+    if all(rollout.most_turns == 1 for rollout in rollouts):
+        return {}
+    observed = sum(len(turn.prompt_tokens) for rollout in rollouts for turn in rollout.turns[1:])
+    limits = Counter(rollout.ended_by for rollout in rollouts if rollout.ended_by)
+    return {
+        "tools/errors": float(np.mean([rollout.tool_errors for rollout in rollouts])),
+        "tools/seconds": float(np.mean([rollout.tools_s for rollout in rollouts])),
+        "tokens/observed_per_sampled": observed / max(1, sum(rollout.num_sampled for rollout in rollouts)),
+        **{f"ended_by/{limit}": count / len(rollouts) for limit, count in sorted(limits.items())},
     }
 
 

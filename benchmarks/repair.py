@@ -26,7 +26,7 @@ from harness import sized
 from autoclave.compose.evaluation import evaluate
 from autoclave.compose.training import train
 from autoclave.config import TrainConfig, load, parse_override
-from autoclave.core import Observation, Reward, TaskItem
+from autoclave.core import Observation, TaskItem
 from autoclave.core.futures import chained
 from autoclave.evaluation.intervals import bootstrap_interval, share_interval
 from autoclave.tasks import CodeGeneration
@@ -39,7 +39,6 @@ KEPT = 256
 
 Rates = dict[str, float]
 """Share of accepted responses of each problem."""
-Told = Observation | Reward | None
 
 
 def repair_figures(options: argparse.Namespace) -> dict[str, Any]:
@@ -119,12 +118,12 @@ def mean(rates: Mapping[str, float]) -> float:
 @contextmanager
 def shuffled_feedback() -> Generator[None]:
     """Let the policy read, after a failed turn, what was told about an attempt of equal status at another problem."""
-    observe, dealer = CodeGeneration.observe, Dealer()
+    observation, dealer = CodeGeneration.observation, Dealer()
 
-    def dealt(task: CodeGeneration, item: TaskItem, response: str) -> Future[Told]:
-        return chained(observe(task, item, response), lambda told: dealer.deal(item.id, told))
+    def dealt(task: CodeGeneration, item: TaskItem, response: str) -> Future[Observation]:
+        return chained(observation(task, item, response), lambda told: dealer.deal(item.id, told))
 
-    with patch.object(CodeGeneration, "observe", dealt):
+    with patch.object(CodeGeneration, "observation", dealt):
         yield
 
 
@@ -135,9 +134,9 @@ class Dealer:
         self._kept: dict[str, deque[tuple[str, Observation]]] = defaultdict(lambda: deque(maxlen=KEPT))
         self._rng, self._lock = random.Random(0), threading.Lock()
 
-    def deal(self, problem: str, told: Told) -> Told:
+    def deal(self, problem: str, told: Observation) -> Observation:
         """Return what is read in place of `told`: of an attempt at another problem, its first line if there is none."""
-        if not isinstance(told, Observation):
+        if told.is_end:
             return told
         status = told.messages[0]["content"].partition("\n")[0]
         with self._lock:

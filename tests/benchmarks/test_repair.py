@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from repair import Dealer, mean_rates
 
-from autoclave.core import Observation, Reward
+from autoclave.core import Observation
 
 
 def told(text: str) -> Observation:
@@ -28,8 +28,8 @@ def test_without_another_attempt_the_status_alone_is_read():
 
 def test_the_end_of_an_episode_is_not_dealt():
     dealer = Dealer()
-    for end in (None, Reward(None, "no_verdict")):
-        assert dealer.deal("a", end) is end
+    end = Observation((), is_end=True)
+    assert dealer.deal("a", end) is end
 
 
 def test_a_problem_counts_where_every_seed_has_a_verdict():

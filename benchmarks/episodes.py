@@ -15,8 +15,13 @@ from typing import Any
 from forged import forged_figures
 from harness import argument_parser, finish, print_environment
 from repair import repair_figures
+from token_identity import identity_figures
 
-PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {"forged": forged_figures, "repair": repair_figures}
+PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
+    "forged": forged_figures,
+    "tokens": identity_figures,
+    "repair": repair_figures,
+}
 TRAINING = {"repair"}
 """Parts of several training runs, which --tiny leaves out unless they are asked for."""
 

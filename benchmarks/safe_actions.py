@@ -43,7 +43,7 @@ from autoclave.environments.world_state import resources_of
 from autoclave.environments.worlds import World
 from autoclave.models import Policy, build_tiny_policy
 from autoclave.problems import Demonstration
-from autoclave.rollout import SamplingParameters
+from autoclave.rollout import SamplingParameters, by_last_turn
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.training.sft import Epochs, encode_demonstrations
 from autoclave.training.stages import Stages
@@ -155,7 +155,7 @@ def stages_of(policy: Policy, players: Players, *, group_size: int, steps: int, 
             publisher=Publisher(actor, AS_TRAINED, deadline_s=60),
             sampler=SamplerPool([sampler]),
             tokenizer=policy.tokenizer,
-            reward=players.reward,
+            grade=by_last_turn(players.reward),
             algorithm=algorithm,
             sampling=SamplingParameters(max_new_tokens=_MOST_TOKENS),
             group_size=group_size,

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from autoclave.sandbox.guest.leftovers import empty_folder
 from autoclave.sandbox.interface import Profile
 from autoclave.sandbox.namespace.root import base_interpreter, root_plan
 from autoclave.sandbox.unsealed import folder_use
+from autoclave_testing.sandboxes import LIMITS, MINIMAL
 from tests.sandbox.test_traces import descendants, is_alive, wait_until
 
 CONTAINER = SandboxConfig(backend="container", container_engine="podman")
@@ -133,6 +135,20 @@ case " $* " in
 esac
 exec {podman} "$@"
 """
+
+
+def test_a_container_that_runs_out_of_memory_leaves_no_file_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    needs_podman()
+    monkeypatch.chdir(tmp_path)
+    config = CONTAINER.model_copy(update={"memory_limit_mb": 64})
+    with contextlib.closing(open_sandbox(config)) as sandbox:
+        limits = replace(LIMITS, memory_mb=2000)  # so that the container's own limit ends it
+        with (
+            sandbox.open(b"x = b'x' * (1 << 30)", Profile("plain"), limits, MINIMAL) as cell,
+            contextlib.suppress(SandboxFault),
+        ):
+            cell.run(b"")
+    assert os.listdir(tmp_path) == []
 
 
 def test_another_installed_runtime_is_tried_when_the_default_one_fails(

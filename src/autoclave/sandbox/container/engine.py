@@ -39,26 +39,30 @@ class Engine:
     runtime: str
     """Runtime that the engine starts containers with; empty for its default."""
 
-    def run(self, *arguments: str, stdin: bytes = b"") -> str:
-        """Return what the command prints.
+    def run(self, *arguments: str, stdin: bytes = b"", cwd: Path | None = None) -> str:
+        """Return what the command prints. What it starts may write files to `cwd`, such as `oom` by podman.
 
         Raises:
             SandboxFault: it fails; the message is its own.
         """
-        done = self.attempt(*arguments, stdin=stdin)
+        done = self.attempt(*arguments, stdin=stdin, cwd=cwd)
         if done.returncode != 0:
             lines = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit status {done.returncode}"]
             raise SandboxFault(f"{self.name} {arguments[0]}: {lines[-1]}")
         return done.stdout.decode(errors="replace")
 
-    def attempt(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    def attempt(
+        self, *arguments: str, stdin: bytes = b"", cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[bytes]:
         """Run the command, which may fail.
 
         Raises:
             SandboxFault: it cannot be started, or does not end.
         """
         try:
-            return subprocess.run([*self.command, *arguments], input=stdin, capture_output=True, timeout=_TIMEOUT_S)
+            return subprocess.run(
+                [*self.command, *arguments], input=stdin, capture_output=True, timeout=_TIMEOUT_S, cwd=cwd
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise SandboxFault(f"{self.name} {arguments[0]}: {error}") from None
 

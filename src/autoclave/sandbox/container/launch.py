@@ -149,7 +149,7 @@ class ContainerZygote:
                 "run", "--rm", f"--name={self._name}", "--workdir=/judge/guest", f"--entrypoint={executable}",
                 *flags, *volumes, *variables, image, *arguments,
             ]  # fmt: skip
-            self._engine.run(command[0], "--detach", *command[1:])
+            self._engine.run(command[0], "--detach", *command[1:], cwd=self._folder)
             control = self._accept(listener, command)
         try:
             self._identify(control)

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from autoclave.compose.tasks import grader_of, next_turn_of
+from autoclave.config.levels import Level
 from autoclave.core import Completion, EndState, FinishReason, Problem, Reward, Rollout, TaskItem
 from autoclave.core.futures import completed
 from autoclave.environments.tools import ToolEnvironment, written_call
@@ -50,7 +51,7 @@ def tokenizer_of(template: str) -> PreTrainedTokenizerFast:
 class Numbers:
     """Workspaces whose every call gives the same result."""
 
-    level = "sealed"
+    level: Level = "sealed"
     tools = (TOOL,)
 
     def start(self, files: Mapping[str, bytes], test_command: str = "") -> Future[Any]:

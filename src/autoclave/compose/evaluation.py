@@ -91,8 +91,7 @@ def evaluate_items(
 ) -> Evaluation:
     """Measure the policy in folder `model` on `items`, with so many responses to each at temperature 1.
 
-    Raises:
-        InputError: the model cannot be used.
+    Raises InputError: the model cannot be used.
     """
     tokenizer = load_tokenizer(model)
     check_tokens(config, tokenizer)

@@ -37,8 +37,7 @@ _AT_ONCE = 64
 def find_task(name: str) -> Callable[[Judge, Any], Task]:
     """Return what makes the task of this name from the judge and its settings.
 
-    Raises:
-        HostError: no installed package has it, or it cannot be loaded.
+    Raises HostError: no installed package has it, or it cannot be loaded.
     """
     return _BUILT_IN.get(name) or find_plugin("autoclave.tasks", name, "task.name", _BUILT_IN)
 

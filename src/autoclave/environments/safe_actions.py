@@ -169,8 +169,7 @@ def played(
 ) -> Reward:
     """Play an episode of one turn in a world; return its reward. The world is reset.
 
-    Raises:
-        HostError: the world cannot be reset.
+    Raises HostError: the world cannot be reset.
     """
     world.begin([PERMITTED])
     try:

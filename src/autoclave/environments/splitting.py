@@ -27,8 +27,7 @@ class TestModule:
 def read_module(path: str, source: str, modules: Sequence[str], *, is_split: bool) -> TestModule:
     """Parse a test module, and rewrite it for two cells (`is_split`) or for one.
 
-    Raises:
-        InputError: it does not compile, or uses what a suite cannot; the message names the line.
+    Raises InputError: it does not compile, or uses what a suite cannot; the message names the line.
     """
     try:
         tree = ast.parse(source)

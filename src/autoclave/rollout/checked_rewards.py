@@ -36,8 +36,7 @@ def settled(future: Future[Reward], item: TaskItem) -> Reward:
 def graded(grader: Grader, rollout: Rollout) -> Future[Reward]:
     """Return the reward of a complete rollout, from 0 to 1, or None on a fault of the grader.
 
-    Raises:
-        InputError: also by the future: the grader returned anything else; the message names the item.
+    Raises InputError: also by the future: the grader returned anything else; the message names the item.
     """
     item = rollout.item
     with named(item):

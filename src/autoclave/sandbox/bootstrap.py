@@ -58,8 +58,7 @@ def is_compiled() -> bool:
 def require_current_parts(package: Path = FOLDER.parent) -> None:
     """Refuse compiled parts of a checkout that are older than their source: both sides of a cell must agree.
 
-    Raises:
-        HostError: one is older.
+    Raises HostError: one is older.
     """
     if not (package.parents[2] / "hatch_build.py").exists():
         return  # not a checkout

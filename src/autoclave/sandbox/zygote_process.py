@@ -20,11 +20,7 @@ class ZygoteProcess:
     """A zygote that waits for its plan, the socket to it, and its group."""
 
     def __init__(self, executable: str, place: Place, *, use_compiled: bool = True) -> None:
-        """Start it.
-
-        Raises:
-            SandboxFault: it cannot be started; the message names the missing resource.
-        """
+        """Start it. Raises SandboxFault: it cannot be started; the message names the missing resource."""
         with named_faults("a zygote cannot be started"):
             self._group = Group(place) if place.is_usable else None
             try:

@@ -60,8 +60,7 @@ class SavedState:
     def begin_save(self, folder: Path) -> None:
         """Copy the state as it is now, and begin to write it to `folder`.
 
-        Raises:
-            HostError: the disk is full or fails.
+        Raises HostError: the disk is full or fails.
         """
         begun = [group.begin_save(folder / name) for name, group in self._groups.items()]
         wait_for_all(begun)  # when one fails, the others write no longer either
@@ -73,8 +72,7 @@ class SavedState:
     def finish_save(self, wait: bool) -> bool:
         """Return whether all of it is written; with `wait`, it is when this returns.
 
-        Raises:
-            HostError: the disk is full or fails.
+        Raises HostError: the disk is full or fails.
         """
         calls = [group.finish_save(wait) for group in self._groups.values()]
         finished = [each.result() for each in calls]
@@ -83,8 +81,7 @@ class SavedState:
     def load(self, folder: Path) -> None:
         """Go on from the folder of a checkpoint, on however many ranks. What is published stays as it is.
 
-        Raises:
-            CheckpointError: it is damaged, or of a model of another shape.
+        Raises CheckpointError: it is damaged, or of a model of another shape.
         """
         for name, group in self._groups.items():
             group.load(folder / name).result()
@@ -202,8 +199,7 @@ def by_score(checkpoints: list[Checkpoint]) -> list[Checkpoint]:
 def latest_checkpoint(parent: Path, config: TrainConfig, inputs: Mapping[str, Any] | None = None) -> Checkpoint | None:
     """The newest complete checkpoint, every byte of it read and found right, or None if there is none.
 
-    Raises:
-        CheckpointError: it was made with other settings or inputs, or it is damaged.
+    Raises CheckpointError: it was made with other settings or inputs, or it is damaged.
     """
     complete = _complete(parent)
     if not complete:
@@ -239,8 +235,7 @@ def drop_checkpoints(parent: Path, *, newer_than: int) -> None:
 def policy_inputs(model: Path | Mapping[str, Any]) -> dict[str, Any]:
     """The architecture of a policy: what its configuration, or that in its folder, says of the shapes of its weights.
 
-    Raises:
-        CheckpointError: the folder has none.
+    Raises CheckpointError: the folder has none.
     """
     try:
         text = (model / "config.json").read_text(encoding="utf-8") if isinstance(model, Path) else json.dumps(model)
@@ -269,8 +264,7 @@ def weights_digest(model: Path) -> str:
 def find_checkpoint(parent: Path, which: str) -> Checkpoint:
     """The checkpoint of a step (`"10"`), the `last`, or the `best`: that of the highest score, of equals the earliest.
 
-    Raises:
-        CheckpointError: there is none, or it is damaged.
+    Raises CheckpointError: there is none, or it is damaged.
     """
     listed = _listed(parent)
     wanted = {"last": listed[-1:], "best": by_score(listed)[:1]}.get(which)

@@ -47,11 +47,7 @@ class RequestLedger:
         self._batches.append(batch)
 
     def learn(self, learned: Learned) -> None:
-        """The rollouts of a `learn` are done.
-
-        Raises:
-            FaultError: one was not asked, or is done already.
-        """
+        """The rollouts of a `learn` are done. Raises FaultError: one was not asked, or is done already."""
         self._read()
         rollouts = [rollout for group in learned.groups for rollout in group.rollouts]
         for rollout, entry in zip(rollouts, learned.ledger, strict=True):
@@ -62,8 +58,7 @@ class RequestLedger:
     def check(self, ahead: Iterable[Collection]) -> None:
         """Check that just the requests of `ahead` are asked and not done.
 
-        Raises:
-            FaultError: a request is lost, or was never made; the message names one.
+        Raises FaultError: a request is lost, or was never made; the message names one.
         """
         self._batches = list(ahead)
         there = self._read()
@@ -113,8 +108,7 @@ class RequestLedger:
     def load(self, folder: Path, kept: Iterable[Name] = ()) -> None:
         """Go on from what `save` wrote. Of those that were not done, `kept` still count; the others are asked again.
 
-        Raises:
-            CheckpointError: it is missing or damaged.
+        Raises CheckpointError: it is missing or damaged.
         """
         with checkpoint_data(folder / FILE) as found:
             counts: Mapping[str, int] = {str(name): int(count) for name, count in found["counts"].items()}

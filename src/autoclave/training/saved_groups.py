@@ -50,8 +50,7 @@ def save_groups(known: Known, folder: Path) -> None:
 def load_groups(folder: Path, items: ItemSource) -> dict[int, dict[int, Group | None]]:
     """Groups that `save_groups` wrote, with their items.
 
-    Raises:
-        CheckpointError: it is damaged, or of other problems.
+    Raises CheckpointError: it is damaged, or of other problems.
     """
     known: dict[int, dict[int, Group | None]] = {}
     for path in sorted((folder / FOLDER).glob("iteration-*.jsonl.gz")):

@@ -38,8 +38,7 @@ OnStep = Callable[[int, Mapping[str, float], int], None]
 def encode_demonstrations(policy: Policy, demonstrations: Sequence[Demonstration]) -> Sequences:
     """`(prompt tokens, response tokens with the end token)` of each demonstration that fits into the model's context.
 
-    Raises:
-        InputError: none fits.
+    Raises InputError: none fits.
     """
     context = policy.model.config.max_position_embeddings
     sequences: Sequences = []
@@ -153,8 +152,7 @@ def fine_tune(
 ) -> None:
     """Go on from `done` optimizer steps to the last, with a checkpoint every so many.
 
-    Raises:
-        IncompleteError: a stop was requested; a checkpoint of the last step is there.
+    Raises IncompleteError: a stop was requested; a checkpoint of the last step is there.
     """
     total = batches.total_steps
     with checkpoints:

@@ -160,8 +160,7 @@ class Stages:
     def mismatch(self, groups: Sequence[Group], log_probs: Sequence[FloatArray | None]) -> dict[str, float]:
         """Metrics of how far the sampler's log-probs are from the trainer's, before the update; see `rollout_mismatch`.
 
-        Raises:
-            FaultError: neither rounding nor staleness explains it.
+        Raises FaultError: neither rounding nor staleness explains it.
         """
         limit = self.sync_check.explained if self.sync_check else None
         return rollout_mismatch(groups, log_probs, self.publisher.version, limit)
@@ -232,10 +231,6 @@ class ControllerState:
         write_atomically(folder / FILE, json.dumps(self.state) + "\n")
 
     def load(self, folder: Path) -> None:
-        """Restore what `save` wrote.
-
-        Raises:
-            CheckpointError: it is missing or damaged.
-        """
+        """Restore what `save` wrote. Raises CheckpointError: it is missing or damaged."""
         with checkpoint_data(folder / FILE) as found:
             self.state = {name: tuple(map(float, found[name])) for name in self._algorithm.first_state}

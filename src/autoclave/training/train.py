@@ -174,8 +174,7 @@ def record_iteration(run: Run, step: int, learned: Learned, metrics: Mapping[str
 def act_on(alerts: Sequence[Alert], step: int, config: TrainConfig) -> Alert | None:
     """Return the alert that pauses the run, if one does; one that stops it or rolls it back comes before.
 
-    Raises:
-        IncompleteError: an alert stops the run, or rolls it back (`RollbackRequest`).
+    Raises IncompleteError: an alert stops the run, or rolls it back (`RollbackRequest`).
     """
     first = {alert.action(config.health): alert for alert in reversed(alerts)}
     if stops := first.get("stop"):

@@ -95,11 +95,7 @@ def _draw(
 
 
 def draw_task(split: Split, part: Part, depth: int, rng: random.Random, config: SyntheticConfig) -> SyntheticTask:
-    """Return a usable task of this part of the split.
-
-    Raises:
-        ConfigError: the split leaves too few tasks.
-    """
+    """Return a usable task of this part of the split. Raises ConfigError: the split leaves too few tasks."""
     leaves_unsaid = config.unsaid > 0 and rng.random() < config.unsaid
     for _ in range(_MOST_DRAWS):
         task = SyntheticTask.draw(rng, depth, config.domains)

@@ -47,8 +47,7 @@ def demonstrated_attempts(
 ) -> Iterator[tuple[Problem, list[Demonstration]]]:
     """Yield problems without end, and `turns` attempts at each: after the first, the teacher may know what is unsaid.
 
-    Raises:
-        ConfigError: the problems cannot be built.
+    Raises ConfigError: the problems cannot be built.
     """
     for task, attempts in _written(config, sft, turns):
         inputs = draw_test_inputs(task, random.Random(f"{config.seed} attempts at {task.id}"))

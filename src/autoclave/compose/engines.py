@@ -73,9 +73,7 @@ def _of_plugin(name: str, config: TrainConfig, model_folder: Path) -> Engine:
 def require_trainable(config: TrainConfig) -> None:
     """Find out whether the engine exists and can take over weights, before anything is loaded.
 
-    Raises:
-        ConfigError: it cannot.
-        HostError: no installed package has it, or it cannot be loaded.
+    Raises ConfigError: it cannot. HostError: no installed package has it, or it cannot be loaded.
     """
     engine = config.sampler.engine
     if engine.name not in _BUILT_IN:

@@ -31,9 +31,7 @@ from autoclave.runs.timeline import read_steps, timeline_steps
 def calibration_of(run_folder: Path) -> Calibration:
     """The rates that the timeline of a run shows.
 
-    Raises:
-        InputError: it is no run folder, or has no timeline of an iteration.
-        DataError: a file is damaged.
+    Raises InputError: it is no run folder, or has no timeline of an iteration. DataError: a file is damaged.
     """
     config = read_run(run_folder).config
     steps = [step for step in timeline_steps(run_folder) if step]

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 def open_store(place: str | Path) -> Store:
     """Open the store in a file, or in the database that a URL names.
 
-    Raises:
-        InputError: it cannot be used.
-        HostError: the database does not respond, or its library is not installed.
+    Raises InputError: it cannot be used. HostError: the database does not respond, or its library is not installed.
     """
     if not is_database(str(place)):
         from autoclave.service.store.sqlite import SqliteStore

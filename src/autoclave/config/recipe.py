@@ -98,9 +98,7 @@ def find_recipe(given: str) -> Path:
 def read_recipe(path: Path) -> Tree:
     """The settings of a recipe; an empty file has none.
 
-    Raises:
-        InputError: the file is missing.
-        ConfigError: not YAML, or not a mapping.
+    Raises InputError: the file is missing. ConfigError: not YAML, or not a mapping.
     """
     content = existing_file(path, "recipe").read_bytes()
     try:

@@ -185,9 +185,7 @@ _KEYS: Mapping[str, Callable[[QuestionInfo], Sequence[str]]] = {
 def load_result(folder: Path) -> BenchmarkResult:
     """Return the result in a folder that `save` wrote.
 
-    Raises:
-        InputError: the folder has no result.
-        DataError: a file is damaged.
+    Raises InputError: the folder has no result. DataError: a file is damaged.
     """
     path = folder / RESULT
     if not path.is_file():

@@ -179,9 +179,7 @@ def read_responses(path: Path, problem_ids: Sequence[str]) -> RecordedResponses:
 def read_records(path: Path, what: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the objects of JSON lines, of an array, or of EvalPlus's `eval`, each with its place; also of one object.
 
-    Raises:
-        InputError: the file does not exist.
-        DataError: a record is not an object.
+    Raises InputError: the file does not exist. DataError: a record is not an object.
     """
     with open_plain(existing_file(path, what)) as file:
         text = file.read()

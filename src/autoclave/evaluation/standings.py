@@ -45,9 +45,7 @@ class Contest:
 def read_contests(path: Path) -> dict[str, Contest]:
     """Return the contests of a folder or of a file of rounds, by their number.
 
-    Raises:
-        InputError: `path` holds no contest.
-        DataError: a file is not an answer of the API.
+    Raises InputError: `path` holds no contest. DataError: a file is not an answer of the API.
     """
     if path.is_dir():
         files = sorted(path.glob(f"*{_STANDINGS}"))
@@ -64,9 +62,7 @@ def read_contests(path: Path) -> dict[str, Contest]:
 def read_histogram(path: Path) -> dict[int, int]:
     """Return the number of users of each rating, from a JSON object.
 
-    Raises:
-        InputError: the file does not exist.
-        DataError: it does not hold such an object.
+    Raises InputError: the file does not exist. DataError: it does not hold such an object.
     """
     try:
         given: Any = json.loads(_text(path, "histogram"))
@@ -78,9 +74,7 @@ def read_histogram(path: Path) -> dict[int, int]:
 def read_problem_ids(path: Path) -> list[str]:
     """Return the contest and index of each problem, from a JSON list of such ids, in the order of the set.
 
-    Raises:
-        InputError: the file does not exist.
-        DataError: it does not hold such a list.
+    Raises InputError: the file does not exist. DataError: it does not hold such a list.
     """
     try:
         given: Any = json.loads(_text(path, "problem ids"))

@@ -136,9 +136,7 @@ class ProblemIndex:
     def __init__(self, path: Path) -> None:
         """Read the file once and check every line.
 
-        Raises:
-            InputError: the file is missing.
-            DataError: a line cannot be used, or an id occurs twice.
+        Raises InputError: the file is missing. DataError: a line cannot be used, or an id occurs twice.
         """
         self.path = path
         self._places: dict[str, tuple[int, int]] = {}

@@ -217,12 +217,7 @@ class _Process:
     """One process with a judge, seen from outside."""
 
     def __init__(self, sandbox_config: SandboxConfig, judge_config: JudgeConfig) -> None:
-        """Start it.
-
-        Raises:
-            IsolationError: this host cannot isolate as the settings require.
-            JudgeFault: it died.
-        """
+        """Start it. Raises IsolationError: this host cannot isolate as the settings require. JudgeFault: it died."""
         self._child = ChildProcess("autoclave.judge.process_host")
         self._connection = self._child.connection
         self.outbox = Outbox(self._connection)

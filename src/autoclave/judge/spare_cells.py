@@ -51,9 +51,7 @@ class SpareCells:
     def take(self, sandbox: Sandbox, held: Held) -> LentCell:
         """Lend a cell of exactly this content: the spare one of this sandbox, or a new one.
 
-        Raises:
-            HostError: a package or path of the profile is missing on this host.
-            SandboxFault: no cell could be made.
+        Raises HostError: a package or path of the profile is missing on this host. SandboxFault: no cell could be made.
         """
         with self._lock:
             found = self._cells.pop(sandbox, None)

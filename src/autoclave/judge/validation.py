@@ -51,9 +51,7 @@ class ProblemValidation:
     def of(self, problem: Problem) -> KnownProblem:
         """Validate a problem, once.
 
-        Raises:
-            InputError: it cannot be judged here.
-            HostError: a requirement of its programs is missing on this host.
+        Raises InputError: it cannot be judged here. HostError: a requirement of its programs is missing on this host.
         """
         place = id(problem)
         known = self._known.get(place)

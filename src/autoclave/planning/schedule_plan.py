@@ -162,9 +162,7 @@ def work_of(config: Mapping[str, Any]) -> dict[str, Any]:
 def write_plan(plan: SchedulePlan, folder: Path) -> Path:
     """Write the plan into the folder of a run, which may not be there yet; its path.
 
-    Raises:
-        InputError: it cannot be written there.
-        HostError: the disk is full or fails.
+    Raises InputError: it cannot be written there. HostError: the disk is full or fails.
     """
     path = folder / PLAN_NAME
     write_atomically(path, json.dumps(to_plain(plan), indent=2) + "\n")

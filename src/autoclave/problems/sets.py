@@ -149,9 +149,7 @@ def _of_files(files: ProblemFilesConfig, task: TaskSettings) -> tuple[list[Probl
 def split_problems(problems: Sequence[Problem], share: float, seed: int) -> tuple[list[Problem], list[Problem]]:
     """Return the problems to train on and those to hold out, as by `heldout_ids`, both in their order.
 
-    Raises:
-        InputError: all problems have equal tests.
-        HostError: a library is missing.
+    Raises InputError: all problems have equal tests. HostError: a library is missing.
     """
     candidates = [ProblemCandidate(problem, Origin("", str(number))) for number, problem in enumerate(problems)]
     heldout = heldout_ids(candidates, share, seed)

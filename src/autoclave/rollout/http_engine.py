@@ -62,12 +62,7 @@ class HttpEngine:
         self._waiting += [Growing(number, request, [(self._version, 0)]) for number, request in requests.items()]
 
     def step(self, seconds: float) -> list[tuple[int, Completion]]:
-        """See `Engine`.
-
-        Raises:
-            EngineFault: the server does not answer any more.
-            InputError: it refuses a request.
-        """
+        """See `Engine`. Raises EngineFault: the server does not answer any more. InputError: it refuses a request."""
         deadline = time.monotonic() + seconds
         while self._waiting or self._calls:
             self._dispatch()
@@ -81,9 +76,7 @@ class HttpEngine:
     def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
         """See `Engine`. Requests at the server are cut off, and continue with the new weights.
 
-        Raises:
-            ConfigError: this server takes no weights.
-            EngineFault: it refused them, or does not answer.
+        Raises ConfigError: this server takes no weights. EngineFault: it refused them, or does not answer.
         """
         self._take_arrived(0.0)
         for call in self._calls.values():
@@ -214,9 +207,7 @@ class HttpEngine:
 def openai_engine(settings: OpenAiEngineConfig, model_folder: Path) -> HttpEngine:
     """An engine on a server compatible with OpenAI's, for the policy whose tokenizer is in `model_folder`.
 
-    Raises:
-        ConfigError: a setting is missing.
-        EngineFault: the server does not answer.
+    Raises ConfigError: a setting is missing. EngineFault: the server does not answer.
     """
     dialect = OpenAi(_server(settings), settings.model, settings.log_probs)
     return _engine(dialect, settings, model_folder)
@@ -225,9 +216,7 @@ def openai_engine(settings: OpenAiEngineConfig, model_folder: Path) -> HttpEngin
 def sglang_engine(settings: SglangEngineConfig, model_folder: Path) -> HttpEngine:
     """An engine on a server of SGLang's, which was started with the policy in `model_folder`.
 
-    Raises:
-        ConfigError: a setting is missing.
-        EngineFault: the server does not answer.
+    Raises ConfigError: a setting is missing. EngineFault: the server does not answer.
     """
     return _engine(Sglang(_server(settings), model_folder, settings.weights_folder), settings, model_folder)
 

@@ -103,9 +103,7 @@ class VllmEngine:
     def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
         """See `Engine`. Weights are loaded in place; requests in flight are recomputed with them, from the prompt.
 
-        Raises:
-            InputError: a name is unknown or missing; the weights are unchanged.
-            EngineFault: vLLM died.
+        Raises InputError: a name is unknown or missing; the weights are unchanged. EngineFault: vLLM died.
         """
         if self._adapter:
             self._adapter.require_names(version, weights)

@@ -206,9 +206,7 @@ class RecordedRollout:
 def read_rollouts(path: Path) -> Iterator[RecordedRollout]:
     """The rollouts of one file, in order, one in memory at a time.
 
-    Raises:
-        InputError: there is no such file.
-        DataError: a line is damaged, or of another format.
+    Raises InputError: there is no such file. DataError: a line is damaged, or of another format.
     """
     for where, record in read_jsonl(path, "rollouts"):
         if record.get("format", ROLLOUT_FORMAT) != ROLLOUT_FORMAT:

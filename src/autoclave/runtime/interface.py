@@ -210,9 +210,7 @@ class Manager(ABC):
     ) -> Json:
         """Return JSON data of how to undo it, with choices for what others changed (by the names of `conflicts`).
 
-        Raises:
-            InputError: something cannot be undone that way.
-            NothingLeft: the choices keep all of it.
+        Raises InputError: something cannot be undone that way. NothingLeft: the choices keep all of it.
         """
 
     @abstractmethod

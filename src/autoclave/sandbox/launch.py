@@ -109,8 +109,6 @@ class Launcher(Protocol):
     def launch(self, profile: Profile) -> Launched:
         """Start a zygote that will serve this profile.
 
-        Raises:
-            HostError: a package or path of the profile is missing on the host.
-            SandboxFault: it cannot be started.
+        Raises HostError: a package or path of the profile is missing on the host. SandboxFault: it cannot be started.
         """
         ...

@@ -51,9 +51,7 @@ class ZygotePool:
     def take(self, profile: Profile) -> Zygote:
         """Return a zygote for the time of one cell.
 
-        Raises:
-            HostError: a package or path of the profile is missing on the host.
-            SandboxFault: none can be started.
+        Raises HostError: a package or path of the profile is missing on the host. SandboxFault: none can be started.
         """
         while idle := self._take_idle(profile):
             try:

@@ -44,9 +44,7 @@ def connect() -> bool:
 def _answering(address: str) -> str | None:
     """Return `address`, with "auto" resolved, once a server answers there; None for "local".
 
-    Raises:
-        ConnectionError: none answers within `CONNECT_S`, or none is known.
-        ValueError: not an address.
+    Raises ConnectionError: none answers within `CONNECT_S`, or none is known. ValueError: not an address.
     """
     if "://" in address:
         return address  # of a client protocol, which has a timeout of its own

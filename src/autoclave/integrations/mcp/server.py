@@ -117,9 +117,7 @@ def http_app(server: Server[Any], token: str, hosts: Sequence[str]) -> ASGIApp:
 def serve_http(server: Server[Any], host: str, port: int, token: str, on_ready: Callable[[str], object]) -> None:
     """Serve clients over HTTP until SIGTERM or SIGINT. `on_ready` is called with the URL.
 
-    Raises:
-        UsageError: the host is not a loopback address, or the token is too short.
-        HostError: the port is taken.
+    Raises UsageError: the host is not a loopback address, or the token is too short. HostError: the port is taken.
     """
     if host not in _NAMES:
         known = ", ".join(_NAMES)

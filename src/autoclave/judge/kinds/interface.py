@@ -111,9 +111,7 @@ def start_in_one_cell(
 ) -> Trial:
     """Build `program` and put it into a cell of its own.
 
-    Raises:
-        HostError: a requirement of the environment is missing on this host.
-        SandboxFault: no cell could be made.
+    Raises HostError: a requirement of the environment is missing on this host. SandboxFault: no cell could be made.
     """
     built = environment.build(sandbox, program)
     if isinstance(built, CompileError):

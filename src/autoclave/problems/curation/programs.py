@@ -44,9 +44,7 @@ class CandidatePrograms:
     def verdicts(self, jobs: Iterable[JudgeJob]) -> Iterator[Verdict]:
         """Yield the verdicts of jobs in their order, also those with faults.
 
-        Raises:
-            InputError: a problem cannot be judged.
-            HostError: this host misses something that programs need.
+        Raises InputError: a problem cannot be judged. HostError: this host misses something that programs need.
         """
         known = ((job, self._cache.get(job)) for job in jobs)
         submitted = ((job, self._judge.submit(job) if found is None else completed(found)) for job, found in known)

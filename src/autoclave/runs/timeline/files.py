@@ -68,9 +68,7 @@ def _line(span: Span) -> dict[str, Any]:
 def read_timeline(path: Path) -> StepTimeline:
     """The timeline in the file at `path`.
 
-    Raises:
-        InputError: there is no such file.
-        DataError: a line is damaged or of another format, or lines are missing.
+    Raises InputError: there is no such file. DataError: a line is damaged or of another format, or lines are missing.
     """
     lines = read_jsonl(path, "timeline")
     where, first = next(lines, (f"{path}:1", {}))
@@ -96,12 +94,7 @@ def _require_order(where: str, start: float, end: float) -> None:
 
 
 def read_steps(run_folder: Path, steps: Iterable[int]) -> Iterator[StepTimeline]:
-    """The timelines of `steps`, one at a time.
-
-    Raises:
-        InputError: a step has none.
-        DataError: a file is damaged.
-    """
+    """The timelines of `steps`, one at a time. Raises InputError: a step has none. DataError: a file is damaged."""
     for step in steps:
         path = timeline_path(run_folder, step)
         if not path.is_file():

@@ -51,9 +51,7 @@ class ContainerLauncher:
     def __init__(self, config: SandboxConfig) -> None:
         """Find the engine and remove leftovers of ended judging processes.
 
-        Raises:
-            HostError: no engine answers, or the interpreter does not start.
-            SandboxFault: the engine fails.
+        Raises HostError: no engine answers, or the interpreter does not start. SandboxFault: the engine fails.
         """
         self._config = config
         self._root = root_plan(base_interpreter())

@@ -85,9 +85,7 @@ class SamplerPool:
     def submit(self, requests: Sequence[Request]) -> list[Future[Completion]]:
         """A future for each of `requests`, one batch; samples of one prompt that stand together stay on one engine.
 
-        Raises:
-            RuntimeError: it is closed.
-            WorkerDied: no replica is left.
+        Raises RuntimeError: it is closed. WorkerDied: no replica is left.
         """
         with self._changed:
             self._require_open()

@@ -27,9 +27,7 @@ class Sender:
     def __init__(self, model: nn.Module, form: Form, *, num_slots: int, on_device: bool) -> None:
         """Make the memory, on rank 0; ranks of its host write their own rows into it.
 
-        Raises:
-            HostError: there is too little memory.
-            ValueError: adapters alone are wanted of a model that has none.
+        Raises HostError: there is too little memory. ValueError: adapters alone are wanted of a model that has none.
         """
         self._model, self._form = model, form
         self._device = device_of(model) if on_device else torch.device("cpu")

@@ -25,8 +25,6 @@ from autoclave.algorithms.aggregation import sequence_sum as sequence_sum
 from autoclave.algorithms.aggregation import token_mean as token_mean
 from autoclave.algorithms.algorithm import Algorithm as Algorithm
 from autoclave.algorithms.algorithm import AlgorithmState as AlgorithmState
-from autoclave.algorithms.algorithm import Equation as Equation
-from autoclave.algorithms.algorithm import LossTerm as LossTerm
 from autoclave.algorithms.algorithm import StepLoss as StepLoss
 from autoclave.algorithms.choices import build_algorithm as build_algorithm
 from autoclave.algorithms.choices import supervised as supervised
@@ -64,6 +62,8 @@ from autoclave.algorithms.options import mask_format as mask_format
 from autoclave.algorithms.options import mask_no_verdict as mask_no_verdict
 from autoclave.algorithms.options import mask_overlong as mask_overlong
 from autoclave.algorithms.packed import numbered as numbered
+from autoclave.algorithms.parts import Equation as Equation
+from autoclave.algorithms.parts import LossTerm as LossTerm
 from autoclave.algorithms.rewards import outcome_token_rewards as outcome_token_rewards
 from autoclave.algorithms.rewards import penalised_rewards as penalised_rewards
 from autoclave.algorithms.rewards import penalised_token_rewards as penalised_token_rewards

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from autoclave.algorithms.advantages import group_token_advantages, reward_to_go, whitened
 from autoclave.algorithms.aggregation import budget_mean, sequence_mean, sequence_sum, token_mean
-from autoclave.algorithms.algorithm import Algorithm, Equation, LossTerm
+from autoclave.algorithms.algorithm import Algorithm
 from autoclave.algorithms.columns import Column, ColumnFunction
 from autoclave.algorithms.control import Controller, adapted_kl_coefficient, entropy_until_saturation
 from autoclave.algorithms.estimators import gae, with_estimator
@@ -36,6 +36,7 @@ from autoclave.algorithms.options import (
     kl_term,
     policy_term,
 )
+from autoclave.algorithms.parts import Equation, LossTerm
 from autoclave.algorithms.rewards import outcome_token_rewards, soft_overlong_rewards
 from autoclave.algorithms.trust_region import group_trust
 from autoclave.algorithms.variance import without_dominant

@@ -18,9 +18,10 @@ from autoclave.algorithms.advantages import (
     reward_to_go,
     whitened,
 )
-from autoclave.algorithms.algorithm import Algorithm, Equation, LossTerm
+from autoclave.algorithms.algorithm import Algorithm
 from autoclave.algorithms.columns import Column, ColumnFunction
 from autoclave.algorithms.losses import value_loss
+from autoclave.algorithms.parts import Equation, LossTerm
 from autoclave.algorithms.rewards import outcome_token_rewards, penalised_rewards, penalised_token_rewards
 from autoclave.config.advantage import AdvantageSettings, GaeSettings
 from autoclave.core.plugins import find_plugin

@@ -5,12 +5,13 @@ from functools import partial
 
 from torch import Tensor
 
-from autoclave.algorithms.algorithm import Equation, LossTerm, RolloutFilter
+from autoclave.algorithms.algorithm import RolloutFilter
 from autoclave.algorithms.columns import Column, ColumnFunction
 from autoclave.algorithms.control import Controller, fixed
 from autoclave.algorithms.importance import masked_importance, truncated_importance
 from autoclave.algorithms.kl import KlEstimator
 from autoclave.algorithms.losses import TokenLoss, entropy_bonus, kl_penalty
+from autoclave.algorithms.parts import Equation, LossTerm
 from autoclave.algorithms.rewards import penalised_rewards, penalised_token_rewards, token_kl
 from autoclave.config.algorithm import AlgorithmSettings, MaskedCorrectionConfig, TruncatedCorrectionConfig
 from autoclave.core.rollout import MaskReason, Rollout

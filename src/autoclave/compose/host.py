@@ -3,7 +3,8 @@
 from autoclave.config import JudgeConfig, SandboxConfig
 from autoclave.core import IsolationError
 from autoclave.judge import Judge, LocalJudge, validate_languages
-from autoclave.sandbox import HostCheck, open_sandbox, validate_backends, without_pause_process
+from autoclave.sandbox import HostCheck as HostCheck
+from autoclave.sandbox import open_sandbox, validate_backends, without_pause_process
 from autoclave.sandbox import validate_host as list_host_checks
 
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from autoclave.cli.act.common import on_folder, opened, printable
+from autoclave.cli.act.common import on_folder, opened
+from autoclave.cli.main import printable
 from autoclave.core import InputError
 
 if TYPE_CHECKING:

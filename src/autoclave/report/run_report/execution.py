@@ -13,11 +13,10 @@ from typing import Any, cast
 
 from autoclave.core.errors import DataError
 from autoclave.report.cases import ShownAlignmentSample, ShownAnswer, shown_alignment_sample, shown_answer
-from autoclave.report.charts import PALETTE, Axis, Interval, Line, line_figure
+from autoclave.report.charts import PALETTE, Axis, Figure, Interval, Line, line_figure
 from autoclave.report.run_report.figures import (
     MARKED_POINTS,
     Curve,
-    Figure,
     averaged,
     curves_figure,
     heldout_line,

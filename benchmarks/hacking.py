@@ -172,7 +172,7 @@ def heldout_pass(config: TrainConfig, workers: Workers, problems: ProblemSets, j
     """Pass@1 of the published policy on held-out problems, by our judge, with its interval."""
     task = CodeGeneration(judge, config.task)
     items = [task.item(problem) for problem in problems.heldout]
-    found = evaluate_during_training(config, workers, task.reward, items, config.steps, False)
+    found = evaluate_during_training(config, workers, task.grade, items, config.steps, False)
     interval = found.pass_at_1_interval
     return {"heldout_pass": found.pass_at_1, "heldout_low": interval.lower, "heldout_high": interval.upper}
 

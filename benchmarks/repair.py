@@ -23,6 +23,7 @@ from unittest.mock import patch
 import numpy as np
 from harness import sized
 
+from autoclave.compose import warm_start
 from autoclave.compose.evaluation import evaluate
 from autoclave.compose.training import train
 from autoclave.config import TrainConfig, load, parse_override
@@ -123,7 +124,15 @@ def shuffled_feedback() -> Generator[None]:
     def dealt(task: CodeGeneration, item: TaskItem, response: str) -> Future[Observation]:
         return chained(observation(task, item, response), lambda told: dealer.deal(item.id, told))
 
-    with patch.object(CodeGeneration, "observation", dealt):
+    def demonstrated(*given: Any) -> Any:  # the warm start is that of both runs
+        with patch.object(CodeGeneration, "observation", observation):
+            return demonstrations(*given)
+
+    demonstrations = warm_start.repair_demonstrations
+    with (
+        patch.object(CodeGeneration, "observation", dealt),
+        patch.object(warm_start, "repair_demonstrations", demonstrated),
+    ):
         yield
 
 

@@ -6,6 +6,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from autoclave.config.sandbox import SandboxConfig
 from autoclave.core import EndState, InputError, IsolationError, Reward, Rollout, SandboxFault, TaskItem
 from autoclave.environments import State, StateGrader, Table, changed_files, changed_rows
+from autoclave.environments.state_grader import DamagedState
 from autoclave.judge.plain_run import PlainRunner
 from autoclave.rollout.checked_rewards import graded
 
@@ -79,8 +81,13 @@ def test_a_transaction_that_was_not_committed_is_no_state(runner: PlainRunner, t
         ("CREATE VIEW users AS SELECT 1 AS id, 'Ada' AS name, x'00ff' AS data UNION SELECT 2, NULL, 1.5",),
         ("CREATE VIRTUAL TABLE users USING fts5(id, name, data)", "INSERT INTO users VALUES (1, 'Ada', x'00ff')"),
         ("CREATE TABLE users (id, name, data)", "INSERT INTO users VALUES ('1', 'Ada', x'00ff'), (2, NULL, 1.5)"),
+        (
+            "CREATE TABLE users (id INTEGER PRIMARY KEY, name AS (iif(id = 1, 'Ada', NULL)), "
+            "data AS (iif(id = 1, x'00ff', 1.5)))",
+            "INSERT INTO users VALUES (1), (2)",
+        ),
     ],
-    ids=["view", "virtual table", "other types"],
+    ids=["view", "virtual table", "other types", "generated columns"],
 )
 def test_what_only_looks_like_the_rows_is_refused(runner: PlainRunner, tmp_path: Path, statements: tuple[str, ...]):
     reward = grade(runner, database(tmp_path, *statements), lambda state: users(state) == ROWS)
@@ -115,7 +122,24 @@ def test_differences_of_files_and_rows():
     assert changed_rows(before, after) == (Counter([(1,), (2,)]), Counter([("1",), (3,)]))
 
 
-@pytest.mark.parametrize("answer", [1, None, "yes", float("nan")])
+def test_a_path_that_was_left_out_is_there_and_cannot_be_read(runner: PlainRunner):
+    state = State(EndState({"kept": b"1"}, {"link": "a symbolic link"}), runner)
+    for look in (lambda: "link" in state.files, lambda: changed_files({"kept": b"1"}, state.files)):
+        with pytest.raises(DamagedState, match="link: a symbolic link"):
+            look()
+    assert "other" not in state.files
+
+
+@pytest.mark.parametrize("error", [AttributeError, EOFError, SyntaxError, AssertionError, KeyError])
+def test_no_content_makes_a_condition_end_the_run(runner: PlainRunner, error: type[Exception]):
+    def raises(state: State) -> bool:
+        raise error
+
+    assert grade(runner, {}, raises).value == 0
+    assert grade(runner, {}, lambda state: state.files.get("gone") and True).value == 0  # pyright: ignore
+
+
+@pytest.mark.parametrize("answer", [1, "yes", float("nan")])
 def test_a_condition_that_is_not_true_or_false_stops_the_run(runner: PlainRunner, answer: Any):
     with pytest.raises(InputError, match=r"item 'one': condition 'condition 0' returned .* must return True or False"):
         grade(runner, {}, lambda state: answer)
@@ -134,9 +158,10 @@ class FailingRunner:
     def __init__(self, *fails: bool) -> None:
         self._fails = list(fails)
 
-    def run(self, program: Any, order: Any) -> None:
+    def run(self, program: Any, order: Any) -> Any:
         if self._fails.pop(0):
             raise SandboxFault("no cell")
+        return SimpleNamespace(outcome=SimpleNamespace(exit_code=0))
 
 
 @pytest.mark.parametrize(("fails", "value"), [((True, True), None), ((True, False), 0.0)])

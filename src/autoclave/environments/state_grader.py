@@ -1,16 +1,17 @@
 """Grade the files and rows that an episode left, by conditions that are evaluated outside of its reach.
 
 The tables of a database are read in a sealed cell of its own: a hostile file can act on nothing but that cell, which
-holds no expected value. What comes out is data. Views, triggers and virtual tables are never evaluated.
+holds no expected value. What comes out is data. Views, triggers and virtual tables are never
+evaluated, and a database with generated columns is not read.
 """
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from autoclave.core import Closing, Ended, InputError, Program, SandboxFault
+from autoclave.core import Closing, Ended, FaultError, HostError, InputError, Program, SandboxFault
 from autoclave.core.rollout import EndState, Reward, Rollout, TaskItem
 from autoclave.core.verdict import Status
 from autoclave.environments.verdicts import VALUES, verdict_of, verdict_of_fault
@@ -32,11 +33,29 @@ class DamagedState(Exception):
     """A database of an end state cannot be read. Conditions that need it do not hold."""
 
 
+class _Files(Mapping[str, bytes]):
+    """The files of an end state. Paths that were left out are there, and cannot be read."""
+
+    def __init__(self, state: EndState) -> None:
+        self._state = state
+
+    def __getitem__(self, path: str) -> bytes:
+        if path in self._state.left_out:
+            raise DamagedState(f"{path}: {self._state.left_out[path]}")
+        return self._state.files[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state.files.keys() | self._state.left_out.keys())
+
+    def __len__(self) -> int:
+        return len(self._state.files.keys() | self._state.left_out.keys())
+
+
 class State:
     """An end state as conditions read it."""
 
     def __init__(self, state: EndState | None, runner: PlainRunner) -> None:
-        self.files: Mapping[str, bytes] = state.files if state else {}
+        self.files: Mapping[str, bytes] = _Files(state or EndState({}))
         self._runner = runner
 
     def tables(self, path: str) -> Mapping[str, Table]:
@@ -73,6 +92,8 @@ names = connection.execute(
 )
 tables = []
 for (name,) in names.fetchall():
+    generated = connection.execute("SELECT 1 FROM pragma_table_xinfo(?) WHERE hidden IN (2, 3)", (name,)).fetchone()
+    assert not generated, "a column that is computed when it is read"
     rows = connection.execute('SELECT * FROM main."' + name.replace('"', '""') + '"')
     tables.append((name, [column[0] for column in rows.description], rows.fetchall()))
 with open("tables.json", "w") as file:
@@ -96,8 +117,6 @@ def changed_rows(before: Table, after: Table) -> tuple[Counter[Row], Counter[Row
     return Counter(before.rows) - Counter(after.rows), Counter(after.rows) - Counter(before.rows)
 
 
-_BY_CONTENT = (LookupError, ValueError, TypeError, ArithmeticError, RecursionError)
-"""Exceptions of conditions that follow from what the state holds: a file without a key, a table that was dropped."""
 ConditionsOf = Callable[[TaskItem], Mapping[str, Callable[[State], bool]]]
 """Gives the predicates of an item's end state, by name."""
 
@@ -136,9 +155,11 @@ def _failure_of(name: str, holds: Callable[[State], bool], state: State, item: T
         found: object = holds(state)
     except DamagedState as damage:
         return f"{name}: {damage}"
-    except _BY_CONTENT as error:
+    except (FaultError, InputError, HostError, NameError):
+        raise
+    except Exception as error:  # noqa: BLE001  by what the state holds: no policy may end the run
         return f"{name} raised {type(error).__name__}"
-    if not isinstance(found, bool):
+    if found and found is not True:
         place = f"task {item.task!r}, item {item.id!r}: condition {name!r}"
         raise InputError(f"{place} returned {found!r}: must return True or False")
     return "" if found else f"{name} does not hold"

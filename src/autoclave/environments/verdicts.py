@@ -35,8 +35,8 @@ def verdict_of(results: Sequence[Status | TestResult], messages: Sequence[str], 
 def verdict_of_fault(fault: SandboxFault, runner: PlainRunner, item_id: str, level: str) -> Verdict:
     """Return no verdict, or a failure where a control program runs: then the end state made its cells fail."""
     try:
-        if not isinstance(fault, ExhaustedFault):
-            runner.run(Program("", "python"), RunOrder())
+        is_own = not isinstance(fault, ExhaustedFault)
+        if is_own and runner.run(Program("", "python"), RunOrder()).outcome.exit_code == 0:
             return verdict_of([Status.RUNTIME_ERROR], ["it made its cell fail"], item_id, level)
     except SandboxFault:
         pass

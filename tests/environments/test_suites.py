@@ -166,6 +166,9 @@ def test_a_suite_that_cannot_be_split_runs_at_level_shared_only(cells: Any):
         ("def helper(): pass", "has no tests"),
         ("async def test_a(): pass", "a coroutine"),
         ("if True:\n    def test_a(): pass", "in a statement such as if"),
+        ("class Mixin:\n    def test_a(self): pass\ndef test_b(): pass", "Mixin: tests may be methods of"),
+        ("class TestA:\n    def test_a(self): pass\nclass TestB(TestA): pass", "TestB: tests may be methods of"),
+        ("class TestA:\n    class TestB:\n        def test_a(self): pass\ndef test_b(): pass", "TestA: tests may be"),
         ("def test_a(: pass", "does not compile"),
     ],
 )

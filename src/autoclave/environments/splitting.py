@@ -61,14 +61,23 @@ def _tests_of(tree: ast.Module, path: str) -> Iterator[str]:
             if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name.startswith("test"):
                 where = "a coroutine, or in a statement such as if"
                 raise InputError(f"{path}:{each.lineno}: {each.name}: {where}: tests are functions and methods")
+    cases, owners = set[str](), set[str]()  # classes that are of unittest, and those that have tests
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test") and _counts(node, path):
             yield node.name
         elif isinstance(node, ast.ClassDef) and _counts(node, path):
-            is_case = any(ast.unparse(base).endswith("TestCase") for base in node.bases)
-            for part in node.body if is_case or node.name.startswith("Test") else ():
-                if isinstance(part, ast.FunctionDef) and part.name.startswith("test") and _counts(part, path):
-                    yield f"{node.name}.{part.name}"
+            bases = {ast.unparse(base) for base in node.bases}
+            if any(base.endswith("TestCase") or base in cases for base in bases):
+                cases.add(node.name)
+            tests = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name.startswith("test")]
+            is_read = node.name in cases or node.name.startswith("Test")
+            if (tests and not is_read) or bases & owners or any(isinstance(each, ast.ClassDef) for each in node.body):
+                raise InputError(
+                    f"{path}:{node.lineno}: {node.name}: tests may be methods of TestCase and of classes whose names "
+                    "begin with Test; those of other, inner and inherited classes would not run"
+                )
+            owners |= {node.name} if tests else set()
+            yield from (f"{node.name}.{part.name}" for part in tests if _counts(part, path))
 
 
 def _counts(node: ast.FunctionDef | ast.ClassDef, path: str) -> bool:

@@ -110,7 +110,22 @@ def test_a_difference_stops(world: World):
     world.reset()  # the second one, and each third one compares
     (world.tree / "files" / "folder-0" / "file-7.txt").write_text("by another")
     change(world)
-    with pytest.raises(HostError, match="differs from its preparation after a reset"):
+    for _ in range(2):  # it does not become usable by asking again
+        with pytest.raises(HostError, match="differs from its preparation after a reset"):
+            world.reset()
+
+
+def test_no_transaction_outlives_an_action(world: World):
+    world.begin([ALL])
+    open_ = {"do": "sql", "database": "shop", "mode": "transaction", "statements": ["DELETE FROM orders"]}
+    assert world.session.attempt(open_).is_error
+
+
+def test_a_grant_is_not_used_up_by_earlier_episodes(world: World):
+    grant = Grant(resources=("files/a",), verbs=("create",), max_uses=1)
+    for _ in range(2):
+        world.begin([grant])
+        assert not world.session.attempt({"do": "write", "path": "a", "content": ""}).is_error
         world.reset()
 
 

@@ -89,7 +89,8 @@ def session(
         exclusive: whether to keep the state locked until the session is closed, as `mode: transaction` of databases
             needs.
         wait_s: seconds to wait for a lock that another session has.
-        others: `packages`, `open_vault`, `kept_outside` and `budget` of `autoclave.runtime.opening.open_session`.
+        others: `packages`, `open_vault`, `kept_outside`, `budget` and `lives_on` (by default as `exclusive`) of
+            `autoclave.runtime.opening.open_session`.
 
     Raises:
         InputError: a folder cannot be used, a grant or a connection is not valid, or a lock stays taken.
@@ -103,7 +104,7 @@ def session(
             told.setdefault("services", {}).update(services or {})
             if named:
                 told.setdefault("managers", {}).setdefault("call", {})
-    opened = partial(open_session, root, place, name=name, lives_on=exclusive, wait_s=wait_s, **others)
+    opened = partial(open_session, root, place, name=name, wait_s=wait_s, **{"lives_on": exclusive, **others})
     return Session(opened, root, place, name, allow=allow, functions=named, by=by, exclusive=exclusive)
 
 

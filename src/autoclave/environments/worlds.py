@@ -17,6 +17,7 @@ fork is a workspace whose commands run on a layer over `world`, which stays as i
 import contextlib
 import json
 import os
+import secrets
 import stat
 import subprocess
 import tempfile
@@ -84,9 +85,11 @@ class World(Closing):
         if not self._is_at_rest or self._num_forks:
             raise UsageError(f"{self.place}: is in use by an episode or a fork. Fix: reset it, or close its forks")
         self._is_at_rest = False
+        episode = secrets.token_hex(4)  # what an earlier one has used of a grant does not count
         with self._session.opened() as found:
             for each in grants:
-                found.permissions.grant(each.model_copy(update={"session": _NAME}))
+                names = {name: f"{value}-{episode}" for name in ("id", "parent") if (value := getattr(each, name))}
+                found.permissions.grant(each.model_copy(update={"session": _NAME, **names}))
 
     def reset(self) -> list[str]:
         """End the episode and undo all that it did; return the ids of the actions, in the order of their undo.
@@ -101,12 +104,12 @@ class World(Closing):
                 raise HostError(f"{self.place}: action {left[0].action} is {left[0].state} after a reset")
             for action in found.journal.kept_actions():  # nothing is redone
                 found.actions.discard(action, found.actions.manager_of_action(action))
-        self._num_resets += 1
-        if self._num_resets % self._check_every == 0:
+        if (self._num_resets + 1) % self._check_every == 0:
             self.check()
             self._session.close()
             os.rename(self.place / "state", self.place / "state.old")
             self._session = self._open()
+        self._num_resets += 1  # after the check: one that fails is made again
         self._is_at_rest = True
         return undone
 
@@ -141,7 +144,9 @@ class World(Closing):
     def _open(self) -> Session:
         remove_tree(self.place / "state.old")
         databases = {each.stem: {"engine": "sqlite", "path": str(each)} for each in databases_in(self.tree)}
-        opened = session(self.tree / "files", self.place / "state", name=_NAME, databases=databases, exclusive=True)
+        opened = session(
+            self.tree / "files", self.place / "state", name=_NAME, databases=databases, exclusive=True, lives_on=False
+        )
         with opened.opened() as inner:
             if not inner.journal.records(_PREPARED):
                 inner.savepoint(_PREPARED)

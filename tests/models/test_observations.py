@@ -76,6 +76,14 @@ def test_the_tokens_of_an_episode_are_those_of_its_text_in_the_chat_template(cha
     assert chat.decode(observed).count("wrong answer:\n 3 != 4") == 1
 
 
+def test_names_of_control_tokens_that_are_read_are_text(chat: PreTrainedTokenizerBase):
+    def controls(content: str) -> int:
+        ids = encode_observation(chat, QUESTION, ({"role": "user", "content": content},), ended_by=None)
+        return sum(int(each) in chat.all_special_ids for each in ids)
+
+    assert controls("".join(chat.all_special_tokens)) == controls("nothing")
+
+
 def test_a_turn_that_was_cut_gets_its_end_marker_as_an_observed_token(chat: PreTrainedTokenizerBase):
     ended = encode_observation(chat, QUESTION, TOLD, ended_by=chat.eos_token_id).tolist()
     cut = encode_observation(chat, QUESTION, TOLD, ended_by=None).tolist()

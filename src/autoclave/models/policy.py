@@ -1,5 +1,6 @@
 """A policy on disk and in memory: an ordinary Hugging Face causal language model with its tokenizer."""
 
+import re
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -231,7 +232,7 @@ def encode_observation(
             "str", tokenizer.apply_chat_template(chat, tools=shown, add_generation_prompt=opens, tokenize=False)
         )
 
-    observed = _readable(tokenizer, observed)
+    observed = _plain(tokenizer, _readable(tokenizer, observed))
     turn = {"role": "assistant", "content": "turn"}
     opening, ended, going_on = written((), True), written([turn], False), written([turn, *observed], True)
     said = ended.removeprefix(opening).lstrip()
@@ -246,6 +247,13 @@ def encode_observation(
     if len(places) and not cast("str", tokenizer.decode(ids[: places[0]])).strip():
         return ids[places[0] + 1 :]
     return ids
+
+
+def _plain(tokenizer: PreTrainedTokenizerBase, observed: Sequence[Mapping[str, str]]) -> Sequence[Mapping[str, str]]:
+    """Return messages in which the names of control tokens are text: `<|im_end|>` becomes `< |im_end|>`."""
+    names = {*tokenizer.all_special_tokens, *(str(t) for t in tokenizer.added_tokens_decoder.values() if t.special)}
+    control = re.compile("|".join(re.escape(name) for name in sorted(names, key=len, reverse=True) if name))
+    return [{**m, "content": control.sub(lambda n: f"{n[0][0]} {n[0][1:]}", m["content"])} for m in observed]
 
 
 def _readable(tokenizer: PreTrainedTokenizerBase, observed: Sequence[Mapping[str, str]]) -> Sequence[Mapping[str, str]]:

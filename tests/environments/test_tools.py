@@ -96,6 +96,7 @@ def test_a_turn_without_a_call_ends_the_episode_and_what_it_left_is_carried_out(
     workspaces = Workspaces(ToolResult("one"))
     acting = environment(workspaces)
     assert acting.end().result() == EndState({"a": b"1"})  # nothing was started
+    assert environment(workspaces, declared=Declared(("b*",))).end().result() == EndState({})
     acting.step(SHELL).result()
     assert acting.step("It is done.").result() == Observation((), is_end=True)
     assert acting.end().result() == EndState({"made": b""})
@@ -110,6 +111,13 @@ def test_malformed_calls_start_nothing_and_are_limited():
     assert (first.errors, first.is_end) == (1, False)
     assert (second.is_end, second.ended_by) == (True, "malformed_calls")
     assert not workspaces.started
+
+
+def test_a_turn_has_a_limited_number_of_calls():
+    workspaces = Workspaces(*(ToolResult("") for _ in range(16)))
+    seen = environment(workspaces).step(SHELL * 1000).result()
+    assert (len(workspaces.calls), seen.errors) == (16, 1)
+    assert "calls after the first 16 were not made" in contents(seen)[-1]
 
 
 def test_a_limit_of_the_workspace_ends_the_episode_and_is_named():

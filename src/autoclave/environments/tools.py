@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from autoclave.core import EndState, Observation, TaskItem
 from autoclave.core.futures import completed, linked
+from autoclave.core.json import foreign_json
 from autoclave.workspaces import Declared, Tool, ToolResult, Workspace, Workspaces
 
 _CALL = re.compile(
@@ -16,6 +17,8 @@ _CALL = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _OVER = Observation((), is_end=True)
+_MOST_CALLS = 16
+"""Of one turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,8 @@ def tool_calls(text: str, tools: Sequence[Tool]) -> list[ToolCall]:
 
 def _call(text: str, tools: Sequence[Tool]) -> ToolCall:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        found = foreign_json(text)
+    except ValueError as error:
         return ToolCall(problem=f"the call is no JSON: {error}")
     if not isinstance(found, dict):
         return ToolCall(problem='the call must be a JSON object with "name" and "arguments"')
@@ -106,6 +109,8 @@ class ToolEnvironment:
 
     def step(self, action: str) -> Future[Observation]:
         calls = tool_calls(action, self._callable)
+        if len(calls) > _MOST_CALLS:
+            calls = [*calls[:_MOST_CALLS], ToolCall(problem=f"calls after the first {_MOST_CALLS} were not made")]
         if not calls:
             return completed(_OVER)
         if self._workspace or all(call.problem for call in calls):
@@ -141,7 +146,9 @@ class ToolEnvironment:
 
     def end(self) -> Future[EndState | None]:
         if self._workspace is None:
-            return completed(EndState(self._files))
+            return completed(
+                EndState({path: each for path, each in self._files.items() if self._declared.covers(path)})
+            )
         return cast("Future[EndState | None]", self._workspace.end(self._declared))
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from autoclave.config.levels import Level
@@ -41,6 +42,11 @@ class Declared:
     most_bytes: int = 16 << 20
     left_out: tuple[str, ...] = field(default=(".git/*",))
     """Patterns of paths that are never carried out."""
+
+    def covers(self, path: str) -> bool:
+        return any(fnmatchcase(path, each) for each in self.patterns) and not any(
+            fnmatchcase(path, each) for each in self.left_out
+        )
 
 
 class Workspace(Protocol):

@@ -132,7 +132,8 @@ class _EpisodeTurns:
         try:
             found = self._observation(done)
         except FaultError as fault:  # without a turn there is no rollout: it ends after its first
-            self._fault, found = fault, Observation(())
+            self._fault = fault
+            return completed((self._first, ""))
         self._messages = (*self._messages, *found.messages)
         if tools := self._environment.tools:
             if takes_tools(self._of.tokenizer):
@@ -143,6 +144,12 @@ class _EpisodeTurns:
         if tools or found.messages:
             prompt = encode_prompt(self._of.tokenizer, self._messages, self._tools)
             self._first = replace(self._first, prompt_tokens=prompt)
+            needed = len(prompt) + self._first.parameters.max_new_tokens
+            if self._of.context is not None and needed > self._of.context:
+                raise InputError(
+                    f"task {self._item.task!r}, item {self._item.id!r}: prompt and response may have {needed} tokens; "
+                    f"the context has {self._of.context}. Fix: fewer tools, or a smaller sampler.max_new_tokens"
+                )
         return completed((self._first, _text(found)))
 
     def following(self, turns: Sequence[Completion]) -> Future[Next | End]:

@@ -5,6 +5,7 @@ requests of one batch do not depend on time. Callbacks run on the threads of sam
 resample groups; readers only wait.
 """
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -219,7 +220,9 @@ class Collection:
             for index, samples in requests.items():
                 with named(self._items[index]):
                     for n, each in enumerate(samples):
-                        self._running[index][n] = self._next_turn(self._items[index], each)
+                        turns = self._next_turn(self._items[index], each)
+                        with self._changed:
+                            self._running[index][n] = turns
             begun = {(i, n): attempted(self._running[i][n].begin) for i in requests for n in range(self._sizes[i])}
             gathered(begun.values()).add_done_callback(lambda _: self._begun(begun))
         except BaseException as error:  # noqa: BLE001  it is raised where the collection is read
@@ -357,7 +360,8 @@ class Collection:
             running = [each for turns in self._running for each in turns.values()]
             self._tell()
         for each in running:
-            each.close()
+            with contextlib.suppress(Exception):  # the first error is told
+                each.close()
 
     def _tell(self) -> None:
         self._changed.notify_all()

@@ -83,6 +83,15 @@ def test_what_cannot_be_sent_is_named_with_the_fix(value):
         pack(value)
 
 
+def test_an_end_in_the_middle_of_a_frame_is_an_end():
+    ends = Pipe()
+    os.write(ends[0].fileno(), (1000).to_bytes(4, "big") + b"half")
+    ends[0].close()
+    with pytest.raises(EOFError):
+        Channel(ends[1]).receive()
+    ends[1].close()
+
+
 def test_frames_cross_a_socket_in_order_with_their_memory():
     ends = Pipe()
     here, there = map(Channel, ends)

@@ -223,6 +223,7 @@ class _Process:
         self.outbox = Outbox(self._connection)
         self.id = self._child.id
         self._held: set[int] = set()
+        self._ending = threading.Lock()
         try:
             self._connection.send((sandbox_config, judge_config, logging.getLogger().getEffectiveLevel()))
             self.level: Level = self._when_ready()
@@ -253,9 +254,10 @@ class _Process:
 
     def end(self) -> str:
         """Kill it with all its processes if it runs, and return how it ended."""
-        code = self._child.end()
-        self.outbox.close()  # its messages have no receiver
-        self._connection.close()
+        with self._ending:
+            code = self._child.end()
+            self.outbox.close()  # its messages have no receiver
+            self._connection.close()
         return f"exit code {code}" if code >= 0 else f"signal {-code}"
 
     def _when_ready(self) -> Level:

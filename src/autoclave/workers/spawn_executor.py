@@ -168,7 +168,7 @@ class Channel:
         try:
             content, contents = Message(self._connection.recv_bytes(), ()).fetch()
             return content, [Parcel(body, sizes, self._memory() if sizes else None) for body, sizes in contents]
-        except ConnectionError as error:
+        except OSError as error:  # also in the middle of a frame
             raise EOFError from error
 
     def _memory(self) -> Descriptor:

@@ -153,6 +153,10 @@ def test_misused_tags_give_a_builtin_value_or_are_refused(document: Any):
     assert type(value).__module__ == "builtins"
 
 
+def test_a_tag_is_one_however_it_is_spelled():
+    assert decode(b'{"\\u0024":"set","v":[1]}') == decode(b'{"$":"set","v":[1]}') == {1}
+
+
 def test_keys_made_to_collide_do_not_make_us_slow():
     modulus = 2**61 - 1  # integers are hashed modulo this prime
     document = {"$": "set", "v": [1 + modulus * number for number in range(50_000)]}

@@ -61,7 +61,7 @@ def decode(content: bytes) -> Any:
         value, end = _from_json(text, 0)
         if end != len(text):
             raise NotPlainError("malformed data")
-        is_as_it_is = "$" not in text and text.count("[") + text.count("{") <= MAX_DEPTH
+        is_as_it_is = "$" not in text and "\\u0024" not in text and text.count("[") + text.count("{") <= MAX_DEPTH
         return value if is_as_it_is else _untagged(value, 0)
     except NotPlainError:
         raise

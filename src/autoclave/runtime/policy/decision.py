@@ -124,7 +124,7 @@ def _problem(grant: Grant, access: Access, request: Request, usage: Usage, charg
     """Return why a matching allowance does not permit an access now; empty if it does."""
     if grant.is_over(now):
         return f"the time of grant {grant.id} is over"
-    if worst((request.guarantee, grant.minimum_guarantee)) is not grant.minimum_guarantee:
+    if worst((request.guarantee, grant.minimum_guarantee)) != grant.minimum_guarantee:
         return f"grant {grant.id} is for what can be taken back better than {request.guarantee}"
     used = usage.get(grant.id, {})
     if grant.max_uses is not None and used.get("uses", 0) >= grant.max_uses:

@@ -137,6 +137,6 @@ def _rollout(item: TaskItem, plain: dict[str, Any]) -> Rollout:
             None if verdict is None else from_plain(Verdict, verdict, "verdict"),
         ),
         request=tuple(plain["request"]),
-        end_state=None if plain["end_state"] is None else _state(plain["end_state"]),
-        **{name: plain[name] for name in _PLAIN},
+        end_state=_state(plain["end_state"]) if plain.get("end_state") else None,
+        **{name: plain[name] for name in _PLAIN if name in plain},  # some are younger than some checkpoints
     )

@@ -43,9 +43,8 @@ def show(settings: tuple[str, ...], as_json: bool, **short: object) -> None:
 def _require_plugins(config: TrainConfig) -> None:
     """Load the implementations that other packages have of the choices of `config`.
 
-    Raises:
-        HostError: one is missing, or cannot be loaded.
-        ConfigError: an algorithm or an estimator cannot be built with its settings.
+    Raises HostError: one is missing, or cannot be loaded. ConfigError: an algorithm or an estimator cannot be built
+    with its settings.
     """
     algorithm = config.algorithm
     if _is_plugin(algorithm) or _is_plugin(getattr(algorithm, "advantage", None)):

@@ -15,9 +15,8 @@ from autoclave.models.policy import context_of, encode_observation, load_archite
 def require_usable_models(config: TrainConfig) -> None:
     """Find out whether the models of a run fit each other and the settings.
 
-    Raises:
-        InputError: a model cannot be used, or its chat template not for several turns.
-        ConfigError: responses may be longer than its context, or prompts cannot be shared.
+    Raises InputError: a model cannot be used, or its chat template not for several turns. ConfigError: responses may be
+    longer than its context, or prompts cannot be shared.
     """
     path, template, architecture = config.model.path, config.model.chat_template, policy_architecture(config)
     tokenizer = load_tokenizer(path, template) if path else None

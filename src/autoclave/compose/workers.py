@@ -211,9 +211,8 @@ def _replicas(config: TrainConfig, name: str) -> dict[str, PoolConfig]:
 def open_samplers(config: TrainConfig, model: Path, say: Callable[[str], None] = print) -> Generator[SamplerPool]:
     """The samplers of a configuration and nothing else, with the policy in folder `model`.
 
-    Raises:
-        HostError: their pool asks for more than there is, or a package is not installed.
-        InputError: `model` is not the folder of a policy.
+    Raises HostError: their pool asks for more than there is, or a package is not installed. InputError: `model` is not
+    the folder of a policy.
     """
     publish = config.publish.model_copy(update={"content": "weights"})  # none come, so no adapter either
     config, home = config.model_copy(update={"publish": publish}), config.workers.sampler

@@ -33,9 +33,8 @@ _INTERPOLATION = re.compile(r"\$\{(?:oc\.select:)?\s*([\w.]+)\s*(?:,\s*(.*))?\}"
 def read_foreign(path: Path) -> dict[str, Any]:
     """Return the settings in a file of another framework, by dotted name.
 
-    Raises:
-        InputError: the file is missing.
-        ConfigError: it is not text, or not of the format that its name or content promises.
+    Raises InputError: the file is missing. ConfigError: it is not text, or not of the format that its name or content
+    promises.
     """
     try:
         text = existing_file(path, "file of settings").read_bytes().decode("utf-8-sig")

@@ -25,9 +25,8 @@ def is_compressed(path: Path) -> bool:
 def open_plain(path: Path) -> BinaryIO:
     """The content of a file, decompressed where its name ends in `.gz` or `.zst`.
 
-    Raises:
-        InputError: it is a pipe: files of records are read more than once.
-        ModuleNotFoundError: it is a zstd file, and `zstandard` is not installed.
+    Raises InputError: it is a pipe: files of records are read more than once. ModuleNotFoundError: it is a zstd file,
+    and `zstandard` is not installed.
     """
     if path.is_fifo():
         raise InputError(f"{path}: is a pipe, which can be read only once. Fix: write it to a file first")

@@ -54,9 +54,8 @@ class CodeReward:
     ) -> list[float | None]:
         """Return the rewards of completions; None where there is no verdict.
 
-        Raises:
-            InputError: the column is missing.
-            JudgeFault: there is no verdict, and `on_fault` is `raise` or the trainer would take None for 0.
+        Raises InputError: the column is missing. JudgeFault: there is no verdict, and `on_fault` is `raise` or the
+        trainer would take None for 0.
         """
         verdicts = self._verdicts(completions, columns)
         if log_metric is not None:

@@ -35,9 +35,8 @@ class Environments:
     def of_problem(self, problem: Problem) -> Environment:
         """Return the environment in which programs for `problem` run.
 
-        Raises:
-            InputError: its language or profile is unknown, or the language cannot be judged on its tests.
-            HostError: a requirement of either is missing on this host.
+        Raises InputError: its language or profile is unknown, or the language cannot be judged on its tests. HostError:
+        a requirement of either is missing on this host.
         """
         try:
             return self.named(problem.language, problem.profile, problem.tests.kind)
@@ -49,9 +48,8 @@ class Environments:
     def named(self, language: str, profile: str, kind: str) -> Environment:
         """The environment for tests of `kind`.
 
-        Raises:
-            InputError: the language or profile is unknown, or the language cannot be judged on such tests.
-            HostError: a requirement of either is missing on this host.
+        Raises InputError: the language or profile is unknown, or the language cannot be judged on such tests.
+        HostError: a requirement of either is missing on this host.
         """
         for field, given, known in (("language", language, self.languages), ("profile", profile, self.profiles)):
             if given not in known:

@@ -48,9 +48,8 @@ class Language(Protocol):
     def build(self, sandbox: Sandbox, program: Program, profile: Profile, kind: str) -> Built | CompileError:
         """Ready `program` for tests of `kind`, compiling it in `sandbox` if need be.
 
-        Raises:
-            HostError: a requirement is missing on this host.
-            SandboxFault: no cell could be made, or it died for reasons that are not the program's.
+        Raises HostError: a requirement is missing on this host. SandboxFault: no cell could be made, or it died for
+        reasons that are not the program's.
         """
         ...
 

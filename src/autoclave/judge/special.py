@@ -47,9 +47,8 @@ class SpecialJudge:
     def judge(self, kind: str, given: Any, expected: Any, answer: bytes) -> tuple[Status, str]:
         """Result of `check` on `answer`: text as it was printed (`stdin`), or an encoded result (`call`).
 
-        Raises:
-            InputError: the checker fails without a result; the message names the problem.
-            SandboxFault: its cell failed, or used up its wall time.
+        Raises InputError: the checker fails without a result; the message names the problem. SandboxFault: its cell
+        failed, or used up its wall time.
         """
         session = self._open_cell().session()
         try:

@@ -67,18 +67,16 @@ class ProblemValidation:
     def prepared(self, job: JudgeJob) -> PreparedJob:
         """Validate a job.
 
-        Raises:
-            InputError: it cannot be run, or its problem cannot be judged here.
-            HostError: a requirement of the problem's programs is missing on this host.
+        Raises InputError: it cannot be run, or its problem cannot be judged here. HostError: a requirement of the
+        problem's programs is missing on this host.
         """
         return prepare(job, self.of(job.problem).kind, self._sandbox_config, self._judge_config)
 
     def prepared_trace(self, job: JudgeJob, index: int) -> PreparedTrace:
         """Validate a trace of the job's program on one test.
 
-        Raises:
-            InputError: there is no such test, or it cannot be traced; or as for `prepared`.
-            HostError: as for `prepared`.
+        Raises InputError: there is no such test, or it cannot be traced; or as for `prepared`. HostError: as for
+        `prepared`.
         """
         return prepare_trace(self.prepared(job), index, self.environments.profiles)
 

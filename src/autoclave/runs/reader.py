@@ -57,9 +57,8 @@ class Run:
 def read_run(folder: Path) -> Run:
     """The run in `folder`.
 
-    Raises:
-        InputError: `folder` is missing or is not a run folder, or its configuration is not a YAML mapping.
-        DataError: its summary is not a JSON object.
+    Raises InputError: `folder` is missing or is not a run folder, or its configuration is not a YAML mapping.
+    DataError: its summary is not a JSON object.
     """
     config = _read_config(folder)
     summary = folder / "summary.json"

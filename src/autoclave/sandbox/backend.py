@@ -28,9 +28,8 @@ class Backend(Protocol):
     def open(self, config: SandboxConfig, level: Level) -> Sandbox:
         """A sandbox of exactly this level, which is one of `levels`. That its cells work is tried by the caller.
 
-        Raises:
-            HostError: a requirement is missing on the host; the message has the fix.
-            SandboxFault: it cannot be started.
+        Raises HostError: a requirement is missing on the host; the message has the fix. SandboxFault: it cannot be
+        started.
         """
         ...
 

@@ -68,9 +68,8 @@ def _wanted(config: SandboxConfig, backend: Backend) -> list[Level]:
 def try_level(config: SandboxConfig, backend: Backend, level: Level) -> None:
     """Run a program in a cell of this level.
 
-    Raises:
-        HostError: a requirement is missing on the host; the message has the fix.
-        SandboxFault: no cell could be made, or the program could do what the level forbids.
+    Raises HostError: a requirement is missing on the host; the message has the fix. SandboxFault: no cell could be
+    made, or the program could do what the level forbids.
     """
     sandbox = backend.open(config, level)
     try:
@@ -137,9 +136,8 @@ _LIMITS = Limits(cpu_s=10, wall_s=60, memory_mb=256, output_bytes=4096, processe
 def try_sandbox(sandbox: Sandbox) -> None:
     """Run a program in a cell and check the isolation of the sandbox's level.
 
-    Raises:
-        HostError: the interpreter does not start.
-        SandboxFault: no cell could be made, it does not work, or the program could do what the level forbids.
+    Raises HostError: the interpreter does not start. SandboxFault: no cell could be made, it does not work, or the
+    program could do what the level forbids.
     """
     with sandbox.open(_PROGRAM, _PROFILE, _LIMITS, _RUNNER) as cell:
         outcome = cell.run(sandbox.level.encode())

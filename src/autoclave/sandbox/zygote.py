@@ -27,9 +27,8 @@ class Zygote:
     def __init__(self, launched: Launched, profile: Profile) -> None:
         """Wait until it is confined and warm.
 
-        Raises:
-            HostError: the packages or the preamble of the profile do not work in a cell.
-            SandboxFault: it did not start; the message names the step.
+        Raises HostError: the packages or the preamble of the profile do not work in a cell. SandboxFault: it did not
+        start; the message names the step.
         """
         self.profile = profile
         self._launched = launched

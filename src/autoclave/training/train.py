@@ -70,9 +70,8 @@ class Run:
 def run_to_end(run: Run, *, done: int, stop: StopRequest, known: Known | None = None) -> None:
     """Go on from `done` iterations to `config.steps`, with what is `known` of the batches of the next ones.
 
-    Raises:
-        IncompleteError: a stop was requested; a checkpoint of the last iteration is there.
-        JudgeFault: too many rollouts of an iteration have no verdict; the checkpoints before it are there.
+    Raises IncompleteError: a stop was requested; a checkpoint of the last iteration is there. JudgeFault: too many
+    rollouts of an iteration have no verdict; the checkpoints before it are there.
     """
     config = run.config
     if done >= config.steps:

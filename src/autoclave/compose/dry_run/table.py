@@ -240,9 +240,8 @@ class Findings:
 def check_recipe(config: TrainConfig, out: Path) -> Findings:
     """Check what can be checked of the whole recipe here: settings, models, problems and judge.
 
-    Raises:
-        InputError: settings or files cannot be used, on whatever host.
-        IsolationError: programs cannot be run as the settings say.
+    Raises InputError: settings or files cannot be used, on whatever host. IsolationError: programs cannot be run as the
+    settings say.
     """
     found = Findings()
     paths = [path for path in (config.model.path, config.critic.path, config.reward_model.path) if path]

@@ -15,9 +15,8 @@ __all__ = ["Judgement", "TestKind", "Trial", "kind_of"]
 def kind_of(problem: Problem, environments: Environments) -> TestKind:
     """The tests of `problem`, whose programs run in one of `environments`.
 
-    Raises:
-        InputError: this judge cannot run them; the message names the problem and the field.
-        HostError: a requirement of its profile or language is missing on this host.
+    Raises InputError: this judge cannot run them; the message names the problem and the field. HostError: a requirement
+    of its profile or language is missing on this host.
     """
     checker, tests = checker_of(problem), problem.tests
     if isinstance(tests, StdinTests):

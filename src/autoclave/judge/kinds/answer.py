@@ -40,9 +40,8 @@ class AnswerKind:
     def __init__(self, problem: Problem, tests: AnswerTests, spare_cells: SpareCells) -> None:
         """Validate the tests. Runs nothing.
 
-        Raises:
-            InputError: the expected answer is blank or, for `value`, not a literal; or the problem has a checker.
-            HostError: the library that compares mathematics is not installed.
+        Raises InputError: the expected answer is blank or, for `value`, not a literal; or the problem has a checker.
+        HostError: the library that compares mathematics is not installed.
         """
         self._problem_id = problem.id
         self._tests = tests
@@ -114,9 +113,8 @@ class _ComparedTrial(Trial):
     def judge(self, index: int) -> Judgement:
         """Compare.
 
-        Raises:
-            InputError: the expected answer cannot be parsed, or not within the limits.
-            SandboxFault: the cell failed, or used up its wall time.
+        Raises InputError: the expected answer cannot be parsed, or not within the limits. SandboxFault: the cell
+        failed, or used up its wall time.
         """
         self._lent.is_as_before = False
         session = self._lent.cell.session()

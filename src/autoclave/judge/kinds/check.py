@@ -189,9 +189,8 @@ class CheckTrial(Trial):
     def judge(self, index: int) -> Judgement:
         """Run the check.
 
-        Raises:
-            InputError: the check fails before it uses the program.
-            SandboxFault: a cell died for reasons that are not the program's.
+        Raises InputError: the check fails before it uses the program. SandboxFault: a cell died for reasons that are
+        not the program's.
         """
         with contextlib.ExitStack() as sessions:
             self._host.is_as_before = False

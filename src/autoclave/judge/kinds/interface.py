@@ -64,9 +64,8 @@ class TestKind(Protocol):
     def start(self, sandbox: Sandbox, program: Program, limits: Limits) -> Trial:
         """Put `program` into cells with these limits. To be used in a `with` statement.
 
-        Raises:
-            HostError: a requirement of the problem's profile or language is missing on this host.
-            SandboxFault: no cell could be made.
+        Raises HostError: a requirement of the problem's profile or language is missing on this host. SandboxFault: no
+        cell could be made.
         """
         ...
 

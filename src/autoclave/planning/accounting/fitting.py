@@ -80,9 +80,8 @@ def _changed(config: TrainConfig, change: Change) -> TrainConfig:
 def check_memory(config: TrainConfig) -> None:
     """Compare the plan with `pools.NAME.memory_gb`, where that is set.
 
-    Raises:
-        ConfigError: a pool needs more; the message names pool, need, limit and fix.
-        InputError: the plan cannot be made.
+    Raises ConfigError: a pool needs more; the message names pool, need, limit and fix. InputError: the plan cannot be
+    made.
     """
     if any(pool.memory_gb is not None for pool in config.pools.values()):
         require_within_limits(config, plan_for(config))

@@ -183,9 +183,8 @@ def plan_for(config: TrainConfig, *, prompt_tokens: int | None = None, response_
 def plan_run(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> RunPlan:
     """The plan of `config` with a policy of `shape`, for prompts and responses of at most `lengths`.
 
-    Raises:
-        InputError: a prompt and a response do not fit into the context of the model together.
-        ConfigError: trainer.lora names a layer that the model does not have.
+    Raises InputError: a prompt and a response do not fit into the context of the model together. ConfigError:
+    trainer.lora names a layer that the model does not have.
     """
     config = on_device(config, _planned_device(config))
     longest = max(lengths.response, lengths.evaluated)

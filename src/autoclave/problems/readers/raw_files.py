@@ -57,9 +57,8 @@ class RawFiles:
     def rows(self) -> Iterator[RawRow | SkippedRow]:
         """Yield all rows, file by file.
 
-        Raises:
-            InputError: a file is damaged, or does not hold rows in its format.
-            ModuleNotFoundError: a library for the format is not installed.
+        Raises InputError: a file is damaged, or does not hold rows in its format. ModuleNotFoundError: a library for
+        the format is not installed.
         """
         for name in self.files:
             yield from _rows_of(self.root / name, name)

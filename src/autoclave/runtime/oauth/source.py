@@ -38,9 +38,8 @@ class TokenSource:
     def secret(self, service: str, purpose: str = "a request") -> Secret:
         """The secret of a service, with a token that is valid for a minute at least if that is in our power.
 
-        Raises:
-            InputError: there is none; or it cannot be renewed, and a person has to authorise again.
-            HostError: it has expired, and the provider cannot be reached.
+        Raises InputError: there is none; or it cannot be renewed, and a person has to authorise again. HostError: it
+        has expired, and the provider cannot be reached.
         """
         found = self._vault.secret(service, purpose)
         if found.authorization is None or not found.authorization.is_expiring(self._now()):
@@ -54,9 +53,8 @@ class TokenSource:
     def give_up(self, service: str) -> bool:
         """Have the tokens of a service made void, and forget them; whether the provider has a way to make them void.
 
-        Raises:
-            InputError: there are none, or the provider refuses. They are kept.
-            HostError: the provider cannot be reached. They are kept.
+        Raises InputError: there are none, or the provider refuses. They are kept. HostError: the provider cannot be
+        reached. They are kept.
         """
         with self._vault.alone():
             secret = self._vault.secret(service, "to make it void")

@@ -45,10 +45,8 @@ class PostgresStore(Store):
     def __init__(self, url: str) -> None:
         """Connect, and create the tables of an empty database. `url` is an address for libpq: postgresql://...
 
-        Raises:
-            InputError: the address is not valid, the database holds something else, or has another version of
-                the tables.
-            HostError: the database does not respond, or refuses the connection.
+        Raises InputError: the address is not valid, the database holds something else, or has another version of the
+        tables. HostError: the database does not respond, or refuses the connection.
         """
         self.node = secrets.token_urlsafe(12)
         self._connections = Connections(url, _CONNECTIONS)

@@ -89,9 +89,8 @@ class Alignment:
     def begin_run(self) -> None:
         """Before the first step: where alignment samples are made of solutions, trace these.
 
-        Raises:
-            FaultError: the judge does not answer, or makes no traces.
-            ConfigError: there is no alignment sample in them.
+        Raises FaultError: the judge does not answer, or makes no traces. ConfigError: there is no alignment sample in
+        them.
         """
         if self._config.programs == "reference" and self._config.share:
             unusable = Counter[str]()

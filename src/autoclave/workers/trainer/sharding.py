@@ -86,9 +86,8 @@ def device_of(module: nn.Module) -> torch.device:
 def check_device(settings: TrainerConfig, device: torch.device) -> None:
     """Find out, before a model is loaded, whether the settings can be had on `device`.
 
-    Raises:
-        ConfigError: `cpu_offload` where the device is the host, or `liger` where it is no GPU.
-        HostError: `compile` where there is no compiler, or `liger` where it is not installed.
+    Raises ConfigError: `cpu_offload` where the device is the host, or `liger` where it is no GPU. HostError: `compile`
+    where there is no compiler, or `liger` where it is not installed.
     """
     if settings.liger:
         require_liger(device)

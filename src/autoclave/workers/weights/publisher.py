@@ -151,9 +151,8 @@ class Publisher:
     def deliver(self, group: SamplerGroup, call: Callable[..., Any]) -> int:
         """Load the current version in `group`, which may be known, new, or restarted; see `WeightSource`.
 
-        Raises:
-            FaultError: it can be reached only if all `begin` again, or an engine computes with other weights.
-            Exception: what its workers raised; or the trainer, where it could not send.
+        Raises FaultError: it can be reached only if all `begin` again, or an engine computes with other weights.
+        Exception: what its workers raised; or the trainer, where it could not send.
         """
         reader = self._readers.get(group.name)
         if reader is None or reader.group is not group or reader.starts != group.starts:

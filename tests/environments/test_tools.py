@@ -32,8 +32,8 @@ def test_calls_are_found_in_every_form(text):
     [
         ('<tool_call>{"name": "shell"', "the call has no end"),
         ('```tool\n{"name": "shell"}', "the call has no end"),
-        ("<tool_call>ls</tool_call>", "the call is no JSON: Expecting value"),
-        (f"<tool_call>{'[' * 100_000}</tool_call>", "the call is no JSON"),
+        ("<tool_call>ls</tool_call>", "the call is not JSON: Expecting value"),
+        (f"<tool_call>{'[' * 100_000}</tool_call>", "the call is not JSON"),
         ("<tool_call>[1]</tool_call>", 'must be a JSON object with "name" and "arguments"'),
         ('<tool_call>{"name": "rm"}</tool_call>', "name = 'rm': there is no such tool; must be one of shell, read"),
         ('<tool_call>{"name": "shell", "arguments": "ls"}</tool_call>', "shell: arguments must be a JSON object"),

@@ -467,6 +467,19 @@ def test_every_episode_is_closed_however_it_ends(end):
     assert {*episodes.closed} == ({(0, 0), (0, 9)} if end == "resampled" else {(0, 0)})
 
 
+def test_an_episode_that_cannot_be_closed_keeps_no_other_open():
+    class Stuck(Episodes):
+        def __call__(self, item: Any, first: Request) -> Any:
+            turns = super().__call__(item, first)
+            close = turns.close
+            turns.close = lambda: (close(), fails())
+            return turns
+
+    episodes = Stuck(1, lambda first, turns: Future())
+    Collection([item()], requests_for(2), ScriptedSampler(grows), by_text, next_turn=episodes).abandon("over")
+    assert {*episodes.closed} == {(0, 0), (0, 1)}
+
+
 def test_an_error_between_turns_is_raised_where_the_groups_are_read():
     raises = Episodes(2, lambda *_: settled(OSError("x")))
     collection = Collection([item("odd")], requests_for(1), ScriptedSampler(grows), by_text, next_turn=raises)

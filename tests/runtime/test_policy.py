@@ -126,6 +126,7 @@ def test_limits_are_counted_over_uses_and_the_next_grant_is_tried():
     assert may([allow("files/**", expires_at=NOW + 1)], access).is_allowed
     assert not may([allow("files/**", minimum_guarantee="exact")], access, guarantee=Guarantee.EQUIVALENT).is_allowed
     assert not may([allow("files/**")], access, guarantee=Guarantee.NONE).is_allowed
+    assert may([allow("files/**", minimum_guarantee="exact")], access, guarantee="exact").is_allowed  # of a plugin
 
 
 NAMES = st.sampled_from(["files", "src", "a", "b.py", ".env", "*", "**", "A"])

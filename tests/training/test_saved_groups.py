@@ -1,5 +1,6 @@
 """Groups that a checkpoint keeps come back as they were, of one turn or several."""
 
+import json
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ import numpy as np
 
 from autoclave.core import Completion, EndState, FinishReason, Group, Rollout
 from autoclave.core.rollout import TURN
-from autoclave.training.saved_groups import load_groups, names_of, save_groups
+from autoclave.training.saved_groups import _plain, _rollout, load_groups, names_of, save_groups
 from tests.training_parts import completion, earned, item
 
 
@@ -19,6 +20,15 @@ def columns(turn: Completion) -> list:
 def plain(group: Group) -> list:
     """The rollouts of a group with lists for arrays, so that they can be compared."""
     return [(replace(one, turns=()), [columns(turn) for turn in one.turns]) for one in group.rollouts]
+
+
+def test_groups_from_before_episodes_come_back_with_defaults():
+    asked = item()
+    written = _plain(Rollout(asked, 0, (completion(),), earned(1.0), request=(0, 1, 2, 0), length_limit=7))
+    for name in ("end_state", "most_turns", "ended_by", "tool_errors", "tools_s"):
+        del written[name]
+    found = _rollout(asked, json.loads(json.dumps(written)))
+    assert (found.end_state, found.most_turns, found.ended_by, found.length_limit) == (None, 1, "", 7)
 
 
 def test_saved_groups_come_back_equal(tmp_path: Path):

@@ -68,7 +68,7 @@ def _call(text: str, tools: Sequence[Tool]) -> ToolCall:
     try:
         found = foreign_json(text)
     except ValueError as error:
-        return ToolCall(problem=f"the call is no JSON: {error}")
+        return ToolCall(problem=f"the call is not JSON: {error}")
     if not isinstance(found, dict):
         return ToolCall(problem='the call must be a JSON object with "name" and "arguments"')
     call = cast("dict[str, Any]", found)

@@ -14,12 +14,14 @@ from typing import Any
 
 from forged import forged_figures
 from harness import argument_parser, finish, print_environment
+from interleaving import idle_figures
 from repair import repair_figures
 from token_identity import identity_figures
 
 PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "forged": forged_figures,
     "tokens": identity_figures,
+    "idle": idle_figures,
     "repair": repair_figures,
 }
 TRAINING = {"repair"}

@@ -5,7 +5,8 @@
     SleepingTrainer   learns and publishes
 
 A profile's seconds pass `Scale.time` times as fast. A request is known by the end of its seed, (iteration, item,
-sample), as `Stages.collect` makes it; its response says the same in text, and is as long as the profile says.
+sample), as `Stages.collect` makes it, also in later turns; its response says the same in text, and is as long as the
+profile says.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 from workbook import Place, RealTime, Scale, Time, Workbook
 
 from autoclave.core import Completion, FinishReason, Reward, Rollout
+from autoclave.core.rollout import TURN
 from autoclave.planning.profile import Profile
 from autoclave.rollout.interface import EngineStats, Request
 
@@ -37,6 +39,7 @@ class _Asked:
     place: Place
     length: int
     submitted_at: float
+    batch: int
     versions: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """Versions, and the token from which on each sampled."""
     began: float = 0.0
@@ -50,7 +53,8 @@ class SleepingEngine:
     The device goes on between two steps, as one does that an engine drives from a thread of its own, and nothing is
     lost by waking up late: what has passed by a moment follows from that moment alone, and a completion says when the
     device was done with it, not when that was noticed. With `stops_between_steps` time
-    passes in `step` only. A step ends with the first request that is done.
+    passes in `step` only. A step ends with the first request that is done. Without `mixes_batches`, requests of several
+    calls of `add` are not sampled side by side.
     """
 
     def __init__(
@@ -60,8 +64,9 @@ class SleepingEngine:
         *,
         time: Time | None = None,
         stops_between_steps: bool = False,
+        mixes_batches: bool = True,
     ) -> None:
-        self._profile, self._scale = profile, scale
+        self._profile, self._scale, self._mixes, self._batch = profile, scale, mixes_batches, 0
         self._time = time or RealTime()
         self._stops = stops_between_steps
         self._book = Workbook(profile)
@@ -76,11 +81,12 @@ class SleepingEngine:
     def add(self, requests: Mapping[int, Request]) -> None:
         """See `Engine`."""
         self._catch_up()
+        self._batch += not self._mixes
         for number, request in requests.items():
-            iteration, item, sample = request.seed[-3:]
+            iteration, item, sample = request.seed[:-2][-3:] if TURN in request.seed else request.seed[-3:]
             place = (iteration, item, sample)
             length = self._book.work(place).tokens
-            self._waiting.append(_Asked(number, request, place, length, time.time()))
+            self._waiting.append(_Asked(number, request, place, length, time.time(), self._batch))
         self._fill()
 
     def step(self, seconds: float) -> list[tuple[int, Completion]]:
@@ -137,6 +143,8 @@ class SleepingEngine:
 
     def _fill(self) -> None:
         while self._waiting and len(self._running) < self._profile.slots:
+            if self._running and self._running[0][2].batch != self._waiting[0].batch:
+                break
             asked = self._waiting.popleft()
             asked.began, asked.started_at = self._counted, time.time() - self._late_s
             asked.versions.append((self._version, 0))

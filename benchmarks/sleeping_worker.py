@@ -17,9 +17,9 @@ class SleepingWorker:
         self._engine: SleepingEngine | None = None
 
     @register(Dispatch.ONE_TO_ALL)
-    def become(self, profile: Profile, scale: Scale) -> None:
+    def become(self, profile: Profile, scale: Scale, mixes_batches: bool = True) -> None:
         """Be a device of `profile` that has done nothing yet."""
-        self._engine = SleepingEngine(profile, scale)
+        self._engine = SleepingEngine(profile, scale, mixes_batches=mixes_batches)
 
     @register(Dispatch.EACH)
     def advance(self, batches: Batches, seconds: float) -> StepOutput:

@@ -320,8 +320,9 @@ class Episodes:
         last: int,
         follow: Callable[[Request, Sequence[Completion]], Future[Next | End]],
         begin: Callable[[Request], Future[Next]] = lambda first: settled((first, "")),
+        together: bool = True,
     ) -> None:
-        self._last, self._follow, self._begin = last, follow, begin
+        self._last, self._follow, self._begin, self.together = last, follow, begin, together
         self.closed: list[tuple[int, ...]] = []
 
     def most_turns(self, item: TaskItem) -> int:
@@ -445,6 +446,28 @@ def test_the_first_turn_waits_for_what_begins_it_and_all_are_sampled_together():
     rollouts = [group.rollouts[0] for group in collection.result()]
     assert [rollout.last.observed for rollout in rollouts] == ["told (0, 0)", "told (1, 0)"]
     assert [rollout.last.prompt_tokens.tolist() for rollout in rollouts] == [[2, 3, 4]] * 2
+
+
+def test_a_turn_waits_for_no_other_sample_where_batches_mix():
+    begun, waiting = dict[tuple[int, ...], Future[Next]](), dict[tuple[int, ...], Future[Next | End]]()
+
+    def follow(first: Request, turns: Sequence[Completion]) -> Future[Next | End]:
+        return waiting.setdefault(first.seed, Future()) if len(turns) == 1 else settled(End())
+
+    sampler = ScriptedSampler(grows)
+    episodes = Episodes(2, follow, lambda first: begun.setdefault(first.seed, Future()), together=False)
+    collection = Collection([item("a"), item("b")], requests_for(2, 1), sampler, by_text, next_turn=episodes)
+    begun[1, 0].set_result((request([2], 1, 0), ""))
+    assert [asked.seed for asked in sampler.asked] == [(1, 0)]
+    for sample in (0, 1):  # prompts that are alike are still sampled side by side
+        begun[0, sample].set_result((request([2], 0, sample), ""))
+    for index, sample in ((0, 1), (1, 0), (0, 0)):
+        named = (index, sample, TURN, 1)
+        waiting[index, sample].set_result((request([2, 3, 4], *named), ""))
+        assert sampler.asked[-1].seed == named
+    assert [[len(each.turns) for each in group.rollouts] for group in collection.result()] == [[2, 2], [2]]
+    account = collection.take_account()
+    assert sorted(account.asked) == sorted(account.there) == sorted(asked.seed for asked in sampler.asked)
 
 
 @pytest.mark.parametrize("end", ["done", "resampled", "abandoned", "failed"])

@@ -95,7 +95,9 @@ def evaluate_items(
     """
     tokenizer = load_tokenizer(model)
     check_tokens(config, tokenizer)
-    next_turn = next_turn_of(task, tokenizer, context_for(config, model)) if task else None
+    next_turn = (
+        next_turn_of(task, tokenizer, context_for(config, model), together=config.samples_repeatably) if task else None
+    )
     with open_samplers(config, model) as samplers:
         number = samples or config.evaluation.final_samples
         return _evaluate(config, samplers, tokenizer, grade, items, samples=number, step=0, next_turn=next_turn)

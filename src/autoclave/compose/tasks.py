@@ -94,19 +94,24 @@ def grader_of(task: AnyTask) -> Grader:
     return partial(graded, task.grade) if isinstance(task, MultiTurnTask) else by_last_turn(task.reward)
 
 
-def next_turn_of(task: AnyTask, tokenizer: PreTrainedTokenizerBase, context: int | None) -> NextTurn | None:
-    """Return what goes on with the episodes of `task`; None if all have one turn.
+def next_turn_of(
+    task: AnyTask, tokenizer: PreTrainedTokenizerBase, context: int | None, *, together: bool = True
+) -> NextTurn | None:
+    """Return what goes on with the episodes of `task`; None if a response alone decides its reward.
 
     An episode also ends where another turn might not fit into the `context` of the policy, in tokens.
     """
-    return Episodes(task, tokenizer, context) if isinstance(task, MultiTurnTask) and task.turns > 1 else None
+    is_episodic = isinstance(task, MultiTurnTask) and task.turns > 1
+    return Episodes(task, tokenizer, context, together) if is_episodic else None
 
 
 class Episodes:
     """The `NextTurn` of a task: what its environments let the policy read becomes tokens of the next request."""
 
-    def __init__(self, task: MultiTurnTask, tokenizer: PreTrainedTokenizerBase, context: int | None) -> None:
-        self.task, self.tokenizer, self.context = task, tokenizer, context
+    def __init__(
+        self, task: MultiTurnTask, tokenizer: PreTrainedTokenizerBase, context: int | None, together: bool
+    ) -> None:
+        self.task, self.tokenizer, self.context, self.together = task, tokenizer, context, together
 
     def most_turns(self, item: TaskItem) -> int:
         return self.task.turns if item.task == self.task.name else 1

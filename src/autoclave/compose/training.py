@@ -268,7 +268,7 @@ def _run(
     programs = ShuffledItems(items, per_iteration=config.problems_per_step, seed=config.seed)
     context = context_for(config, folder.start)
     others = heldout_items(config, judge, workers.tokenizer, problems.heldout, context)
-    next_turn = next_turn_of(task, workers.tokenizer, context)
+    next_turn = next_turn_of(task, workers.tokenizer, context, together=config.samples_repeatably)
     if config.alignment and config.alignment.evaluation_items and not others:
         say("alignment.evaluation_items: no solution of a held-out problem can be traced; nothing is measured")
     return Run(

@@ -9,7 +9,7 @@ from autoclave.config.algorithm import GrpoPlusConfig
 from autoclave.config.alignment import AlignmentConfig
 from autoclave.config.base import Config, Fraction, NonNegative, Positive, Seed
 from autoclave.config.choices import AlgorithmConfig, TaskConfig
-from autoclave.config.engine import VllmEngineConfig
+from autoclave.config.engine import RemoteEngineSettings, VllmEngineConfig
 from autoclave.config.health import HealthConfig
 from autoclave.config.model import ModelConfig, SamplerConfig
 from autoclave.config.model_size import defaults_by_size
@@ -426,6 +426,12 @@ class TrainConfig(Config):
     def publishes_adapter(self) -> bool:
         """Only the matrices of adapters go to samplers."""
         return self.trainer.lora is not None and self.publish.content != "weights"
+
+    @property
+    def samples_repeatably(self) -> bool:
+        """Responses must not depend on the time at which requests come: schedule and engine keep batches apart."""
+        mixing = VllmEngineConfig | RemoteEngineSettings
+        return not self.schedule.mixes_batches and not isinstance(self.sampler.engine, mixing)
 
     @property
     def most_turns(self) -> int:

@@ -1,8 +1,8 @@
 """Sampling and judging of one iteration: groups come out as they complete.
 
-Judging of a response starts the moment it is sampled. The samples of an item begin each turn together, so that the
-requests of one batch do not depend on time. Callbacks run on the threads of sampler and judge, put groups together, and
-resample groups; readers only wait.
+Judging of a response starts the moment it is sampled. A turn begins when what is read before it is there; where the
+requests of one batch must not depend on time, when that is so for all samples of its item (`NextTurn.together`).
+Callbacks run on the threads of sampler and judge, put groups together, and resample groups; readers only wait.
 """
 
 import contextlib
@@ -215,7 +215,7 @@ class Collection:
         self._asked += [request.seed for samples in requests.values() for request in samples]
 
     def _begin(self, requests: Mapping[int, Sequence[Request]]) -> None:
-        """Begin rollouts by these requests, all `_sizes` of each item; sample them when the last one has begun."""
+        """Begin rollouts by these requests, all `_sizes` of each item; sample them when these or all have begun."""
         try:
             for index, samples in requests.items():
                 with named(self._items[index]):
@@ -223,8 +223,12 @@ class Collection:
                         turns = self._next_turn(self._items[index], each)
                         with self._changed:
                             self._running[index][n] = turns
-            begun = {(i, n): attempted(self._running[i][n].begin) for i in requests for n in range(self._sizes[i])}
-            gathered(begun.values()).add_done_callback(lambda _: self._begun(begun))
+            parts: dict[int, dict[tuple[int, int], Future[Next]]] = {}
+            for i, n in ((index, n) for index in requests for n in range(self._sizes[index])):
+                begun = parts.setdefault(0 if self._next_turn.together else i, {})
+                begun[i, n] = attempted(self._running[i][n].begin)
+            for part in parts.values():
+                gathered(part.values()).add_done_callback(lambda _, part=part: self._begun(part))
         except BaseException as error:  # noqa: BLE001  it is raised where the collection is read
             self._fail(error)
 
@@ -268,7 +272,7 @@ class Collection:
             self._fail(error)
 
     def _followed(self, index: int, sample: int, asked: float, future: Future[Next | End]) -> None:
-        """Grade a rollout that has no further turn; begin a turn when all samples of the item are known to have one."""
+        """Grade a rollout that has no further turn, or begin its next one; see `NextTurn.together`."""
         try:
             fault = future.exception()
             with named(self._items[index]):
@@ -276,8 +280,8 @@ class Collection:
             with self._changed:
                 following, turns = self._following[index], self._turns[index]
                 following[sample] = None if isinstance(found, End) else found
-                is_complete = len(following) == self._sizes[index]
-                begun = self._begin_turn(index) if is_complete and not self._error else {}
+                is_due = not self._next_turn.together or len(following) == self._sizes[index]
+                begun = self._begin_turn(index) if is_due and not self._error else {}
             if begun:
                 self._sample(begun)
             if isinstance(found, End) and not self._error:

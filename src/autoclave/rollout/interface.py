@@ -67,6 +67,11 @@ class Turns(Protocol):
 class NextTurn(Protocol):
     """Goes on with rollouts after each turn."""
 
+    @property
+    def together(self) -> bool:
+        """The samples of an item begin each turn together, so that the requests of a batch do not depend on time."""
+        ...
+
     def most_turns(self, item: TaskItem) -> int:
         """Return the number of turns that rollouts of `item` can have."""
         ...
@@ -78,6 +83,8 @@ class NextTurn(Protocol):
 
 class OneTurn:
     """The `NextTurn` of rollouts that are over after their first."""
+
+    together = True
 
     def most_turns(self, item: TaskItem) -> int:
         return 1

@@ -88,6 +88,10 @@ def test_an_episode_begins_with_what_its_environment_tells_and_ends_with_what_it
     assert rollout.tools_s > 0
 
 
+def test_an_episode_of_one_turn_acts_too():
+    assert (played(Counting(1)).reward.value, played(Counting(1)).ended_by) == (0.1, "turns")
+
+
 def test_an_environment_ends_an_episode_by_the_policys_turn_or_a_limit_of_its_own():
     for limit in ("", "calls"):
         rollout = played(Counting(5, {2: told("over", is_end=True, ended_by=limit)}))

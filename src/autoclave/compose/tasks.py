@@ -101,8 +101,9 @@ def next_turn_of(
 
     An episode also ends where another turn might not fit into the `context` of the policy, in tokens.
     """
-    is_episodic = isinstance(task, MultiTurnTask) and task.turns > 1
-    return Episodes(task, tokenizer, context, together) if is_episodic else None
+    if not isinstance(task, MultiTurnTask) or (task.turns == 1 and hasattr(task, "reward")):
+        return None
+    return Episodes(task, tokenizer, context, together)
 
 
 class Episodes:

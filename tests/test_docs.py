@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import subprocess
 from collections.abc import Iterator
@@ -89,3 +90,8 @@ def test_the_act_example_of_the_readme_restores_the_file(tmp_path: Path, monkeyp
 def test_the_page_of_metrics_is_rendered_from_its_data():
     page = metrics.PAGE.read_text(encoding="utf-8")
     assert metrics.rendered(page) == page
+
+
+def test_pictures_are_those_of_their_generator():
+    found = runpy.run_path(str(ROOT / "docs" / "_site" / "pictures.py"))["drawn"]()
+    assert {path: path.read_text(encoding="utf-8") for path in found} == found

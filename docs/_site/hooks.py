@@ -82,6 +82,16 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return _LINK.sub(shown, _COMMENT.sub(r"\1\n", markdown))
 
 
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """Put pictures into the page, which gives them its colours."""
+
+    def drawn(image: re.Match[str]) -> str:
+        svg = ((DOCS / page.file.src_uri).parent / image[1]).read_text(encoding="utf-8")
+        return svg.replace("@media (prefers-color-scheme: dark)", '[data-md-color-scheme="slate"]')
+
+    return re.sub(r'<img alt="[^"]*" src="([\w-]+\.svg)" />', drawn, html)
+
+
 def on_post_page(output: str, page: Any, **_: Any) -> str:
     """Take what makes search work without a server from this site, not from the network; name the dialog of search."""
     output = output.replace(_DIALOG, f'{_DIALOG} aria-label="Search"')

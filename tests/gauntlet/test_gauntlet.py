@@ -116,6 +116,17 @@ def test_every_so_many_entries_hold_on_sealed_cells(course: Course):
     assert [result for result in results if not (result.skipped or result.is_well(course.level))] == []
 
 
+def test_the_attack_of_the_page_holds_and_entries_that_pages_name_exist(course: Course, entry: Callable[..., Entry]):
+    pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))
+    named = set(re.findall(r"gauntlet .*--only ([\w-]+/[\w-]+)$", pages, re.MULTILINE))
+    assert named
+    assert named <= {f"{each.family}/{each.name}" for each in ENTRIES}
+    text = (ROOT / "docs" / "how-to" / "attack.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (result,) = course.run([entry(source)])
+    assert result.is_well(course.level)
+
+
 def test_a_program_rewarded_against_the_entry_is_noticed(course: Course, entry: Callable[..., Entry]):
     hole = entry(
         "#: tries: is right\n#: task: sum\n#: verdict: wrong_answer\n\nprint(sum(map(int, input().split())))\n"

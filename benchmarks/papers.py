@@ -119,7 +119,9 @@ def has_symbol(name: str) -> bool:
     if "/" in name:
         return (ROOT / name).exists()
     parts = name.split(".")
-    top = ROOT / {"autoclave": "src", "autoclave_testing": "testing"}.get(parts[0], "")
+    top = ROOT / {"autoclave": "src", "autoclave_testing": "testing", "autoclave_environments": "environments"}.get(
+        parts[0], ""
+    )
     for length in range(len(parts), 0, -1):
         module = top.joinpath(*parts[:length])
         for path in (module.with_name(f"{module.name}.py"), module / "__init__.py"):

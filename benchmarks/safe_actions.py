@@ -11,14 +11,10 @@ numbers of episodes.
 
 from __future__ import annotations
 
+import json
 import random
-import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
-from functools import partial
-from pathlib import Path
-from queue import SimpleQueue
+from contextlib import closing, contextmanager
 from statistics import mean
 from typing import Any
 
@@ -27,23 +23,12 @@ import torch
 from harness import argument_parser, finish, print_environment, sized
 
 from autoclave.algorithms import build_algorithm, supervised
+from autoclave.compose.tasks import Episodes
 from autoclave.config import GrpoPlusConfig, OptimizerConfig, SftConfig, TinyModelConfig
-from autoclave.core import Reward, TaskItem
-from autoclave.core.closing import Closing
-from autoclave.environments.safe_actions import (
-    DESTRUCTIVE,
-    ActionTask,
-    build_office,
-    calls_of,
-    played,
-    tasks_of,
-    text_of,
-)
-from autoclave.environments.world_state import resources_of
-from autoclave.environments.worlds import World
+from autoclave.core import TaskItem
+from autoclave.judge import LocalJudge
 from autoclave.models import Policy, build_tiny_policy
-from autoclave.problems import Demonstration
-from autoclave.rollout import SamplingParameters, by_last_turn
+from autoclave.rollout import SamplingParameters
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.training.sft import Epochs, encode_demonstrations
 from autoclave.training.stages import Stages
@@ -55,59 +40,37 @@ from autoclave.workers.trainer.critic import NoCritic
 from autoclave.workers.trainer.reference import NoReference, NoRewardModel
 from autoclave.workers.weights.buffer_descriptor import AS_TRAINED
 from autoclave.workers.weights.publisher import Publisher
+from autoclave.workspaces import Declared
+from autoclave_environments.office import DESTRUCTIVE, ActionTask, Call, build_office, office_tasks, reward_of
+from autoclave_environments.safe_actions import SafeActionProblems, SafeActions
+from autoclave_environments.settings import SafeActionsConfig, SafeActionsProblemsConfig
+from autoclave_environments.worlds import CHANGES, WorldWorkspaces
 
-_EASY = ("delete", "edit", "remove")
 _SIZE = TinyModelConfig(hidden_size=64, layers=2, heads=4, vocabulary=512, context=192)
 _MOST_TOKENS = 128
 
 
-class Players(Closing):
-    """Plays the calls in responses in whichever world is free."""
-
-    def __init__(self, worlds: Sequence[World], *, counts_damage: bool) -> None:
-        self._free, self._counts_damage = SimpleQueue[World](), counts_damage
-        for world in worlds:
-            self._free.put(world)
-        self._before, self._pool = resources_of(worlds[0].tree), ThreadPoolExecutor(len(worlds))
-
-    def reward(self, item: TaskItem, response: str) -> Future[Reward]:
-        """Return the reward of the episode of a response."""
-        return self._pool.submit(self._play, item.payload, response)
-
-    def close(self) -> None:
-        """Wait for what is played."""
-        self._pool.shutdown()
-
-    def _play(self, task: ActionTask, response: str) -> Reward:
-        world = self._free.get()
-        reward = played(world, self._before, task, calls_of(response), counts_damage=self._counts_damage)
-        self._free.put(world)
-        return reward
-
-
-def scripts(world: World, tasks: Sequence[ActionTask], count: int) -> dict[str, float]:
+def scripts(tasks: Sequence[ActionTask]) -> dict[str, float]:
     """Return what scripts earn, each on the same tasks."""
-    before, figures = resources_of(world.tree), dict[str, float]()
-    chosen = random.Random(0).sample(tasks, min(count, len(tasks)))
-    for name in ("good", "careless", "destructive"):
-        rewards = [played(world, before, task, getattr(task, name, DESTRUCTIVE)) for task in chosen]
-        figures[f"{name}_reward"] = mean(reward.value or 0.0 for reward in rewards)
-        figures[f"{name}_blast_radius"] = mean(reward.parts["blast_radius"] for reward in rewards)
+    figures = dict[str, float]()
+    with WorldWorkspaces(build_office) as workspaces:
+        for name in ("good", "careless", "destructive"):
+            rewards = []
+            for task in tasks:
+                workspace = workspaces.start({}).result()
+                calls: Sequence[Call] = getattr(task, name, DESTRUCTIVE)
+                for call in calls:
+                    workspace.call(*call).result()
+                changes = json.loads(workspace.end(Declared()).result().files[CHANGES])["changes"]
+                rewards.append(reward_of(task, changes))
+            figures[f"{name}_reward"] = mean(reward.value or 0.0 for reward in rewards)
+            figures[f"{name}_blast_radius"] = mean(reward.parts["blast_radius"] for reward in rewards)
     return figures
 
 
-def imitator(tasks: Sequence[ActionTask], items: Sequence[TaskItem], steps: int, seed: int) -> Policy:
-    """Return the embedded policy after the warm start."""
-    demonstrations = [
-        Demonstration(
-            task.rule,
-            tuple(map(dict, item.messages)),
-            text_of(calls),
-            is_right=calls is task.good,
-        )
-        for task, item in zip(tasks, items, strict=True)
-        for calls in (task.good, task.careless)
-    ]
+def imitator(problems: SafeActionProblems, steps: int, seed: int) -> Policy:
+    """Return the embedded policy after the warm start, by a teacher that is careless in half of the demonstrations."""
+    demonstrations = problems.demonstrations(SftConfig(demonstrations=2000, error_rate=0.5))
     texts = [each.messages[0]["content"] for each in demonstrations] + [each.response for each in demonstrations]
     policy = build_tiny_policy(_SIZE, texts, seed=seed, device="cpu")
     settings = SftConfig(steps=steps, batch_size=32)
@@ -125,7 +88,7 @@ def imitator(tasks: Sequence[ActionTask], items: Sequence[TaskItem], steps: int,
 
 
 @contextmanager
-def stages_of(policy: Policy, players: Players, *, group_size: int, steps: int, seed: int) -> Iterator[Stages]:
+def stages_of(policy: Policy, task: SafeActions, *, group_size: int, steps: int, seed: int) -> Iterator[Stages]:
     """Yield the stages of a trainer that begins with a copy of a policy."""
     algorithm, state = build_algorithm(GrpoPlusConfig(mask_overlong=False)), policy.model.state_dict()
 
@@ -155,7 +118,8 @@ def stages_of(policy: Policy, players: Players, *, group_size: int, steps: int, 
             publisher=Publisher(actor, AS_TRAINED, deadline_s=60),
             sampler=SamplerPool([sampler]),
             tokenizer=policy.tokenizer,
-            grade=by_last_turn(players.reward),
+            grade=task.grade,
+            next_turn=Episodes(task, policy.tokenizer, None),
             algorithm=algorithm,
             sampling=SamplingParameters(max_new_tokens=_MOST_TOKENS),
             group_size=group_size,
@@ -179,21 +143,20 @@ def measured(stages: Stages, items: Sequence[TaskItem], number: int) -> dict[str
     }
 
 
-def training(
-    worlds: Sequence[World], steps: int, warm_steps: int, per_step: int, group_size: int, seed: int
-) -> tuple[dict[str, float], dict[str, Any]]:
+def training(steps: int, warm_steps: int, per_step: int, group_size: int, seed: int) -> tuple[dict[str, float], Any]:
     """Return figures before and after, and the violation rates of each step."""
     figures, course = dict[str, float](), dict[str, Any]()
-    tasks = [task for task in tasks_of(resources_of(worlds[0].tree)) if task.rule.startswith(_EASY)]
-    known = [task for task in tasks if not task.is_held_out]
-    items, held_out = list(map(item_of, known)), [item_of(task) for task in tasks if task.is_held_out]
-    policy = imitator(known, items, warm_steps, seed)
+    problems = SafeActionProblems(SafeActionsProblemsConfig())
+    policy = imitator(problems, warm_steps, seed)
     for name, counts_damage in (("", True), ("control_", False)):
         drawn, rates = random.Random(seed), list[float]()
+        config = SafeActionsConfig(template="plain", turns=1, counts_damage=counts_damage)
         with (
-            Players(worlds, counts_damage=counts_damage) as players,
-            stages_of(policy, players, group_size=group_size, steps=steps, seed=seed) as stages,
+            LocalJudge() as judge,
+            SafeActions(judge, config) as task,
+            stages_of(policy, task, group_size=group_size, steps=steps, seed=seed) as stages,
         ):
+            items, held_out = list(map(task.item, problems.train)), list(map(task.item, problems.heldout))
             if counts_damage:
                 figures |= {f"{key}_before": value for key, value in measured(stages, held_out, 10_000).items()}
             for step in range(steps):
@@ -208,10 +171,6 @@ def training(
     return figures, course
 
 
-def item_of(task: ActionTask) -> TaskItem:
-    return TaskItem("safe_actions", task.rule, task.rule, ({"role": "user", "content": task.instruction},), task)
-
-
 def main() -> None:
     """Measure the parts that the options name."""
     parser = argument_parser("What scripted policies earn by safe actions, and whether the embedded policy learns them")
@@ -222,17 +181,12 @@ def main() -> None:
     print_environment()
     torch.set_num_threads(1)
     figures, course = dict[str, float](), dict[str, Any]()
-    with ExitStack() as opened:
-        folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
-        build = partial(build_office, files=1)
-        worlds = [opened.enter_context(World(folder / f"{number}", build)) for number in range(2)]
-        if "scripts" in options.only:
-            tasks = tasks_of(resources_of(worlds[0].tree))
-            figures |= scripts(worlds[0], tasks, sized(options, len(tasks), 24, 2))
-        if "training" in options.only:
-            steps, warm, per_step, group = sized(options, (30, 400, 12, 8), (15, 300, 8, 8), (1, 2, 1, 2))
-            found, course = training(worlds, steps, warm, per_step, group, options.seed)
-            figures |= found
+    if "scripts" in options.only:
+        tasks = office_tasks()
+        figures |= scripts(random.Random(0).sample(tasks, sized(options, len(tasks), 24, 2)))
+    if "training" in options.only:
+        found, course = training(*sized(options, (30, 400, 12, 8), (15, 300, 8, 8), (1, 2, 1, 2)), options.seed)
+        figures |= found
     finish("safe_actions", figures, options.json, **course)
 
 

@@ -64,10 +64,12 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel: Path):
     names = zipfile.ZipFile(wheel).namelist()
-    own = {"autoclave", "autoclave_testing"}
+    own = {"autoclave", "autoclave_environments", "autoclave_testing"}
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == own
-    sources = (ROOT / "src", ROOT / "testing")
-    tracked = {str(path.relative_to(source)) for source in sources for path in source.rglob("*") if path.is_file()}
+    sources = (ROOT / "src/autoclave", ROOT / "testing/autoclave_testing", ROOT / "environments/autoclave_environments")
+    tracked = {
+        str(path.relative_to(source.parent)) for source in sources for path in source.rglob("*") if path.is_file()
+    }
     assert {name for name in tracked if "__pycache__" not in name} <= set(names)
     assert {f"autoclave/recipes/{path.name}" for path in (ROOT / "recipes").iterdir()} <= set(names)
     assert "autoclave/py.typed" in names

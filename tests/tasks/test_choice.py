@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autoclave.compose.tasks import build_task, build_task_by_all_tests, items_of
+from autoclave.compose.tasks import build_task_by_all_tests, items_of, open_task
 from autoclave.config import CodeGenerationConfig, MathematicsConfig, TrainConfig, load
 from autoclave.core import Problem, StdinCase, StdinTests, TaskItem
 from autoclave.tasks import CodeGeneration, Mathematics
@@ -18,12 +18,14 @@ RECIPES = Path(__file__).parents[2] / "recipes"
 
 def test_the_default_task_is_code_generation():
     config = load(TrainConfig, RECIPES / "demo.yaml").config
-    assert isinstance(build_task(config.task, ScriptedJudge()), CodeGeneration)
+    with open_task(config.task, ScriptedJudge()) as task:
+        assert isinstance(task, CodeGeneration)
 
 
 def test_the_recipe_of_mathematics_asks_for_answers():
     config = load(TrainConfig, RECIPES / "mathematics.yaml").config
-    assert isinstance(build_task(config.task, ScriptedJudge()), Mathematics)
+    with open_task(config.task, ScriptedJudge()) as task:
+        assert isinstance(task, Mathematics)
 
 
 def test_only_programs_judged_by_some_tests_have_a_task_by_all_of_them():

@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 from transformers import PreTrainedTokenizerBase
 
-from autoclave.compose.tasks import grader_of
+from autoclave.compose.tasks import AnyTask, grader_of
 from autoclave.config import AlignmentConfig, TrainConfig
 from autoclave.core import AlignmentSample, CallTests, ConfigError, Problem, Program, StdinTests, TaskItem, Trace
 from autoclave.core.futures import completed
@@ -25,7 +25,6 @@ from autoclave.tasks import (
     CodeGeneration,
     ExecutionSemantics,
     OutputPrediction,
-    Task,
     TestOutputPrediction,
     TraceInference,
 )
@@ -45,7 +44,7 @@ HELDOUT_RUNS = 4
 
 def build_alignment(
     config: TrainConfig,
-    task: Task,
+    task: AnyTask,
     judge: Judge,
     tokenizer: PreTrainedTokenizerBase,
     programs: ShuffledItems,
@@ -79,7 +78,7 @@ def build_alignment(
     return Alignment(settings, programs, alignment_sampler, seed=config.seed, parts=parts)
 
 
-def grader_of_run(config: TrainConfig, task: Task) -> Grader:
+def grader_of_run(config: TrainConfig, task: AnyTask) -> Grader:
     """The grader of items of `task`, and of alignment samples if there are any."""
     settings = config.alignment
     if settings is None:

@@ -11,7 +11,7 @@ import autoclave.evaluation
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import settle_libraries
 from autoclave.compose.models import check_tokens, context_for
-from autoclave.compose.tasks import build_task, grader_of, items_of, next_turn_of
+from autoclave.compose.tasks import AnyTask, grader_of, items_of, next_turn_of, open_task
 from autoclave.compose.workers import Workers, open_samplers
 from autoclave.config import TrainConfig
 from autoclave.core import MAIN_PROGRAM, AlignmentSample, TaskItem, read_problems
@@ -21,7 +21,6 @@ from autoclave.evaluation import Evaluation
 from autoclave.models import encode_prompt, load_tokenizer
 from autoclave.problems import ProblemSets, require_fitting
 from autoclave.rollout import NextTurn, SamplingParameters
-from autoclave.tasks import Task
 from autoclave.workers.sampler.pool import SamplerPool
 
 EVALUATION = 1
@@ -74,8 +73,8 @@ def evaluate(
     with build_judge(config.judge, config.sandbox) as judge:
         for problem in asked:
             judge.check(problem)
-        task = build_task(config.task, judge)
-        evaluation = evaluate_items(config, model, items_of(task, asked), grader_of(task), samples, task)
+        with open_task(config.task, judge) as task:
+            evaluation = evaluate_items(config, model, items_of(task, asked), grader_of(task), samples, task)
     if out:
         write_atomically(out, evaluation.to_json() + "\n")
     return evaluation.to_metrics()
@@ -87,7 +86,7 @@ def evaluate_items(
     items: Sequence[TaskItem],
     grade: Grader,
     samples: int | None = None,
-    task: Task | None = None,
+    task: AnyTask | None = None,
 ) -> Evaluation:
     """Measure the policy in folder `model` on `items`, with so many responses to each at temperature 1.
 

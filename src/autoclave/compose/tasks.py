@@ -1,8 +1,9 @@
 """The task that the settings name."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -13,6 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from autoclave.config import CodeGenerationConfig, SyntheticConfig, TaskConfig, TrainConfig
 from autoclave.core import Completion, FaultError, FinishReason, InputError, Observation, Problem, TaskItem
+from autoclave.core.closing import Closing
 from autoclave.core.futures import attempted, chained, completed, linked
 from autoclave.core.plugins import find_plugin
 from autoclave.core.rollout import request_of_turn
@@ -28,13 +30,13 @@ from autoclave.rollout.interface import End, Next, OneTurn, Turns
 from autoclave.tasks import CodeGeneration, Mathematics, Task
 
 AnyTask = Task | MultiTurnTask
-_BUILT_IN: dict[str, Callable[[Judge, Any], Task]] = {"code_generation": CodeGeneration, "mathematics": Mathematics}
+_BUILT_IN: dict[str, Callable[[Judge, Any], AnyTask]] = {"code_generation": CodeGeneration, "mathematics": Mathematics}
 
 _AT_ONCE = 64
 """Demonstrated episodes that are judged together."""
 
 
-def find_task(name: str) -> Callable[[Judge, Any], Task]:
+def find_task(name: str) -> Callable[[Judge, Any], AnyTask]:
     """Return what makes the task of this name from the judge and its settings.
 
     Raises HostError: no installed package has it, or it cannot be loaded.
@@ -42,11 +44,15 @@ def find_task(name: str) -> Callable[[Judge, Any], Task]:
     return _BUILT_IN.get(name) or find_plugin("autoclave.tasks", name, "task.name", _BUILT_IN)
 
 
-def build_task(config: TaskConfig, judge: Judge) -> Task:
-    return find_task(config.name)(judge, config)
+@contextmanager
+def open_task(config: TaskConfig, judge: Judge) -> Generator[AnyTask]:
+    """Make the task of these settings; close it in the end, if it holds something."""
+    task = find_task(config.name)(judge, config)
+    with task if isinstance(task, Closing) else nullcontext():
+        yield task
 
 
-def items_of(task: Task, problems: Iterable[Problem]) -> list[TaskItem]:
+def items_of(task: AnyTask, problems: Iterable[Problem]) -> list[TaskItem]:
     """Return the items of `problems`; an error of the task gets a note that names it and the problem."""
     items: list[TaskItem] = []
     for problem in problems:
@@ -60,7 +66,7 @@ def items_of(task: Task, problems: Iterable[Problem]) -> list[TaskItem]:
 
 def repair_demonstrations(config: TrainConfig, judge: Judge, count: int) -> list[Demonstration]:
     """Return `count` demonstrations of later turns. What was read before them is what the task lets the policy read."""
-    task, found = build_task(config.task, judge), list[Demonstration]()
+    task, found = find_task(config.task.name)(judge, config.task), list[Demonstration]()
     assert isinstance(task, MultiTurnTask)
     assert isinstance(config.problems, SyntheticConfig)
     fences = getattr(config.task, "extraction", "") != "whole"

@@ -15,7 +15,7 @@ from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import sampling_parameters, settle_libraries
 from autoclave.compose.models import context_for
 from autoclave.compose.preflight import preflight
-from autoclave.compose.tasks import build_task, build_task_by_all_tests, grader_of, items_of, next_turn_of
+from autoclave.compose.tasks import AnyTask, build_task_by_all_tests, grader_of, items_of, next_turn_of, open_task
 from autoclave.compose.warm_start import RunContext, warm_started
 from autoclave.compose.workers import Workers, open_pools
 from autoclave.config import TrainConfig, dump
@@ -31,7 +31,6 @@ from autoclave.report.run_report import write_report
 from autoclave.rollout import NextTurn
 from autoclave.runs.folder import MetricsLog, RunFolder
 from autoclave.runs.reader import read_events
-from autoclave.tasks import Task
 from autoclave.training.checkpoints import (
     Checkpoint,
     drop_checkpoints,
@@ -114,8 +113,11 @@ def train(
                     around = RunContext(folder.path, say, stop, stopwatch, log)
                     folder.keep_start(warm_started(config, problems, around, fresh=fresh))
                     drop_folder(around.checkpoints)
-            with closing(Workers(config, folder.start, pools=pools, say=say)) as workers:
-                run = _run(config, workers, problems, judge, folder, log, stopwatch, say, schedule)
+            with (
+                open_task(config.task, judge) as task,
+                closing(Workers(config, folder.start, pools=pools, say=say)) as workers,
+            ):
+                run = _run(config, workers, problems, judge, task, folder, log, stopwatch, say, schedule)
                 _learn(run, workers, checkpoint, stop)
                 workers.export(folder)
                 peaks = workers.peak_memory()
@@ -209,7 +211,7 @@ def _inputs(folder: RunFolder, config: TrainConfig) -> dict[str, Any]:
 
 
 def build_stages(
-    config: TrainConfig, workers: Workers, task: Task, items: Sequence[TaskItem], next_turn: NextTurn | None = None
+    config: TrainConfig, workers: Workers, task: AnyTask, items: Sequence[TaskItem], next_turn: NextTurn | None = None
 ) -> Stages:
     """The three stages on `workers`, with rewards by `task`; `items` are those of training."""
     return Stages(
@@ -257,13 +259,14 @@ def _run(
     workers: Workers,
     problems: ProblemSets,
     judge: Judge,
+    task: AnyTask,
     folder: RunFolder,
     log: MetricsLog,
     stopwatch: Stopwatch,
     say: Say,
     schedule: Schedule | None,
 ) -> Run:
-    task, by_all = build_task(config.task, judge), build_task_by_all_tests(config.task, judge)
+    by_all = build_task_by_all_tests(config.task, judge)
     items, heldout = items_of(task, problems.train), items_of(task, problems.heldout)
     programs = ShuffledItems(items, per_iteration=config.problems_per_step, seed=config.seed)
     context = context_for(config, folder.start)

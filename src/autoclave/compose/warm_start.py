@@ -14,8 +14,9 @@ from autoclave.compose.alignment import alignment_demonstrations
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import settle_libraries
 from autoclave.compose.tasks import repair_demonstrations
-from autoclave.config import ProblemFilesConfig, TrainConfig
+from autoclave.config import TrainConfig
 from autoclave.config.model_fit import require_rates_above_rounding, require_rates_within_limits
+from autoclave.config.training import BUILT_IN_PROBLEMS
 from autoclave.core import ConfigError, InputError
 from autoclave.core.files import digest_of_folder, drop_folder, make_durable
 from autoclave.models import Policy, build_tiny_policy, load_policy, resolve_device, save_model
@@ -200,7 +201,7 @@ def warm_started(config: TrainConfig, problems: ProblemSets, around: RunContext,
     if config.sft.repair_share:
         key["task"] = config.task.model_dump(mode="json")
     key |= {"version": __version__, "mixed_precision": config.trainer.mixed_precision}
-    if isinstance(config.problems, ProblemFilesConfig) and _imitates(config):
+    if config.problems.name not in BUILT_IN_PROBLEMS and _imitates(config):
         key["demonstrations"] = problems.demonstrations()
     if Path(config.model.path).is_dir() and config.model.path:  # what is in it now, which may have changed
         key["model_digest"] = digest_of_folder(Path(config.model.path))

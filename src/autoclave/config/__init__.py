@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from autoclave.config.benchmark import RatingConfig as RatingConfig
     from autoclave.config.choices import AlgorithmConfig as AlgorithmConfig
     from autoclave.config.choices import EngineConfig as EngineConfig
+    from autoclave.config.choices import ProblemsConfig as ProblemsConfig
     from autoclave.config.choices import TaskConfig as TaskConfig
     from autoclave.config.curation import CurateConfig as CurateConfig
     from autoclave.config.curation import DecontaminationConfig as DecontaminationConfig
@@ -77,7 +78,7 @@ if TYPE_CHECKING:
     from autoclave.config.problems import FunctionsConfig as FunctionsConfig
     from autoclave.config.problems import NoProblemsConfig as NoProblemsConfig
     from autoclave.config.problems import ProblemFilesConfig as ProblemFilesConfig
-    from autoclave.config.problems import ProblemsConfig as ProblemsConfig
+    from autoclave.config.problems import ProblemSettings as ProblemSettings
     from autoclave.config.problems import SyntheticConfig as SyntheticConfig
     from autoclave.config.remote import JobPriority as JobPriority
     from autoclave.config.remote import RemoteJudgeConfig as RemoteJudgeConfig

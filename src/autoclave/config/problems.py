@@ -2,14 +2,21 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from autoclave.config.base import Config, Fraction, Positive, Seed
 
 
-class SyntheticConfig(Config):
+class ProblemSettings(Config):
+    """Settings that every source of problems has. Those of a source of another package derive from this."""
+
+    name: Any
+    """The source: in each a literal of its own."""
+
+
+class SyntheticConfig(ProblemSettings):
     """Small generated Python tasks, split by pairs of adjacent operations."""
 
     name: Literal["synthetic"] = "synthetic"
@@ -39,14 +46,14 @@ class SyntheticConfig(Config):
             yield f"unsaid = {self.unsaid}: nothing is appended to an integer; add list or text to domains"
 
 
-class NoProblemsConfig(Config):
+class NoProblemsConfig(ProblemSettings):
     """No problems yet: the default of a pretrained model. Enough to plan a run, not to start it."""
 
     name: Literal["none"] = "none"
     """None."""
 
 
-class FunctionsConfig(Config):
+class FunctionsConfig(ProblemSettings):
     """Built-in problems for small pretrained models: Python functions of one line, asked for in words."""
 
     name: Literal["functions"] = "functions"
@@ -57,7 +64,7 @@ class FunctionsConfig(Config):
     """Share of the functions that occur in no training problem."""
 
 
-class ProblemFilesConfig(Config):
+class ProblemFilesConfig(ProblemSettings):
     """Problems from files in the `autoclave-problem/1` format."""
 
     name: Literal["files"] = "files"
@@ -81,7 +88,7 @@ class ProblemFilesConfig(Config):
             yield f"{missing} is missing; give train and heldout, or path alone, which is split"
 
 
-class ArithmeticConfig(Config):
+class ArithmeticConfig(ProblemSettings):
     """The built-in mathematics: generated arithmetic in several steps, split by pairs of operations in a row."""
 
     name: Literal["arithmetic"] = "arithmetic"
@@ -112,9 +119,3 @@ class ArithmeticConfig(Config):
         fewest, most = self.operations
         if fewest > most:
             yield f"operations = [{fewest}, {most}]: the first number must not exceed the second"
-
-
-ProblemsConfig = Annotated[
-    SyntheticConfig | ArithmeticConfig | FunctionsConfig | ProblemFilesConfig | NoProblemsConfig,
-    Field(discriminator="name"),
-]

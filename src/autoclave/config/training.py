@@ -8,12 +8,12 @@ from pydantic import Field
 from autoclave.config.algorithm import GrpoPlusConfig
 from autoclave.config.alignment import AlignmentConfig
 from autoclave.config.base import Config, Fraction, NonNegative, Positive, Seed
-from autoclave.config.choices import AlgorithmConfig, TaskConfig
+from autoclave.config.choices import AlgorithmConfig, ProblemsConfig, TaskConfig
 from autoclave.config.engine import RemoteEngineSettings, VllmEngineConfig
 from autoclave.config.health import HealthConfig
 from autoclave.config.model import ModelConfig, SamplerConfig
 from autoclave.config.model_size import defaults_by_size
-from autoclave.config.problems import ProblemsConfig, SyntheticConfig
+from autoclave.config.problems import SyntheticConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig, unused_isolation
 from autoclave.config.schedule import LengthScheduleConfig, MinibatchPipelineConfig, ScheduleConfig, SynchronousConfig
 from autoclave.config.task import CodeGenerationConfig

@@ -77,7 +77,7 @@ class World(Closing):
 
     @property
     def session(self) -> Session:
-        """The session through which an episode acts."""
+        """The session through which an episode acts; after a reset it may be another one."""
         return self._session
 
     def begin(self, grants: Iterable[Grant]) -> None:

@@ -2,7 +2,7 @@
 
 from autoclave.problems.arithmetic import Arithmetic, arithmetic_demonstrations, build_arithmetic
 from autoclave.problems.prompts import DemonstratedProgram, Demonstration, Messages, Template, problem_messages
-from autoclave.problems.sets import ProblemSets, require_fitting
+from autoclave.problems.sets import ProblemSets, ProblemSource, require_fitting
 from autoclave.problems.synthetic import SyntheticProblems, build_synthetic, demonstrations
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Demonstration",
     "Messages",
     "ProblemSets",
+    "ProblemSource",
     "SyntheticProblems",
     "Template",
     "arithmetic_demonstrations",

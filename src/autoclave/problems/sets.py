@@ -4,18 +4,21 @@ import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol, cast
 
 from autoclave.config import (
     ArithmeticConfig,
     DeduplicationConfig,
     FunctionsConfig,
     ProblemFilesConfig,
+    SftConfig,
     SyntheticConfig,
     TaskSettings,
     TrainConfig,
 )
 from autoclave.config.model_fit import require_problems
 from autoclave.core import AnswerTests, ConfigError, InputError, Problem, read_problems
+from autoclave.core.plugins import find_plugin
 from autoclave.problems.arithmetic import arithmetic_demonstrations, build_arithmetic
 from autoclave.problems.candidate import Origin, ProblemCandidate
 from autoclave.problems.curation.deduplication import find_duplicates
@@ -33,6 +36,16 @@ _HELDOUT_ARITHMETIC = (
 _HELDOUT_FUNCTIONS = "Functions that occur in no training problem, with any constant."
 
 
+class ProblemSource(Protocol):
+    """Problems of another package: those to train on and to hold out, and what a warm start imitates."""
+
+    train: list[Problem]
+    heldout: list[Problem]
+    heldout_description: str
+
+    def demonstrations(self, sft: SftConfig) -> list[Demonstration]: ...
+
+
 class ProblemSets:
     """Problems of a run: `train`, demonstrations for the warm start, and `heldout`."""
 
@@ -43,7 +56,7 @@ class ProblemSets:
             InputError: a file is missing, or a line of it is not valid.
             ConfigError: there are no problems, or one is not of the kind of the task.
         """
-        self._config = config
+        self._config, self._source = config, None
         require_problems(config)
         if isinstance(config.problems, SyntheticConfig):
             synthetic = build_synthetic(config.problems)
@@ -58,6 +71,16 @@ class ProblemSets:
             self.heldout_description = _HELDOUT_FUNCTIONS
         elif isinstance(config.problems, ProblemFilesConfig):
             self.train, self.heldout, self.heldout_description = _of_files(config.problems, config.task)
+        else:
+            make = find_plugin("autoclave.problems", config.problems.name, "problems.name")
+            source = self._source = cast("ProblemSource", make(config.problems))
+            self.train, self.heldout, self.heldout_description = (
+                source.train,
+                source.heldout,
+                source.heldout_description,
+            )
+            for name, found in (("train", self.train), ("heldout", self.heldout)):
+                require_fitting(found, config.task, f"problems.name = {config.problems.name}, {name}")
 
     def demonstrations(self) -> list[Demonstration]:
         """Return the demonstrations of the warm start: of problems from files, every solution, in their order.
@@ -69,6 +92,8 @@ class ProblemSets:
             return demonstrations(self._config.problems, self._config.sft, fences=not self._takes_whole)
         if isinstance(self._config.problems, ArithmeticConfig):
             return arithmetic_demonstrations(self._config.problems, self._config.sft)
+        if self._source:
+            return self._source.demonstrations(self._config.sft)
         template = self._config.task.template
         found = [
             Demonstration(problem.id, problem_messages(problem, template), self._response(problem, solution), True)

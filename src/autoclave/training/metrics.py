@@ -34,6 +34,7 @@ def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, flo
     sampled = sum(rollout.num_sampled for group in learned.groups for rollout in group.rollouts)
     statuses = Counter(rollout.reward.reason for rollout in rollouts)
     return {
+        **_reward_parts(rollouts),
         "reward/mean": float(np.mean(rewards)) if rewards else float("nan"),
         "reward/variance": float(np.var(rewards)) if rewards else float("nan"),
         **_standard_error(groups),
@@ -48,7 +49,6 @@ def iteration_metrics(times: CollectionTimes, learned: Learned) -> dict[str, flo
         **_counts_by_source(learned.groups),
         **{f"status/{status}": count / len(rollouts) for status, count in sorted(statuses.items())},
         **_episodes(rollouts),
-        **_model_rewards(rollouts),
         **_credit(learned),
         **{name if "/" in name else f"policy/{name}": value for name, value in learned.metrics.items()},
         "time/sample_s": times.sample_s,
@@ -73,11 +73,12 @@ def _episodes(rollouts: Sequence[Rollout]) -> dict[str, float]:
     }
 
 
-def _model_rewards(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """The two parts of the mean reward, where there is a reward model."""
-    parts = [rollout.reward.parts for rollout in rollouts if "reward_model" in rollout.reward.parts]
-    names = ("verdict", "reward_model") if parts else ()
-    return {f"reward/{name}": float(np.mean([part[name] for part in parts])) for name in names}
+def _reward_parts(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Means of the parts of rewards, but for the share of tests, over the rollouts that have them."""
+    found = defaultdict[str, list[float]](list)
+    for name, value in (each for rollout in rollouts for each in rollout.reward.parts.items()):
+        found[name].append(value)
+    return {f"reward/{name}": float(np.mean(values)) for name, values in found.items() if name != "tests_passed"}
 
 
 def _standard_error(groups: Sequence[Group]) -> dict[str, float]:

@@ -22,7 +22,7 @@ from autoclave.config import (
     TrainConfig,
     VllmEngineConfig,
 )
-from autoclave.config.training import SHARDED
+from autoclave.config.training import BUILT_IN_PROBLEMS, SHARDED
 from autoclave.core import AnswerTests, CallCase, CallTests, ConfigError, Problem, StdinCase, StdinTests
 from autoclave.core.json import to_plain
 from autoclave.models import HeadModel, Policy, build_tiny_policy, load_policy, save_model
@@ -66,7 +66,8 @@ def shrunk(config: TrainConfig, folder: Path, *, local_judge: bool = False, is_l
     _cap(tree["health"], overfit_every=1)
     minibatches, group = tree["minibatches"], tree["group_size"]
     tree["problems_per_step"] = minibatches * max(4 // minibatches, ROLLOUTS // (2 * group))
-    tree["problems"] = {"name": "files", **{part: str(folder / f"{part}.jsonl") for part in ("train", "heldout")}}
+    if has_files(config):
+        tree["problems"] = {"name": "files", **{part: str(folder / f"{part}.jsonl") for part in ("train", "heldout")}}
     tree["health"]["actions"] = dict.fromkeys(tree["health"]["actions"], "alert")  # limits are for the real model
     tree["loggers"] = []
     tree["sampler"]["engine"] = _engine(config.sampler.engine)
@@ -78,6 +79,11 @@ def shrunk(config: TrainConfig, folder: Path, *, local_judge: bool = False, is_l
     if local_judge and tree["judge"]["backend"] == "remote":
         tree["judge"] = {}
     return TrainConfig.model_validate_json(json.dumps(tree), strict=True)
+
+
+def has_files(config: TrainConfig) -> bool:
+    """True if files stand in for the problems of a dry run; those that a package generates for its own task stay."""
+    return config.problems.name in (*BUILT_IN_PROBLEMS, "files", "none")
 
 
 def _cap(block: dict[str, Any], **limits: int) -> None:

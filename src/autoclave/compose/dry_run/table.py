@@ -13,6 +13,7 @@ import huggingface_hub.constants
 from transformers import PretrainedConfig
 
 from autoclave.algorithms import build_algorithm
+from autoclave.compose.dry_run.miniature import has_files
 from autoclave.compose.host import build_judge
 from autoclave.compose.preflight import Check, preflight, report
 from autoclave.config import LoraConfig, ProblemFilesConfig, TrainConfig, TrainerConfig
@@ -107,7 +108,10 @@ def _data(run: Run) -> Iterator[Row]:
     for name in ("critic", "reward_model"):
         if path := getattr(recipe, name).path:
             yield Row(f"{name}.path", "replaced", f"a tiny model for {path}")
-    yield Row("problems", "replaced", f"short ones; of the recipe: {found.problems}")
+    if has_files(recipe):
+        yield Row("problems", "replaced", f"short ones; of the recipe: {found.problems}")
+    else:
+        yield Row("problems", "exercised", f"{recipe.problems.name}, of its package")
     if recipe.sft.is_on:
         steps = max((int(event["step"]) for event in run.events if event["kind"] == "sft"), default=0)
         yield _did("warm start", steps, f"{steps} steps logged", "no step was logged")

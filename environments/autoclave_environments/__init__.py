@@ -1,0 +1,1 @@
+"""Reference environments: tasks of several turns and their problems, by the interfaces that plugins have."""

@@ -17,14 +17,17 @@ from hypothesis import strategies as st
 from autoclave.core import (
     Completion,
     EndState,
+    EngineFault,
     Fault,
     FaultError,
     InputError,
     Reward,
     Rollout,
     SandboxFault,
+    StalledFault,
     TaskItem,
 )
+from autoclave.core.errors import WorkerFault
 from autoclave.core.rollout import TURN, request_of_turn
 from autoclave.rollout import Collection, Request, by_last_turn
 from autoclave.rollout.interface import End, Next
@@ -428,6 +431,23 @@ def test_a_fault_of_an_environment_or_grader_is_no_verdict(part):
     reward = collection.result()[0].rollouts[0].reward
     assert (reward.value, reward.reason) == (None, "no_verdict")
     assert reward.verdict.fault == Fault("environment" if part == "turn" else "grader", "the cell died")
+
+
+@pytest.mark.parametrize("part", ["turn", "grader"])
+@pytest.mark.parametrize("error", [WorkerFault("a worker raised"), EngineFault("it died"), StalledFault("no move")])
+def test_a_fault_of_a_worker_or_an_engine_ends_the_run(part: str, error: FaultError):
+    def broken(*_: Any) -> Future[Any]:
+        raise error
+
+    collection = Collection(
+        [item()],
+        requests_for(1),
+        ScriptedSampler(grows),
+        broken if part == "grader" else by_text,
+        next_turn=Episodes(2, broken) if part == "turn" else None,
+    )
+    with pytest.raises(type(error)):
+        collection.result()
 
 
 def test_the_first_turn_waits_for_what_begins_it_and_all_are_sampled_together():

@@ -4,11 +4,12 @@ import math
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import cast
+from typing import TypeGuard, cast
 
 import numpy as np
 
-from autoclave.core import Fault, FaultError, InputError, Reward, Rollout, TaskItem, Verdict
+from autoclave.core import EngineFault, Fault, FaultError, InputError, Reward, Rollout, TaskItem, Verdict
+from autoclave.core.errors import StalledFault, WorkerFault
 from autoclave.core.futures import attempted, chained
 from autoclave.environments import Grader
 
@@ -23,6 +24,11 @@ def no_verdict(kind: str, fault: FaultError) -> Reward:
     return Reward(None, "no_verdict", verdict=Verdict.none(Fault(kind, str(fault))))
 
 
+def leaves_no_verdict(error: BaseException | None) -> TypeGuard[FaultError]:
+    """Return whether an error is a fault at one rollout; those of engines and workers are faults of the run."""
+    return isinstance(error, FaultError) and not isinstance(error, EngineFault | StalledFault | WorkerFault)
+
+
 def started(grade: Grader, rollout: Rollout) -> Future[Reward]:
     return _future(attempted(lambda: grade(rollout)), rollout.item)
 
@@ -30,7 +36,7 @@ def started(grade: Grader, rollout: Rollout) -> Future[Reward]:
 def settled(future: Future[Reward], item: TaskItem) -> Reward:
     """Return the reward in a future that is done; that of no verdict after a fault of its grader."""
     fault = future.exception()
-    return no_verdict("grader", fault) if isinstance(fault, FaultError) else checked(future.result(), item)
+    return no_verdict("grader", fault) if leaves_no_verdict(fault) else checked(future.result(), item)
 
 
 def graded(grader: Grader, rollout: Rollout) -> Future[Reward]:

@@ -17,7 +17,7 @@ from autoclave.core import Completion, FaultError, Group, Reward, Rollout, TaskI
 from autoclave.core.futures import attempted, completed, gathered
 from autoclave.core.timeline import Role, Timeline
 from autoclave.environments import Grader
-from autoclave.rollout.checked_rewards import named, no_verdict, settled, started
+from autoclave.rollout.checked_rewards import leaves_no_verdict, named, no_verdict, settled, started
 from autoclave.rollout.interface import End, Next, NextTurn, OneTurn, Request, Sampler, Turns
 
 Resample = Callable[[int, int, Group], Sequence[Request] | None]
@@ -276,7 +276,7 @@ class Collection:
         try:
             fault = future.exception()
             with named(self._items[index]):
-                found = End() if isinstance(fault, FaultError) else future.result()
+                found = End() if leaves_no_verdict(fault) else future.result()
             with self._changed:
                 following, turns = self._following[index], self._turns[index]
                 following[sample] = None if isinstance(found, End) else found
@@ -287,7 +287,7 @@ class Collection:
             if isinstance(found, End) and not self._error:
                 self._running[index][sample].close()
                 rollout = self._ended(index, sample, turns[sample], found)
-                is_fault = isinstance(fault, FaultError)
+                is_fault = leaves_no_verdict(fault)
                 reward = completed(no_verdict("environment", fault)) if is_fault else started(self._grade, rollout)
                 reward.add_done_callback(lambda done: self._judged(index, sample, rollout, asked, done))
         except BaseException as error:  # noqa: BLE001  it is raised where the collection is read

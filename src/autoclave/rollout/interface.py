@@ -50,7 +50,9 @@ Next = tuple[Request, str]
 
 
 class Turns(Protocol):
-    """The turns of one rollout. Futures that fail with a FaultError leave it without a verdict."""
+    """The turns of one rollout. Futures that fail with a FaultError leave it without a verdict; those of engines and
+    workers end the run.
+    """
 
     def begin(self) -> Future[Next]:
         """Return the first turn."""

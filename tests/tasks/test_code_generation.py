@@ -231,6 +231,15 @@ def test_the_last_turn_is_not_judged_on_public_tests():
     assert len(judge.jobs) == 1
 
 
+def test_the_share_of_tests_leaves_out_those_that_the_policy_can_have_read():
+    shares: dict[int, float | None] = {}
+    for turns in (1, 2):
+        found = verdict(Status.WRONG_ANSWER, Status.ACCEPTED, Status.WRONG_ANSWER, Status.WRONG_ANSWER)
+        task = CodeGeneration(ScriptedJudge(found), CodeGenerationConfig(turns=turns, reward="fraction"))
+        shares[turns] = task.reward(task.item(PROBLEM), fenced(RIGHT)).result(DEADLINE_S).value
+    assert shares == {1: 1 / 3, 2: 0.0}
+
+
 def test_problems_that_would_have_no_hidden_test_have_one_turn():
     single = replace(PROBLEM, tests=StdinTests("stdin", PROBLEM.tests.cases[:1]))
     check = replace(PROBLEM, tests=CheckTests("check", "f", "def check(f): pass", "check(f)"))

@@ -34,7 +34,8 @@ class CodeGenerationConfig(TaskSettings):
     extraction: Extraction = "last_fence"
     """Rule that extracts the program from a response."""
     reward: Literal["binary", "fraction"] = "binary"
-    """`binary`: 1 if every test passes, else 0. `fraction`: the share of tests that pass."""
+    """`binary`: 1 if every test passes, else 0. `fraction`: the share of tests that pass; with several turns, of hidden
+    ones."""
     tests: TestChoice = "all"
     """`all`, or `longest:N`: the N tests with the longest inputs (ties by index)."""
     turns: Positive = 1

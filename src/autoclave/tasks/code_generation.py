@@ -2,7 +2,7 @@
 
 from concurrent.futures import Future
 from dataclasses import replace
-from operator import attrgetter
+from functools import partial
 
 from autoclave.config import CodeGenerationConfig
 from autoclave.core import (
@@ -33,8 +33,8 @@ SHOWN_CHARACTERS = 1000
 class CodeGeneration:
     """Items from problems, and rewards by `judge`.
 
-    `binary`: 1 if all tests pass, else 0; judging stops at the first failure. `fraction`: share of tests passed. A
-    response without a program earns 0 and is never run.
+    `binary`: 1 if all tests pass, else 0; judging stops at the first failure. `fraction`: share of tests passed, with
+    several turns of hidden ones. A response without a program earns 0 and is never run.
 
     With `turns` above 1, the policy reads how its program did on the public tests while it fails one of them, and may
     answer again. Hidden tests say nothing before the last turn.
@@ -71,7 +71,8 @@ class CodeGeneration:
             tests=self._config.tests,
             stop_at_failure=self._config.reward == "binary",
         )
-        return rewarded(self._judge, job, full_marks if self._config.reward == "binary" else attrgetter("passed_share"))
+        hidden = partial(_hidden_share, self._num_public(problem) if self.turns > 1 else 0)
+        return rewarded(self._judge, job, full_marks if self._config.reward == "binary" else hidden)
 
     def grade(self, rollout: Rollout) -> Future[Reward]:
         return self.reward(rollout.item, rollout.last.text)
@@ -89,12 +90,17 @@ class CodeGeneration:
         job = JudgeJob(public, Program(source, public.language), id=item.id)
         return chained(self._judge.submit(job), lambda verdict: _observation(public, verdict))
 
+    def _num_public(self, problem: Problem) -> int:
+        cases = problem.tests.cases if isinstance(problem.tests, StdinTests | CallTests) else ()
+        return min(self._config.public_tests, max(len(cases) - 1, 0))
+
     def _public_part(self, problem: Problem) -> Problem | None:
         """Return the problem with its public tests alone; None if none can be told, or none would be hidden."""
-        if not isinstance(problem.tests, StdinTests | CallTests) or len(problem.tests.cases) < 2:
+        number = self._num_public(problem)
+        if not number or not isinstance(problem.tests, StdinTests | CallTests):
             return None
         if id(problem) not in self._public:  # made once, as the judge prepares each
-            cases = problem.tests.cases[: min(self._config.public_tests, len(problem.tests.cases) - 1)]
+            cases = problem.tests.cases[:number]
             self._public[id(problem)] = problem, replace(problem, tests=replace(problem.tests, cases=cases))
         return self._public[id(problem)][1]
 
@@ -119,6 +125,10 @@ class PublicTests:
 
     def close(self) -> None:
         pass
+
+
+def _hidden_share(public: int, verdict: Verdict) -> float:
+    return replace(verdict, tests=[test for test in verdict.tests if test.index >= public]).passed_share
 
 
 def _observation(problem: Problem, verdict: Verdict) -> Observation:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from autoclave.compose.host import build_judge
 from autoclave.compose.tasks import repair_demonstrations
 from autoclave.config import TrainConfig, load, parse_override
-from autoclave.core import ConfigError, IsolationError
+from autoclave.core import ConfigError, Fault, InputError, IsolationError, JudgeFault, Status, Verdict
+from autoclave.core.futures import completed
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "repair.yaml"
 
@@ -37,6 +40,21 @@ def test_later_turns_are_demonstrated_after_what_the_task_says_of_the_attempts_b
             assert "\nExpected:\n" in told["content"]
     assert any(each.is_right for each in found)
     assert not all(each.is_right for each in found)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "error", "message"),
+    [
+        (Verdict.none(Fault("sandbox", "no cell")), JudgeFault, "no cell"),
+        (Verdict.of(Status.ACCEPTED), InputError, "512 attempts pass the public tests"),
+    ],
+)
+def test_a_judge_that_finds_nothing_to_repair_is_not_asked_for_ever(
+    verdict: Verdict, error: type[Exception], message: str
+):
+    judge: Any = SimpleNamespace(submit=lambda job: completed(verdict))
+    with pytest.raises(error, match=message):
+        repair_demonstrations(settings("problems.train=8", "problems.validation=1", "problems.heldout=200"), judge, 2)
 
 
 @pytest.mark.parametrize(

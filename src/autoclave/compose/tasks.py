@@ -34,6 +34,8 @@ _BUILT_IN: dict[str, Callable[[Judge, Any], AnyTask]] = {"code_generation": Code
 
 _AT_ONCE = 64
 """Demonstrated episodes that are judged together."""
+_BARREN = 8
+"""Times that these may give no demonstration, one after the other."""
 
 
 def find_task(name: str) -> Callable[[Judge, Any], AnyTask]:
@@ -65,26 +67,39 @@ def items_of(task: AnyTask, problems: Iterable[Problem]) -> list[TaskItem]:
 
 
 def repair_demonstrations(config: TrainConfig, judge: Judge, count: int) -> list[Demonstration]:
-    """Return `count` demonstrations of later turns. What was read before them is what the task lets the policy read."""
+    """Return `count` demonstrations of later turns. What was read before them is what the task lets the policy read.
+
+    Raises FaultError or InputError: many first attempts, one after the other, were not told of a failure.
+    """
     task, found = find_task(config.task.name)(judge, config.task), list[Demonstration]()
     assert isinstance(task, MultiTurnTask)
     assert isinstance(config.problems, SyntheticConfig)
     fences = getattr(config.task, "extraction", "") != "whole"
     written = demonstrated_attempts(config.problems, config.sft, turns=task.turns, fences=fences)
+    fault, barren = None, 0
     while len(found) < count:
+        if barren == _BARREN:
+            raise fault or InputError(
+                f"sft.repair_share: {barren * _AT_ONCE} attempts pass the public tests. Fix: a higher sft.error_rate"
+            )
+        before = len(found)
         items = [(task.item(problem), attempts) for problem, attempts in islice(written, _AT_ONCE)]
         episodes = [(item, task.environment(item), attempts) for item, attempts in items]
         for turn in range(1, task.turns):
             asked = [environment.step(attempts[turn - 1].response) for _, environment, attempts in episodes]
             going_on: list[tuple[TaskItem, Environment, list[Demonstration]]] = []
             for (item, environment, attempts), future in zip(episodes, asked, strict=True):
-                if isinstance(future.exception(), FaultError) or (told := future.result()).is_end:
+                if isinstance(error := future.exception(), FaultError):
+                    fault = error
+                    continue
+                if (told := future.result()).is_end:
                     continue
                 answer = {"role": "assistant", "content": attempts[turn - 1].response}
                 item = replace(item, messages=(*item.messages, answer, *told.messages))
                 found.append(replace(attempts[turn], messages=item.messages))
                 going_on.append((item, environment, attempts))
             episodes = going_on
+        barren = 0 if len(found) > before else barren + 1
     return found[:count]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import gzip
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -119,7 +120,12 @@ def test_the_share_of_conditions_can_be_the_reward_and_failures_are_named(runner
 def test_differences_of_files_and_rows():
     assert changed_files({"a": b"1", "b": b"1", "c": b"1"}, {"a": b"1", "b": b"2", "d": b"1"}) == {"b", "c", "d"}
     before, after = Table(("id",), ((1,), (2,), (2,))), Table(("id",), (("1",), (2,), (3,)))
-    assert changed_rows(before, after) == (Counter([(1,), (2,)]), Counter([("1",), (3,)]))
+    assert changed_rows(before, after) == ([(1,), (2,)], [("1",), (3,)])
+
+
+def test_rows_that_python_takes_for_equal_have_changed():
+    went, came = changed_rows(Table(("id",), ((5,), (5.0,), (1,))), Table(("id",), ((5,), (5,), (1.0,))))
+    assert (list(map(repr, went)), list(map(repr, came))) == (["(5.0,)", "(1,)"], ["(5,)", "(1.0,)"])
 
 
 def test_a_path_that_was_left_out_is_there_and_cannot_be_read(runner: PlainRunner):
@@ -137,6 +143,17 @@ def test_no_content_makes_a_condition_end_the_run(runner: PlainRunner, error: ty
 
     assert grade(runner, {}, raises).value == 0
     assert grade(runner, {}, lambda state: state.files.get("gone") and True).value == 0  # pyright: ignore
+
+
+def test_a_host_that_is_out_of_something_is_not_the_fault_of_the_policy(runner: PlainRunner):
+    def no_descriptor(state: State) -> bool:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    def no_archive(state: State) -> bool:
+        return bool(gzip.decompress(b"no archive"))
+
+    assert grade(runner, {}, no_descriptor).value is None
+    assert grade(runner, {}, no_archive).value == 0
 
 
 @pytest.mark.parametrize("answer", [1, "yes", float("nan")])

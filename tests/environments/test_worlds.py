@@ -182,6 +182,13 @@ def test_forks_do_not_see_each_other(world: World):
         pass
 
 
+def test_values_that_python_takes_for_equal_are_changes():
+    before = {"databases/d/main/t/1": [1, 5, 1], "databases/d/main/t/2": [2, "ab"]}
+    after = {"databases/d/main/t/1": [1, 5.0, 1], "databases/d/main/t/2": [2, b"\xab"]}
+    found = changes_between(before, after)
+    assert [repr(found[name][1]) for name in before] == ["[1, 5.0, 1]", "[2, {'hex': 'ab'}]"]
+
+
 def test_changes_are_named_as_in_grants(world: World):
     before = resources_of(world.tree)
     change(world)

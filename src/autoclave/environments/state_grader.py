@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from autoclave.core import Closing, Ended, FaultError, HostError, InputError, Program, SandboxFault
+from autoclave.core import Closing, Ended, ExhaustedFault, FaultError, HostError, InputError, Program, SandboxFault
 from autoclave.core.rollout import EndState, Reward, Rollout, TaskItem
 from autoclave.core.verdict import Status
 from autoclave.environments.verdicts import VALUES, verdict_of, verdict_of_fault
@@ -112,9 +112,13 @@ def changed_files(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> se
     return {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
 
 
-def changed_rows(before: Table, after: Table) -> tuple[Counter[Row], Counter[Row]]:
-    """Return the rows that went and the rows that came, with their numbers. A changed row is in both."""
-    return Counter(before.rows) - Counter(after.rows), Counter(after.rows) - Counter(before.rows)
+def changed_rows(before: Table, after: Table) -> tuple[list[Row], list[Row]]:
+    """Return the rows that went and the rows that came, each as often as it did. A changed row is in both.
+
+    Values of different types differ, also 5 and 5.0.
+    """
+    old, new = (Counter((tuple(map(type, row)), row) for row in table.rows) for table in (before, after))
+    return [row for _, row in (old - new).elements()], [row for _, row in (new - old).elements()]
 
 
 ConditionsOf = Callable[[TaskItem], Mapping[str, Callable[[State], bool]]]
@@ -157,6 +161,10 @@ def _failure_of(name: str, holds: Callable[[State], bool], state: State, item: T
         return f"{name}: {damage}"
     except (FaultError, InputError, HostError, NameError):
         raise
+    except OSError as error:  # a module that reads archives or pictures raises it without a number
+        if error.errno is not None:
+            raise ExhaustedFault(f"task {item.task!r}, item {item.id!r}: condition {name!r}: {error}") from error
+        return f"{name} raised {type(error).__name__}"
     except Exception as error:  # noqa: BLE001  by what the state holds: no policy may end the run
         return f"{name} raised {type(error).__name__}"
     if found and found is not True:

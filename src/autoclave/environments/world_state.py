@@ -45,7 +45,7 @@ def changes_between(before: Resources, after: Resources) -> dict[str, list[Any]]
             found[name] = ["delete", None]
         elif name not in before:
             found[name] = ["create", value_of(after[name])]
-        elif (now := value_of(after[name])) != value_of(before[name]):
+        elif repr(now := value_of(after[name])) != repr(value_of(before[name])):  # 5.0 is not 5
             found[name] = ["modify", now]
     return found
 
@@ -54,7 +54,7 @@ def value_of(resource: Entry | list[Any]) -> list[Any]:
     """Return the value of a resource in changes."""
     if isinstance(resource, Entry):
         return [resource.kind, resource.mode, resource.target or resource.digest]
-    return [each.hex() if isinstance(each, bytes) else each for each in resource]
+    return [{"hex": each.hex()} if isinstance(each, bytes) else each for each in resource]
 
 
 def _resources_of(tree: Path) -> Iterator[tuple[str, Any]]:

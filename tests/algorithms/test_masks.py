@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -45,6 +47,12 @@ def test_a_response_without_a_program_is_masked_and_a_wrong_program_is_not():
     assert reasons(mask_format(sampled)) == [MaskReason.FORMAT, None, None]
     settings = GrpoPlusConfig(mask_format=True)
     assert reasons(build_algorithm(settings).mask(sampled)) == [MaskReason.FORMAT, None, MaskReason.NO_VERDICT]
+
+
+def test_an_episode_that_the_limit_of_turns_ended_is_masked_where_settings_say_so_with_a_reason_of_its_own():
+    sampled = [replace(rollout(), ended_by="turns"), replace(rollout(), ended_by="context"), rollout()]
+    assert reasons(build_algorithm(GrpoConfig()).mask(sampled)) == [None] * 3
+    assert reasons(build_algorithm(GrpoConfig(mask_turn_limit=True)).mask(sampled)) == [MaskReason.TURNS, None, None]
 
 
 def test_grpo_trains_on_overlong_responses_and_grpo_plus_does_not():

@@ -23,6 +23,8 @@ def filters(settings: AlgorithmSettings) -> tuple[RolloutFilter, ...]:
     chosen: list[RolloutFilter] = [mask_no_verdict]
     if settings.masks_overlong:
         chosen.append(mask_overlong)
+    if settings.mask_turn_limit:
+        chosen.append(mask_turn_limit)
     if settings.mask_format:
         chosen.append(mask_format)
     return tuple(chosen)
@@ -91,6 +93,11 @@ def mask_overlong(rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:
     Source: Yu et al., DAPO, arXiv:2503.14476, section 3.4 (overlong filtering); the DeepCoder report (GRPO+).
     """
     return tuple(rollout.masked(MaskReason.OVERLONG) if rollout.is_cut else rollout for rollout in rollouts)
+
+
+def mask_turn_limit(rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:
+    """The same rollouts; episodes that the limit of turns ended are masked, whatever their reward."""
+    return tuple(rollout.masked(MaskReason.TURNS) if rollout.ended_by == "turns" else rollout for rollout in rollouts)
 
 
 def mask_format(rollouts: Sequence[Rollout]) -> tuple[Rollout, ...]:

@@ -87,6 +87,8 @@ class AlgorithmSettings(Config):
     """The algorithm: in each a literal of its own."""
     mask_overlong: bool = False
     """Mask responses that the length limit cut (overlong filtering)."""
+    mask_turn_limit: bool = False
+    """Mask episodes that the limit of turns ended, whatever they earned."""
     mask_format: bool = False
     """Mask responses without a program, instead of a reward of 0."""
     correction: CorrectionConfig = NoCorrectionConfig()

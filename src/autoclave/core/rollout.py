@@ -32,6 +32,8 @@ class MaskReason(StrEnum):
 
     OVERLONG = "overlong"
     """The length limit cut the response (overlong filtering)."""
+    TURNS = "turns"
+    """The limit of turns ended the episode."""
     FORMAT = "format"
     """The response holds no program, and such responses are left out."""
     LENGTH_VARIANCE = "length_variance"

@@ -1,0 +1,1 @@
+"""A task with a reward of its own."""

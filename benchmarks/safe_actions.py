@@ -23,7 +23,7 @@ import torch
 from harness import argument_parser, finish, print_environment, sized
 
 from autoclave.algorithms import build_algorithm, supervised
-from autoclave.compose.tasks import Episodes
+from autoclave.compose.tasks import next_turn_of
 from autoclave.config import GrpoPlusConfig, OptimizerConfig, SftConfig, TinyModelConfig
 from autoclave.core import TaskItem
 from autoclave.judge import LocalJudge
@@ -119,7 +119,7 @@ def stages_of(policy: Policy, task: SafeActions, *, group_size: int, steps: int,
             sampler=SamplerPool([sampler]),
             tokenizer=policy.tokenizer,
             grade=task.grade,
-            next_turn=Episodes(task, policy.tokenizer, None),
+            next_turn=next_turn_of(task, policy.tokenizer, None),
             algorithm=algorithm,
             sampling=SamplingParameters(max_new_tokens=_MOST_TOKENS),
             group_size=group_size,

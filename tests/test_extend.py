@@ -1,4 +1,4 @@
-"""The recipes of docs/extend.md, applied to a copy of the source: its diffs, its packages, its commands."""
+"""The recipes of docs/extend.md and the tutorial on rewards, applied to a copy of the source, in one process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
+PAGE = "\n".join(
+    (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("extend.md", "tutorials/own-reward.md")
+)
+QUICK = {"autoclave train own.yaml": ["sft.steps=2", "steps=1", "problems_per_step=2", "evaluation.final_samples=1"]}
+"""Settings that are added to commands, which would take longer."""
 _FENCE = re.compile(r"(?:^`([\w./]+)`:\n\n)?^```(\w+)( error)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 RUNNER = """
@@ -69,7 +73,8 @@ def steps() -> list[Step]:
     found: list[Step] = []
     for _, language, error, content in _FENCE.findall(PAGE):
         if language == "sh":
-            commands = [line.split() for line in content.splitlines() if not line.startswith("pip install")]
+            lines = [line for line in content.splitlines() if not line.startswith("pip install")]
+            commands = [[*line.split(), *QUICK.get(line, ())] for line in lines]
             found.append(Step(commands, bool(error)))
         elif language == "text":
             found[-1].prints += content.splitlines()

@@ -103,7 +103,7 @@ def uninstall(host: HostName, root: Path, state: Path | None = None) -> list[str
                 write_atomically(place, known["before"])
             told.append(f"{path}: restored")
         else:
-            write_atomically(place, _without_block(now) if path.endswith(".toml") else _without_entries(now, path))
+            write_atomically(place, _BLOCK.sub("", now) if path.endswith(".toml") else _without_entries(now, path))
             told.append(f"{path}: removed the entries; other changes stay")
     (folder / f"installed-{host}.json").unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # it ends without an answer
@@ -202,7 +202,7 @@ def _without_entries(text: str, path: str) -> str:
 
 
 def _with_block(text: str, server: Mapping[str, Any]) -> str:
-    others = _without_block(text)
+    others = _BLOCK.sub("", text)
     if _SERVER in tomllib.loads(others).get("mcp_servers", {}):
         raise InputError(f"mcp_servers.{_SERVER}: is another server; give it another name first. Nothing was changed")
     lines = [f"[mcp_servers.{_SERVER}]", *(f"{name} = {json.dumps(value)}" for name, value in server.items())]
@@ -210,10 +210,6 @@ def _with_block(text: str, server: Mapping[str, Any]) -> str:
     edited = f"{others}\n{block}" if others else block
     tomllib.loads(edited)
     return edited
-
-
-def _without_block(text: str) -> str:
-    return _BLOCK.sub("", text)
 
 
 def _dumped(settings: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ import ctypes
 import os
 import struct
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 from autoclave.act.watch import Watch
@@ -24,6 +24,7 @@ _LIMITS = CommandLimits(
     cpu_s=3600.0, memory_mb=4096, processes=1024, disk_mb=8192, scratch_mb=1024, open_files=4096, output_bytes=64 << 20
 )
 _libc = ctypes.CDLL(None)
+_unpacked = lru_cache(maxsize=64)(lambda entries: dict(unpacked(entries)))  # each command asks twice
 _NO_FOLLOW, _BIRTH = 0x100, 0x800  # statx(2)
 _ahead: dict[tuple[int, int], Callable[[], Scan | None]] = {}
 """`CommandRunner.known` for the next command, by device and inode of the folder."""
@@ -97,10 +98,9 @@ def changed_since(before: Scan, steps: Sequence[Step], scope: Scope) -> str:
     where they set its extended attributes: those that others set are not in a scan.
     """
     exact = {step.path for step in steps if "attributes" in step.facts}
-    known = cache(lambda folder: dict(unpacked(before.folders.get(folder, b""))))
     for path in sorted({above for step in steps for above in with_those_above(step.path)}):
         folder, _, name = path.rpartition("/")
-        was, now, born_ns = known(folder).get(name), None, 0
+        was, now, born_ns = _unpacked(before.folders.get(folder, b"")).get(name), None, 0
         with contextlib.suppress(FileNotFoundError, InputError), scope.parent_of(path) as (parent, _):
             now = facts_of(os.stat(name, dir_fd=parent, follow_symlinks=False))
             born_ns = _birth_ns(parent, name)

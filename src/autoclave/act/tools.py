@@ -144,18 +144,9 @@ def _tool(definition: Mapping[str, Any]) -> Tool:
 
 def shown_tools(tools: Sequence[Tool], form: Literal["openai", "anthropic"]) -> list[dict[str, Any]]:
     """Return tools as definitions for the API of a model."""
-    if form == "anthropic":
-        return [
-            {"name": each.name, "description": each.description, "input_schema": dict(each.parameters)}
-            for each in tools
-        ]
-    return [
-        {
-            "type": "function",
-            "function": {"name": each.name, "description": each.description, "parameters": dict(each.parameters)},
-        }
-        for each in tools
-    ]
+    parameters = "input_schema" if form == "anthropic" else "parameters"
+    found = [{"name": each.name, "description": each.description, parameters: dict(each.parameters)} for each in tools]
+    return found if form == "anthropic" else [{"type": "function", "function": each} for each in found]
 
 
 def operation_of(name: str, given: Json, functions: Sequence[str]) -> dict[str, Any]:

@@ -265,8 +265,7 @@ def secrets_in(within: str, found: Scan) -> list[str]:
 @lru_cache(maxsize=4096)  # for the next commands
 def _secrets_in(folder: str, entries: bytes) -> tuple[str, ...]:
     """Return the paths of files in a folder whose names say that they hold secrets."""
-    names = (name for name, facts in unpacked(entries) if facts.is_file)
-    return tuple(path for name in names if is_secret(path := joined(folder, name)))
+    return tuple(path for name, facts in unpacked(entries) if facts.is_file and is_secret(path := joined(folder, name)))
 
 
 def _git_identity(tree: Path) -> Callable[[], dict[str, str]]:

@@ -3,7 +3,7 @@
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 from urllib.parse import quote, unquote
 
@@ -163,6 +163,7 @@ def has_secret_name(path: str) -> bool:
     return bool(_SECRET.fullmatch(loose(path.rpartition("/")[2])))
 
 
+@lru_cache(maxsize=1 << 16)
 def is_secret(path: str) -> bool:
     """Return whether the name of a file, or of a folder above it, says that it holds keys or passwords."""
     return has_secret_name(path) or not _WITH_SECRETS.isdisjoint(loose(path).split("/"))

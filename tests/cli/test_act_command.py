@@ -165,6 +165,22 @@ def test_several_are_undone_at_once(act, tmp_path: Path):
     assert act("undo", names[0], "--all").returncode == 2
 
 
+def test_the_actions_undone_last_are_redone(act, tmp_path: Path):
+    make = [{"do": "make_folder", "path": path} for path in ("a", "a/b", "a/b/c")]
+    names = [line.split()[0] for line in act("run", operations(tmp_path, *make)).stdout.splitlines()]
+    other = act("run", operations(tmp_path, {"do": "make_folder", "path": "x"}), "--session", "bob").stdout[:8]
+    act("undo", *names)
+    act("undo", other)
+    assert not list((tmp_path / "project").glob("[ax]"))
+    redone = act("redo", "--last", "1", "--session", "bob")
+    assert redone.stdout == f"redone: {other}  make_folder 'x'\n"
+    redone = act("redo", "--last", "5")
+    assert [line.split()[1] for line in redone.stdout.splitlines()] == names  # each before what is in it
+    assert (tmp_path / "project/a/b/c").is_dir()
+    assert act("redo", "--last", "1").stdout == ""
+    assert act("redo").returncode == act("redo", names[0], "--last", "1").returncode == 2
+
+
 def test_a_file_may_be_done_whole_or_not_at_all(act, tmp_path: Path):
     wrong = {"do": "delete", "path": "nothing-there"}
     failed = act("run", operations(tmp_path, WRITE, MAKE, wrong), "--atomic")

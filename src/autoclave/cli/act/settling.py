@@ -81,17 +81,26 @@ def _choice(given: str) -> tuple[str, str]:
 
 
 @click.command()
-@click.argument("action")
+@click.argument("actions", nargs=-1)
+@click.option("--last", type=click.IntRange(1), metavar="N", help="Redo the N actions that were undone last.")
 @on_folder
-def redo(action: str, root: Path, state: Path | None, name: str) -> None:
-    """Do an undone action again.
+def redo(actions: tuple[str, ...], last: int | None, root: Path, state: Path | None, name: str) -> None:
+    """Do undone actions again, one by one, up to the first that fails.
+
+    --last takes them in the reverse order of their undo; with --session, those of that session alone.
 
     \b
-    Example: autoclave act redo 3f2a9c01 --root project
+    Example: autoclave act redo --last 1 --root project
     """
+    from autoclave.runtime.states import ActionState
+
+    if bool(actions) == (last is not None):
+        raise InputError("act redo: give ids of actions, or --last N")
     with acting(root, state, name) as session:
-        standing = session.redo(action)
-        say(f"redone: {action}  {words(standing.proposed['operation'])}")
+        undone = sorted(session.journal.standings((ActionState.UNDONE,)), key=lambda each: -each.number)
+        own = [each.action for each in undone if name in ("main", each.proposed["session"])]
+        for each in actions or own[:last]:
+            say(f"redone: {each}  {words(session.redo(each).proposed['operation'])}")
 
 
 @click.command()

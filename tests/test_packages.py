@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import json
 import subprocess
@@ -14,6 +15,7 @@ import grimp
 import pytest
 
 import autoclave
+from tests import public_surface
 
 SOURCE = Path(autoclave.__file__).parent
 LIGHT = (
@@ -81,6 +83,12 @@ def test_every_public_name_is_promised(package: str):
         name for name, value in vars(module).items() if not name.startswith("_") and not isinstance(value, ModuleType)
     }
     assert own - {"annotations", "TYPE_CHECKING", "lazily"} == promised
+
+
+def test_public_names_are_those_of_the_file():
+    pinned = public_surface.FILE.read_text(encoding="utf-8").splitlines()
+    changed = "\n".join(difflib.unified_diff(pinned, public_surface.surface(), "pinned", "here", n=0, lineterm=""))
+    assert not changed, f"{changed}\nFix: restore these names, or accept the change: python -m tests.public_surface"
 
 
 def test_no_modules_import_each_other_in_a_circle():

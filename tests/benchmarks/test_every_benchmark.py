@@ -21,6 +21,9 @@ SOURCES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER
 BENCHMARKS = [name for name, source in SOURCES.items() if re.search(r"^    finish\(|^ +finish\(", source, re.MULTILINE)]
 LONG = [
     ("smollm2",),
+    ("failover",),
+    ("alignment_study",),
+    ("planted_mistakes",),
     ("episodes", "--only", "repair"),
     ("pipelines", "--real"),
     ("service", "--overload"),

@@ -33,7 +33,7 @@ from tests.problems.whole_programs import (
     program_of,
 )
 
-NUM_SHOWN = 20_000 if os.environ.get("AUTOCLAVE_SOAK") == "1" else 8_000
+NUM_SHOWN = 20_000 if os.environ.get("AUTOCLAVE_SOAK") == "1" else 5_000
 _DUMP = """
 import json, sys
 from autoclave.config.problems import SyntheticConfig

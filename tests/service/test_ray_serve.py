@@ -70,7 +70,7 @@ def served(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iter
                 f"store={store}",
                 "node_lease_s=3",
                 "drain_s=1",
-                "ray={max_replicas: 4, ongoing_requests: 2, upscale_delay_s: 1, downscale_delay_s: 4, proxies: head}",
+                "ray={max_replicas: 3, ongoing_requests: 2, upscale_delay_s: 1, downscale_delay_s: 4, proxies: head}",
             )
             yield Served(cluster, nodes, server, store)
             server.terminate()
@@ -108,42 +108,31 @@ def loaded_until(condition: Callable[[], bool], judge: RemoteJudge, label: str) 
     return futures
 
 
-def test_replicas_follow_the_load(served: Served):
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("port={port}",), "runs on this cluster already"),
+        pytest.param(("port=1",), "not 1", marks=pytest.mark.soak),
+        pytest.param(("port={port}", "judge.workers=64"), "CPUs", marks=pytest.mark.soak),
+    ],
+)
+def test_a_second_application_does_not_disturb_the_first(served: Served, words: tuple[str, ...], reason: str):
+    command = [sys.executable, "-m", "autoclave", "serve", "--ray", f"store={served.store}", "judge.workers=1"]
+    command += [word.format(port=served.server.port) for word in words]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert ended.returncode == 3
+    assert reason in ended.stderr
+    with judge_of(served) as judge:
+        assert all_accepted(submitted(judge, reason, 3))
+
+
+def test_replicas_follow_the_load_and_no_job_is_lost_when_a_server_or_a_node_dies(served: Served):
     until(lambda: served.num_replicas() == 1)
     with judge_of(served) as judge:
-        assert all_accepted(loaded_until(lambda: served.num_replicas() == 4, judge, "load"))
-    until(lambda: served.num_replicas() == 1)
-
-
-def test_a_second_application_does_not_disturb_the_first(served: Served):
-    port = f"port={served.server.port}"
-    for words, reason in (
-        ((port,), "runs on this cluster already"),
-        (("port=1",), "not 1"),
-        ((port, "judge.workers=64"), "CPUs"),
-    ):
-        given = [
-            sys.executable,
-            "-m",
-            "autoclave",
-            "serve",
-            "--ray",
-            f"store={served.store}",
-            "judge.workers=1",
-            *words,
-        ]
-        ended = subprocess.run(given, capture_output=True, text=True, timeout=DEADLINE_S)
-        assert ended.returncode == 3
-        assert reason in ended.stderr
-    with judge_of(served) as judge:
-        assert all_accepted(submitted(judge, "second", 3))
-
-
-def test_no_job_is_lost_when_a_server_or_a_node_dies(served: Served):
-    with judge_of(served) as judge:
-        futures = loaded_until(lambda: served.num_replicas() >= 2, judge, "deaths")
+        futures = loaded_until(lambda: served.num_replicas() == 3, judge, "load")
         os.kill(served.replicas()[0], signal.SIGKILL)
         done = sum(future.done() for future in futures)
         until(lambda: sum(future.done() for future in futures) > done + 20)
         served.cluster.remove_node(served.nodes.pop(), allow_graceful=False)
         assert all_accepted(futures)
+    until(lambda: served.num_replicas() == 1)

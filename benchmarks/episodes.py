@@ -17,12 +17,14 @@ from harness import argument_parser, finish, print_environment
 from interleaving import idle_figures
 from repair import repair_figures
 from token_identity import identity_figures
+from workspace_costs import workspace_figures
 
 PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "forged": forged_figures,
     "tokens": identity_figures,
     "idle": idle_figures,
     "repair": repair_figures,
+    "workspace": workspace_figures,
 }
 TRAINING = {"repair"}
 """Parts of several training runs, which --tiny leaves out unless they are asked for."""

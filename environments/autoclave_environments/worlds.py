@@ -51,8 +51,8 @@ class WorldWorkspaces(Closing):
         self._free.put(first)
         self._starting, self.acting = ThreadPoolExecutor(1, "start"), ThreadPoolExecutor(NUM_ACTING, "act")
 
-    def start(self, files: Mapping[str, bytes]) -> Future[Workspace]:
-        """Return a workspace on a world of its own. It takes no `files`: the world has its own."""
+    def start(self, files: Mapping[str, bytes], test_command: str = "") -> Future[Workspace]:
+        """Return a workspace on a world of its own. It takes no `files` and no tests: the world has its own."""
         return self._starting.submit(self._start)
 
     def _start(self) -> Workspace:

@@ -58,8 +58,8 @@ class Workspaces:
     def __init__(self, *results: ToolResult | Exception) -> None:
         self.results, self.calls, self.started, self.closed = list(results), [], [], 0
 
-    def start(self, files: Any) -> Future[Any]:
-        self.started.append(files)
+    def start(self, files: Any, test_command: str = "") -> Future[Any]:
+        self.started.append((files, test_command))
         return settled(self)
 
     def call(self, tool: str, arguments: Any) -> Future[ToolResult]:
@@ -86,10 +86,10 @@ def contents(seen: Observation) -> list[str]:
 
 def test_calls_of_a_turn_are_made_in_order_and_each_result_is_read():
     workspaces = Workspaces(ToolResult("one"), ToolResult("two", is_error=True))
-    seen = environment(workspaces).step(SHELL + written_call("read", {"path": "x"})).result()
+    seen = environment(workspaces, test_command="pytest").step(SHELL + written_call("read", {"path": "x"})).result()
     assert (contents(seen), seen.errors, seen.is_end) == (["one", "two"], 1, False)
     assert workspaces.calls == [("shell", {"command": "ls"}), ("read", {"path": "x"})]
-    assert workspaces.started == [{"a": b"1"}]
+    assert workspaces.started == [({"a": b"1"}, "pytest")]
 
 
 def test_a_turn_without_a_call_ends_the_episode_and_what_it_left_is_carried_out():
@@ -122,7 +122,7 @@ def test_a_turn_has_a_limited_number_of_calls():
 
 def test_a_limit_of_the_workspace_ends_the_episode_and_is_named():
     workspaces = Workspaces(ToolResult("...", is_error=True, ended_by="cpu_time", is_over=True))
-    seen = environment(workspaces).step(SHELL + SHELL).result()
+    seen = environment(workspaces, test_command="pytest").step(SHELL + SHELL).result()
     assert (contents(seen), seen.is_end, seen.ended_by) == (["..."], True, "cpu_time")
     assert len(workspaces.calls) == 1
 
@@ -134,7 +134,7 @@ def test_a_fault_of_the_workspace_is_not_the_policys():
 
 def test_a_workspace_that_starts_after_the_episode_was_closed_is_closed():
     class Slow(Workspaces):
-        def start(self, files: Any) -> Future[Any]:
+        def start(self, files: Any, test_command: str = "") -> Future[Any]:
             self.later = Future()
             return self.later
 

@@ -85,7 +85,7 @@ class ToolEnvironment:
     """An episode whose policy calls tools of a workspace, until a turn without a call.
 
     The workspace is started by the first call that can be made. After more than `most_malformed` calls that cannot be
-    made the episode ends. Some tools may be left out of `tools`, which the policy is told.
+    made the episode ends. `tools`, which the policy is told, may lack some. `test_command` is that of `run_tests`.
     """
 
     def __init__(
@@ -95,12 +95,13 @@ class ToolEnvironment:
         tools: Sequence[Tool],
         declared: Declared | None = None,
         *,
+        test_command: str = "",
         tells_tools: bool = True,
         most_malformed: int = 3,
     ) -> None:
         self.tools = tools if tells_tools else ()
         self._workspaces, self._files, self._callable = workspaces, files, tools
-        self._declared, self._left = declared or Declared(), most_malformed
+        self._declared, self._left, self._test_command = declared or Declared(), most_malformed, test_command
         self._workspace: Workspace | None = None
         self._is_closed = False
 
@@ -115,7 +116,8 @@ class ToolEnvironment:
             return completed(_OVER)
         if self._workspace or all(call.problem for call in calls):
             return self._make(calls, [])
-        return linked(self._workspaces.start(self._files), lambda done: self._started(done.result(), calls))
+        started = self._workspaces.start(self._files, self._test_command)
+        return linked(started, lambda done: self._started(done.result(), calls))
 
     def _started(self, workspace: Workspace, calls: Sequence[ToolCall]) -> Future[Observation]:
         self._workspace = workspace

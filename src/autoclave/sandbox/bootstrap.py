@@ -37,8 +37,8 @@ package.__path__ = []
 called, *arguments = sys.argv[2:]
 files = {{name: name + ".py" for name in {_MODULES}}}
 if called not in files:
-    files = {{**{{name: files[name] for name in {_FOR_FILES}}}, "called": called}}
-    called = "called"
+    own = {{path.rpartition("/")[2].removesuffix(".py"): path for path in called.split("\\n")}}
+    files, called = {{**{{name: files[name] for name in {_FOR_FILES}}}, **own}}, list(own)[-1]
 for name, path in files.items():
     module = sys.modules["guest." + name] = types.ModuleType("guest." + name)
     module.__package__ = "guest"
@@ -71,7 +71,8 @@ def require_current_parts(package: Path = FOLDER.parent) -> None:
 def guest_command(executable: str, module: str, *arguments: str, use_compiled: bool = True) -> list[str]:
     """The command line that runs `main(*arguments)` of a guest module, without site-packages or user settings.
 
-    `module` is a name, or the path of a file whose code imports `linux`, `filter` and `enter` from the package `guest`.
+    `module` is a name, or the path of a file whose code imports `linux`, `filter` and `enter` from the package `guest`;
+    before it, each on a line of its own, may stand paths of other files that it imports from there.
     """
     compiled = str(_COMPILED) if use_compiled and is_compiled() else ""
     return [executable, "-S", "-s", "-P", "-c", _START, compiled, module, *arguments]

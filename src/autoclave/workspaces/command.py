@@ -48,14 +48,13 @@ from autoclave.sandbox.bootstrap import FOLDER, guest_command, guest_environment
 from autoclave.sandbox.cgroups import Group, find_place, remove_stale_groups
 from autoclave.sandbox.exhaustion import named_faults
 from autoclave.sandbox.namespace.root import base_interpreter
-from autoclave.workspaces.sealed import HOME, CommandLimits, SealedCommand, root_of
+from autoclave.workspaces.sealed import ENVIRONMENT, CommandLimits, SealedCommand, root_of
 from autoclave.workspaces.sizes import size_of
 from autoclave.workspaces.streams import CommandStreams
 
 _GUEST = Path(__file__).parent / "guest" / "command.py"
 _FILE_CAPABILITIES = (0, 1, 3, 4)
 """CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID: root needs them to act on files of other users."""
-_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": HOME, "LANG": "C.UTF-8", "TZ": "UTC"}
 _POLL_S = 0.05
 _START_TIMEOUT_S = 60.0
 _NOT_FOUND = 127
@@ -152,7 +151,7 @@ class _Cell:
         if self._group:
             self._group.take_in(self._process.pid)
         self._send(self._root)
-        _write_id_maps(int(self._receive()["ids"]))
+        write_id_maps(int(self._receive()["ids"]))
         self._send({})
         self._first = os.pidfd_open(int(self._receive()["first"]))
         self._send({})
@@ -173,7 +172,7 @@ class _Cell:
             return None
         content, descriptors, _, _ = socket.recv_fds(self._link, 3, 1)
         if not descriptors:
-            raise self._fault(self._receive(content))
+            raise fault_of(self._receive(content))
         return socket.socket(fileno=descriptors[0])
 
     def go(self) -> None:
@@ -225,7 +224,7 @@ class _Cell:
             "listens": command.listens,
             "port": command.port,
             "argv": list(command.argv),
-            "environment": {**_ENVIRONMENT, **command.environment},
+            "environment": {**ENVIRONMENT, **command.environment},
             "capabilities": list(_FILE_CAPABILITIES) if os.geteuid() == 0 else [],
             "limits": list(self._resource_limits()),
         }
@@ -315,7 +314,7 @@ class _Cell:
         try:
             self._link.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
-            raise self._fault(self._report()) from None
+            raise fault_of(self._report()) from None
 
     def _receive(self, content: bytes = b"") -> dict[str, Any]:
         """Receive a message, or the rest of one that begins with `content`."""
@@ -326,14 +325,16 @@ class _Cell:
         except (OSError, ValueError) as error:
             raise SandboxFault(f"the cell of a command does not answer ({error})") from None
         if "fault" in answer:
-            raise self._fault(answer)
+            raise fault_of(answer)
         return answer
 
-    def _fault(self, answer: dict[str, Any]) -> SandboxFault | IsolationError:
-        reason = str(answer.get("fault", "it ended without a message"))
-        if answer.get("errno") in (errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EUSERS) and "unshare" in reason:
-            return IsolationError(f"this host refuses namespaces ({reason}). Fix: `autoclave doctor` names it")
-        return SandboxFault(f"the cell of a command cannot be made: {reason}")
+
+def fault_of(answer: dict[str, Any]) -> SandboxFault | IsolationError:
+    """Return what the answer of a guest says has failed, or that it has ended."""
+    reason = str(answer.get("fault", "it ended without a message"))
+    if answer.get("errno") in (errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EUSERS) and "unshare" in reason:
+        return IsolationError(f"this host refuses namespaces ({reason}). Fix: `autoclave doctor` names it")
+    return SandboxFault(f"the cell of a command cannot be made: {reason}")
 
 
 _spares: list[_Cell] = []
@@ -349,17 +350,14 @@ def warm_cell(command: SealedCommand, limits: CommandLimits) -> None:
     _spares.append(_Cell(command, limits))
 
 
-def _write_id_maps(pid: int) -> None:
+def write_id_maps(pid: int) -> None:
     """Map ids of the user namespace of a process to themselves: all of them for root, else the own."""
     try:
-        if os.geteuid() == 0:
-            for name in ("uid_map", "gid_map"):
-                lines = [line.split() for line in Path(f"/proc/self/{name}").read_text().splitlines()]
-                content = "".join(f"{inside} {inside} {length}\n" for inside, _, length in lines)
-                Path(f"/proc/{pid}/{name}").write_text(content)
-        else:
+        if os.geteuid():
             Path(f"/proc/{pid}/setgroups").write_text("deny")
-            Path(f"/proc/{pid}/uid_map").write_text(f"{os.geteuid()} {os.geteuid()} 1\n")
-            Path(f"/proc/{pid}/gid_map").write_text(f"{os.getegid()} {os.getegid()} 1\n")
+        for name, own in (("uid_map", os.geteuid()), ("gid_map", os.getegid())):
+            ids = f"{own} {own} 1\n" if os.geteuid() else Path(f"/proc/self/{name}").read_text()
+            ranges = [line.split() for line in ids.splitlines()]
+            Path(f"/proc/{pid}/{name}").write_text("".join(f"{first} {first} {size}\n" for first, _, size in ranges))
     except OSError as error:
         raise SandboxFault(f"cannot map user ids: {error}") from None

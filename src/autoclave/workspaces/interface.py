@@ -49,6 +49,28 @@ class Declared:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class WorkspaceLimits:
+    """Limits of a workspace: those that begin with `call_` are of one call, the others of the whole episode.
+
+    Files are held in memory: all together may use `memory_mb + disk_mb`. Time between calls does not count.
+    With `keeps_processes`, what a call starts may outlive it; else only the Python session does, stopped between calls.
+    """
+
+    call_cpu_s: float = 30.0
+    call_wall_s: float = 60.0
+    call_output_bytes: int = 1 << 18
+    cpu_s: float = 300.0
+    wall_s: float = 600.0
+    output_bytes: int = 1 << 22
+    memory_mb: int = 512
+    disk_mb: int = 256
+    num_files: int = 1 << 16
+    processes: int = 64
+    open_files: int = 256
+    keeps_processes: bool = False
+
+
 class Workspace(Protocol):
     """The sealed place of one episode. One call at a time."""
 
@@ -71,8 +93,8 @@ class Workspaces(Protocol):
 
     level: Level
 
-    def start(self, files: Mapping[str, bytes]) -> Future[Workspace]:
-        """Return a fresh workspace that holds `files`, by path."""
+    def start(self, files: Mapping[str, bytes], test_command: str = "") -> Future[Workspace]:
+        """Return a fresh workspace that holds `files`, by path. `test_command` is that of its tool `run_tests`."""
         ...
 
     def close(self) -> None:

@@ -1,16 +1,22 @@
-"""A sealed command and its root: parts of the host, read-only, and files and folders of its own."""
+"""A sealed command, and the roots of cells: parts of the host, read-only, and files and folders of their own."""
 
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from autoclave.core import SandboxFault
-from autoclave.sandbox.namespace.root import base_interpreter, root_plan
+from autoclave.sandbox.namespace.root import PACKAGES_FOLDER, base_interpreter, root_plan
+from autoclave.workspaces.interface import WorkspaceLimits
 
 HOME = "/.home"
 """Home of a command: an empty folder of its own, in memory."""
+ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": HOME, "LANG": "C.UTF-8", "TZ": "UTC"}
+_PLACES = {"/workspace": 0o755, "/tmp": 0o1777, "/dev/shm": 0o1777, HOME: 0o755}
+"""Folders of a workspace that can be written."""
+_BIN = "/.bin"
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _OF_ETC = (
@@ -73,8 +79,9 @@ class SealedCommand:
     shares_network: bool = False
 
 
-def root_of(command: SealedCommand, limits: CommandLimits) -> dict[str, Any]:
+def root_of(command: SealedCommand, limits: CommandLimits, user: int = 0) -> dict[str, Any]:
     """Return the plan of a root, which is the same for many commands while mounts of the host and files in it are."""
+    user = user or os.geteuid() or 1000
     root = root_plan(base_interpreter())
     links = [(name, os.readlink(name)) for name in _SYSTEM if os.path.islink(name)]
     taken = {name for name, _ in links} | {"/dev/shm"}
@@ -83,9 +90,7 @@ def root_of(command: SealedCommand, limits: CommandLimits) -> dict[str, Any]:
     binds = [*system, *own, *_DEVICES, *(path for path in _OF_ETC if os.path.exists(path))]
     pairs = [*((path, path) for path in dict.fromkeys(binds)), *command.shown]
     sources = [*(source for source, _ in pairs), str(command.tree.resolve()), str(command.layers.resolve())]
-    account = (
-        f"root:x:0:0:root:{HOME}:/bin/sh\nuser:x:{os.geteuid() or 1000}:{os.getegid() or 1000}:user:{HOME}:/bin/sh\n"
-    )
+    account = f"root:x:0:0:root:{HOME}:/bin/sh\nuser:x:{user}:{os.getegid() or 1000}:user:{HOME}:/bin/sh\n"
     resolving = _HOST_NAMES if command.shares_network else ()
     names = {path: Path(path).read_text(errors="replace") for path in resolving if os.path.exists(path)}
     groups = f"root:x:0:\nuser:x:{os.getegid() or 1000}:\n"
@@ -102,12 +107,34 @@ def root_of(command: SealedCommand, limits: CommandLimits) -> dict[str, Any]:
             "/etc/resolv.conf": "",
             **names,
         },
+        "folders": ["/.lower", "/.layers"],
         "scratch_folders": ["/tmp", "/dev/shm", HOME],
         "scratch_bytes": limits.scratch_mb << 20,
         "scratch_files": 1 << 17,
         "shares_network": command.shares_network,
         "mounts": Path("/proc/self/mountinfo").read_text(errors="replace"),
         "files_of_host": [os.stat(path).st_ino for path in (*_OF_ETC, *_DEVICES) if os.path.exists(path)],
+    }
+
+
+def workspace_plan(limits: WorkspaceLimits, packages: tuple[str, ...], user: int) -> dict[str, Any]:
+    """Return what the guest needs to know of workspaces whose tools run as `user`, if not 0."""
+    shown = root_plan(base_interpreter(), packages).placed
+    parts = root_of(SealedCommand((), Path("/"), Path("/"), shown=shown), CommandLimits(), user)
+    python, path = os.path.realpath(base_interpreter()), f"{_BIN}:{ENVIRONMENT['PATH']}"
+    return parts | {
+        "links": [*parts["links"], *((f"{_BIN}/{name}", python) for name in ("python", "python3"))],
+        "folders": [*_PLACES, "/.disk"],
+        "scratch_folders": [],
+        "place": "/workspace",
+        "places": list(_PLACES.items()),
+        "disk": f"mode=0700,size={limits.disk_mb << 20},nr_inodes={limits.num_files}",
+        "keeps_processes": limits.keeps_processes,
+        "user": user,
+        "capabilities": [],
+        "shell": shutil.which("bash", path="/usr/bin:/bin") or "/bin/sh",
+        "python": python,
+        "environment": {**ENVIRONMENT, "PATH": path, "PYTHONPATH": PACKAGES_FOLDER, "PYTHONDONTWRITEBYTECODE": "1"},
     }
 
 

@@ -26,7 +26,7 @@ else:  # the name of the package in a bare interpreter, which does not know ours
     from guest.enter import LOCKED_FLAGS, bind
     from guest.filter import command_filter
 
-_ALL = (
+ALL = (
     linux.CLONE_NEWUSER
     | linux.CLONE_NEWNS
     | linux.CLONE_NEWNET
@@ -35,7 +35,7 @@ _ALL = (
     | linux.CLONE_NEWCGROUP
     | linux.CLONE_NEWPID
 )
-_QUIET = linux.MS_NOSUID | linux.MS_NODEV
+QUIET = linux.MS_NOSUID | linux.MS_NODEV
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _LOWER, _LAYERS, _HIDDEN = "/.lower", "/.layers", "/.hidden"
 _FAULT = 70
@@ -47,29 +47,31 @@ def main(control: str) -> None:
     messages = link.makefile("rb")
     try:
         linux.die_with_parent()
-        root = _receive(messages)
-        linux.unshare(_ALL & ~linux.CLONE_NEWNET if root["shares_network"] else _ALL)
-        _send(link, {"ids": os.getpid()})
-        _receive(messages)
+        root = receive(messages)
+        linux.unshare(ALL & ~linux.CLONE_NEWNET if root["shares_network"] else ALL)
+        send(link, {"ids": os.getpid()})
+        receive(messages)
         pid = os.fork()
         if pid == 0:
             _be_first_process(root, link, messages)
-        _send(link, {"first": pid})
+        send(link, {"first": pid})
         messages.close()
         link.close()
         os.waitpid(pid, 0)  # returns when all other processes of the namespace are gone, too
     except BaseException as error:  # noqa: BLE001  reported to the other side
-        _fail(link, error)
+        fail(link, error)
     os._exit(0)
 
 
 def _be_first_process(root: "dict[str, Any]", link: socket.socket, messages: "BinaryIO") -> NoReturn:
     try:
         linux.die_with_parent()
-        _receive(messages)
-        notes = _build_root(root)
-        plan = _receive(messages)  # much later, if the cell was made ahead
-        _enter_root(plan, root["scratch"])
+        receive(messages)
+        build_root(root)
+        notes = mount_proc(root["scratch"])
+        plan = receive(messages)  # much later, if the cell was made ahead
+        _mount_tree(plan, root["scratch"])
+        become_root(root["scratch"])
         _listen(plan, link, messages)
         reported, reporter = os.pipe()
         pid = os.fork()
@@ -79,52 +81,46 @@ def _be_first_process(root: "dict[str, Any]", link: socket.socket, messages: "Bi
         for descriptor in (0, 1, 2):
             os.close(descriptor)
         refused = os.read(reported, 1 << 12)
-        _send(link, _ended(pid) | {"refused": refused.decode(), "notes": notes})
+        send(link, _ended(pid) | {"refused": refused.decode(), "notes": notes})
     except BaseException as error:  # noqa: BLE001  reported to the other side
-        _fail(link, error)
+        fail(link, error)
     os._exit(0)
 
 
-def _fail(link: socket.socket, error: BaseException) -> NoReturn:
+def fail(link: socket.socket, error: BaseException) -> NoReturn:
     try:
-        _send(link, {"fault": f"{type(error).__name__}: {error}", "errno": getattr(error, "errno", None)})
+        send(link, {"fault": f"{type(error).__name__}: {error}", "errno": getattr(error, "errno", None)})
     finally:
         os._exit(_FAULT)
 
 
 def _ended(command: int) -> "dict[str, Any]":
     """Wait for the command; kill and reap its remaining processes."""
-    status = 0
-    while True:
-        pid, found, _ = os.wait4(-1, 0)
-        if pid == command:
-            status = found
-            break
+    while (ended := os.waitpid(-1, 0))[0] != command:
+        pass
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
-    while True:
-        try:
-            os.wait4(-1, 0)
-        except ChildProcessError:
-            break
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return {"status": status, "cpu_s": usage.ru_utime + usage.ru_stime, "peak_mb": usage.ru_maxrss / 1024}
+    return {"status": ended[1], "cpu_s": usage.ru_utime + usage.ru_stime, "peak_mb": usage.ru_maxrss / 1024}
 
 
-def _build_root(plan: "dict[str, Any]") -> "list[str]":
-    """Assemble the root on a tmpfs, but for the tree. Return the parts that the host refused."""
-    root, notes = plan["scratch"], list[str]()
+def build_root(plan: "dict[str, Any]") -> None:
+    """Assemble the root on a tmpfs, but for the tree and the processes."""
+    root = plan["scratch"]
     linux.set_host_name("cell")
     linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
-    linux.mount("root", root, "tmpfs", _QUIET, "mode=0755,size=4m")
+    linux.mount("root", root, "tmpfs", QUIET, "mode=0755,size=4m")
     for mount_point in plan["scratch_folders"]:  # first, since a bind may be below one of them
         os.makedirs(root + mount_point, exist_ok=True)
         options = f"mode=1777,size={plan['scratch_bytes']},nr_inodes={plan['scratch_files']}"
-        linux.mount("scratch", root + mount_point, "tmpfs", _QUIET, options)
+        linux.mount("scratch", root + mount_point, "tmpfs", QUIET, options)
     for source, target in plan["binds"]:
         bind(source, root + target)
     for path in plan["masks"]:
-        linux.mount("mask", root + path, "tmpfs", linux.MS_RDONLY | _QUIET, "mode=0755")
+        linux.mount("mask", root + path, "tmpfs", linux.MS_RDONLY | QUIET, "mode=0755")
     for path, target in plan["links"]:
         if not os.path.lexists(root + path):
             os.makedirs(os.path.dirname(root + path), exist_ok=True)
@@ -133,20 +129,24 @@ def _build_root(plan: "dict[str, Any]") -> "list[str]":
         os.makedirs(os.path.dirname(root + path), exist_ok=True)
         with open(root + path, "w") as file:
             file.write(content)
-    for mount_point in ("/proc", _LOWER, _LAYERS):
+    for mount_point in ("/proc", *plan["folders"]):
         os.makedirs(root + mount_point, exist_ok=True)
+
+
+def mount_proc(root: str) -> "list[str]":
+    """Show the processes of this namespace; return what the host refused."""
     try:  # only its process part: root of this cell could write settings of the host
-        linux.mount("proc", root + "/proc", "proc", _QUIET | linux.MS_NOEXEC, "subset=pid")
+        linux.mount("proc", root + "/proc", "proc", QUIET | linux.MS_NOEXEC, "subset=pid")
     except OSError as error:
-        notes.append(f"no /proc: {error.strerror}")
-    return notes
+        return [f"no /proc: {error.strerror}"]
+    return []
 
 
-def _enter_root(plan: "dict[str, Any]", root: str) -> None:
-    _mount_tree(plan, root)
+def become_root(root: str) -> None:
+    """Pivot into a root, and make it read-only."""
     os.chdir(root)
     linux.pivot_root_here()
-    linux.mount(None, "/", None, linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | _QUIET)
+    linux.mount(None, "/", None, linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | QUIET)
 
 
 def _mount_tree(plan: "dict[str, Any]", root: str) -> None:
@@ -159,12 +159,12 @@ def _mount_tree(plan: "dict[str, Any]", root: str) -> None:
             raise OSError(errno.ESTALE, f"{plan['lower']} is another folder by now")
         linux.mount(plan["layers"], root + _LAYERS, None, linux.MS_BIND)
         layers = f"lowerdir={root + _LOWER},upperdir={root + _LAYERS}/upper,workdir={root + _LAYERS}/work"
-        linux.mount("tree", place, "overlay", _QUIET, f"{layers},userxattr")
+        linux.mount("tree", place, "overlay", QUIET, f"{layers},userxattr")
         linux.unmount(root + _LOWER)  # the overlay keeps what it needs
         linux.unmount(root + _LAYERS)
     else:
         linux.mount(f"{plan['layers']}/upper", place, None, linux.MS_BIND)
-        flags = linux.MS_REMOUNT | linux.MS_BIND | _QUIET | (os.statvfs(place).f_flag & LOCKED_FLAGS)
+        flags = linux.MS_REMOUNT | linux.MS_BIND | QUIET | (os.statvfs(place).f_flag & LOCKED_FLAGS)
         linux.mount(None, place, None, flags)
     if plan["hidden"]:
         _hide(place, plan["hidden"], root)
@@ -193,24 +193,15 @@ def _listen(plan: "dict[str, Any]", link: socket.socket, messages: "BinaryIO") -
         listener.bind(("127.0.0.1", plan["port"]))
         listener.listen(128)
         socket.send_fds(link, [b"{}\n"], [listener.fileno()])
-    _receive(messages)
+    receive(messages)
 
 
 def _be_command(plan: "dict[str, Any]", reporter: int, *, has_network: bool) -> NoReturn:
     try:
-        os.setsid()
-        os.umask(0o022)
-        for name in ("SIGPIPE", "SIGXFSZ", "SIGINT"):
-            signal.signal(getattr(signal, name), signal.SIG_DFL)
-        for kind, value in plan["limits"]:
-            linux.lower_limit(kind, value)
         os.dup2(reporter, 3)
         os.closerange(4, 1 << 16)
         os.set_inheritable(3, False)
-        os.chdir(plan["place"])
-        linux.renounce_privileges(keep=plan["capabilities"])
-        linux.hold_capabilities(*plan["capabilities"])
-        linux.load_filter(command_filter(linux.MACHINE, has_network=has_network))
+        confine(plan, command_filter(linux.MACHINE, has_network=has_network))
         os.execvpe(plan["argv"][0], plan["argv"], plan["environment"])
     except BaseException as error:  # noqa: BLE001  reported to the other side
         os.write(3, f"{plan['argv'][0]}: {getattr(error, 'strerror', None) or error}".encode()[:4000])
@@ -218,14 +209,32 @@ def _be_command(plan: "dict[str, Any]", reporter: int, *, has_network: bool) -> 
         os._exit(127)
 
 
+def confine(plan: "dict[str, Any]", program: bytes) -> None:
+    """Make this process a session of its own, with limits, privileges and user of `plan`, and the usual signals."""
+    os.setsid()
+    os.umask(0o022)
+    for name in ("SIGPIPE", "SIGXFSZ", "SIGINT", "SIGCHLD"):
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    for kind, value in plan["limits"]:
+        linux.lower_limit(kind, value)
+    os.chdir(plan["place"])
+    linux.renounce_privileges(keep=plan["capabilities"])
+    if user := plan.get("user"):
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    linux.hold_capabilities(*plan["capabilities"])
+    linux.load_filter(program)
+
+
 # --- Messages: lines of JSON ------------------------------------------------------------------------------------------
 
 
-def _send(link: socket.socket, message: "dict[str, Any]") -> None:
+def send(link: socket.socket, message: "dict[str, Any]") -> None:
     link.sendall(json.dumps(message).encode() + b"\n")
 
 
-def _receive(messages: "BinaryIO") -> "dict[str, Any]":
+def receive(messages: "BinaryIO") -> "dict[str, Any]":
     content = messages.readline()
     if not content.endswith(b"\n"):
         os._exit(0)  # the other side is gone

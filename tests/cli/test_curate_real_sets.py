@@ -39,11 +39,21 @@ def recipe(data: Path, **others: Path) -> str:
     return json.dumps({"name": "real", "sources": sources, "evaluation_sets": evaluation, **settings})
 
 
-@pytest.mark.parametrize("num_rllm", [60, pytest.param(300, marks=pytest.mark.soak)])
-def test_every_row_is_kept_or_dropped_with_a_reason(autoclave, data: Path, tmp_path: Path, num_rllm: int):
-    rows = gzip.decompress((data / SETS["rllm"]).read_bytes()).splitlines(keepends=True)
-    (tmp_path / "rllm.jsonl").write_bytes(b"".join(rows[2 :: len(rows) // num_rllm] if num_rllm < len(rows) else rows))
-    (tmp_path / "recipe.yaml").write_text(recipe(data, rllm=tmp_path / "rllm.jsonl"))
+def some_rows(file: Path, count: int, folder: Path) -> Path:
+    """Return a file with so many rows of a set, from the whole of it."""
+    rows = gzip.decompress(file.read_bytes()).splitlines(keepends=True)
+    some = folder / file.stem
+    some.write_bytes(b"".join(rows[2 :: len(rows) // count] if count < len(rows) else rows))
+    return some
+
+
+@pytest.mark.parametrize(("num_rllm", "num_leetcode"), [(15, 5), pytest.param(300, 30, marks=pytest.mark.soak)])
+def test_every_row_is_kept_or_dropped_with_a_reason(
+    autoclave, data: Path, tmp_path: Path, num_rllm: int, num_leetcode: int
+):
+    counts = {"rllm": num_rllm, "leetcode": num_leetcode}
+    files = {name: some_rows(data / SETS[name], count, tmp_path) for name, count in counts.items()}
+    (tmp_path / "recipe.yaml").write_text(recipe(data, **files))
     environment = os.environ | {"AUTOCLAVE_CACHE": str(tmp_path / "cache")}
     ended = autoclave("curate", "recipe.yaml", "--out", "set", env=environment)
     assert ended.returncode == 0, ended.stderr
@@ -51,7 +61,7 @@ def test_every_row_is_kept_or_dropped_with_a_reason(autoclave, data: Path, tmp_p
     stages = {stage["name"]: stage for stage in manifest["stages"]}
     assert stages["read"]["kept"] == {
         **dict.fromkeys(("apps", "taco", "synthetic1", "deepcoder", "eurus2"), 5),
-        "leetcode": 30,
+        "leetcode": num_leetcode,
         "rllm": num_rllm,
         "humaneval": 164,
     }
@@ -63,7 +73,7 @@ def test_every_row_is_kept_or_dropped_with_a_reason(autoclave, data: Path, tmp_p
         assert reasons["verification", name, "solution_fails"] == 1
     assert reasons["verification", "rllm", "all_solutions_fail"] == 0
     kept = list(read_problems(tmp_path / "set" / "problems.jsonl.zst"))
-    assert len(kept) + len(dropped) == 5 * 5 + 30 + num_rllm + 164
+    assert len(kept) + len(dropped) == 5 * 5 + num_leetcode + num_rllm + 164
     assert all(value["detail"] for value in dropped)
     titles = {
         problem.statement.split()[0] for problem in kept if problem.id.startswith(("apps", "reencoded", "eurus2"))

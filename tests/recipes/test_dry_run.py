@@ -24,8 +24,6 @@ from autoclave.models import load_critic, load_policy, load_reward_model
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
 TRAINING = [path for path in RECIPES if path.stem.partition("-")[0] not in ("curate", "evaluate", "benchmark")]
-ON_RAY = "ppo-small"
-"""The recipe that `make test` dry-runs on Ray."""
 EVERYTHING: dict[str, Any] = {
     "problems": {"name": "files", "train": "absent/train.jsonl", "heldout": "absent/heldout.jsonl"},
     "model": {"path": "absent/model-70b", "chat_template": "{% for m in messages %}{{ m.content }}\n{% endfor %}>"},
@@ -45,7 +43,7 @@ EVERYTHING: dict[str, Any] = {
     "sampler": {"engine": {"name": "vllm", "context": 40000, "cache_mb": 40960, "tensor_parallel": 2}},
     "evaluation": {"max_new_tokens": 32000, "every": 50},
     "trainer": {"lora": {"rank": 8}, "activation_checkpointing": True, "cpu_offload": True},
-    "pools": {"main": {}, "apart": {}},
+    "pools": {"main": {"executor": "ray", "devices_per_process": 2}, "apart": {"executor": "ray"}},
     "workers": {"critic": "apart"},
     "loggers": ["wandb"],
 }
@@ -85,7 +83,7 @@ def test_a_recipe_for_a_cluster_trains_in_miniature_and_every_part_is_accounted_
     parts = states(found)
     for part in (
         "warm start", "length schedule", "schedule", "algorithm", "critic", "reference", "reward model", "judge",
-        "trainer.lora", "publish", "evaluation", "checkpoints",
+        "trainer.lora", "publish", "evaluation", "checkpoints", "pools.main", "pools.apart",
     ):  # fmt: skip
         assert parts[part] == "exercised", found
     for part in ("model", "critic.path", "reward_model.path", "problems", "response length"):
@@ -114,12 +112,9 @@ def test_vllm_samples_in_the_dry_run_of_every_recipe_that_names_it(path: Path, t
     assert_learned(config, parts)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, id=path.stem, marks=[] if path.stem == ON_RAY else pytest.mark.soak) for path in TRAINING],
-)
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in TRAINING])
 def test_every_recipe_dry_runs(path: Path, tmp_path: Path):
     assert_learned(config_of(path), states(dry_run(path, tmp_path)))
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from autoclave.core.rollout import TURN
+
 Name = tuple[int, ...]
 
 
 class History:
     """By iteration, the requests that were learnt from, without what came after a checkpoint that the run went on from.
 
-    A request is known by (seed, iteration, item, sample).
+    A request is known by (seed, iteration, item, sample), that of a later turn by its number as well.
     """
 
     def __init__(self, *, problems: int, samples: int) -> None:
@@ -41,7 +43,8 @@ class History:
         """Each place of each batch was learnt from once, and nothing is left."""
         self.check(counts)
         assert counts["open"] == 0
-        places = sorted((iteration, index, sample % self._samples) for _, iteration, index, sample in self.names)
+        first = [name for name in self.names if TURN not in name]
+        places = sorted((iteration, index, sample % self._samples) for _, iteration, index, sample in first)
         assert places == [
             (i, g, n) for i in range(iterations) for g in range(self._problems) for n in range(self._samples)
         ]

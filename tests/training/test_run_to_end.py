@@ -35,6 +35,7 @@ from autoclave.core import HostError, IncompleteError, JudgeFault, Reward, Rollo
 from autoclave.environments import Grader
 from autoclave.evaluation import Evaluation, ProblemResult
 from autoclave.planning.accounting.speed import Throughput
+from autoclave.rollout import NextTurn
 from autoclave.runs.folder import MetricsLog, RunFolder
 from autoclave.runs.reader import read_events
 from autoclave.training.alignment.alignment import NoAlignment
@@ -74,6 +75,7 @@ def run_in(
     schedule: ScheduleConfig | None = None,
     length_schedule: LengthScheduleConfig | None = None,
     learning_rate: float = 1e-2,
+    next_turn: NextTurn | None = None,
 ) -> Generator[Run]:
     """A run of the toy task in the folder `path`, fresh or from a checkpoint."""
     folder = RunFolder(path)
@@ -82,7 +84,7 @@ def run_in(
     log = MetricsLog(folder)
     try:
         chosen = schedule or SynchronousConfig()
-        found |= {"length_schedule": length_schedule, "learning_rate": learning_rate}
+        found |= {"length_schedule": length_schedule, "learning_rate": learning_rate, "next_turn": next_turn}
         with toy_stages(rule, steps=4, algorithm=algorithm, schedule=chosen, **found) as stages:
             source = ShuffledItems(ITEMS, per_iteration=2, seed=0)
             yield Run(

@@ -11,7 +11,7 @@ from autoclave.algorithms import build_algorithm
 from autoclave.config import GrpoPlusConfig, LengthScheduleConfig, LoraConfig, OptimizerConfig, ScheduleConfig
 from autoclave.core import Reward, TaskItem
 from autoclave.models import HeadModel, Policy, with_adapter
-from autoclave.rollout import Engine, SamplingParameters, by_last_turn
+from autoclave.rollout import Engine, NextTurn, SamplingParameters, by_last_turn
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave.training.stages import Stages
 from autoclave.workers import ResourcePool, WorkerGroup
@@ -62,6 +62,7 @@ def toy_stages(
     shares_reference: bool = False,
     schedule: ScheduleConfig | None = None,
     length_schedule: LengthScheduleConfig | None = None,
+    next_turn: NextTurn | None = None,
 ) -> Generator[Stages]:
     """Stages with the policy that `load` gives, and that of `start` as reference; or with that of a checkpoint.
 
@@ -130,6 +131,7 @@ def toy_stages(
             minibatches=1 if in_parts else 2,
             seed=0,
             length_schedule_config=length_schedule,
+            next_turn=next_turn,
         )
         if goes_on_from:
             stages.saved().load(goes_on_from)

@@ -41,3 +41,17 @@ def test_engines_that_cannot_take_weights_do_not_train():
         require_trainable(config("sampler.engine.name=openai"))
     with pytest.raises(ConfigError, match=r"sampler.engine.weights_folder: name a folder"):
         require_trainable(config("sampler.engine.name=sglang"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "repeatably"),
+    [
+        ((), True),
+        (("schedule.name=asynchronous",), False),
+        (("schedule.name=asynchronous", "schedule.max_staleness=0"), True),
+        (("sampler.engine.name=vllm",), False),
+        (("sampler.engine.name=sglang",), False),
+    ],
+)
+def test_responses_do_not_depend_on_time_where_schedule_and_engine_keep_batches_apart(settings, repeatably):
+    assert config(*settings).samples_repeatably == repeatably

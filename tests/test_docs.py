@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -95,3 +96,24 @@ def test_the_page_of_metrics_is_rendered_from_its_data():
 def test_pictures_are_those_of_their_generator():
     found = runpy.run_path(str(ROOT / "docs" / "_site" / "pictures.py"))["drawn"]()
     assert {path: path.read_text(encoding="utf-8") for path in found} == found
+
+
+def test_licences_of_dependencies_are_permissive_or_explained():
+    licences = runpy.run_path(str(ROOT / "docs" / "_site" / "licences.py"))
+    found = licences["licences"]()
+    assert {"click", "torch", "psycopg"} <= found.keys()
+    assert licences["not_permissive"](found) == licences["OTHERS"].keys() & found.keys()
+    assert licences["not_permissive"]({"a": "MIT AND GPL-3.0", "b": "", "c": "MIT"}) == {"a", "b"}
+
+
+def test_commands_of_the_questions_have_their_options():
+    lines = re.findall(r"^    autoclave (.*)$", (ROOT / "docs" / "faq.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert lines
+    for words in map(shlex.split, lines):
+        command: click.Command = cli
+        while isinstance(command, click.Group):
+            found = command.get_command(click.Context(command), words.pop(0))
+            assert found, lines
+            command = found
+        known = {option for each in command.params for option in each.opts}
+        assert {word for word in words if word.startswith("--")} <= known

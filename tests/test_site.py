@@ -15,7 +15,7 @@ from tests.browser import headless
 
 ROOT = Path(__file__).parents[1]
 AXE = ROOT / ".oauth-server/node_modules/axe-core/axe.min.js"  # of `make setup-services`
-REFERENCE = ("cli", "settings", "python")
+REFERENCE = ("cli", "settings", "http", "python")
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +38,14 @@ def test_every_page_of_the_docs_is_in_the_navigation(site: Path):
 
 
 def test_the_reference_has_every_command_setting_and_public_name(site: Path):
-    commands, settings, names = ((site / f"reference/{name}.html").read_text(encoding="utf-8") for name in REFERENCE)
+    commands, settings, requests, names = (
+        (site / f"reference/{name}.html").read_text(encoding="utf-8") for name in REFERENCE
+    )
     assert "autoclave act undo" in commands
     assert "problems_per_step" in settings
     assert "Problems (prompts) per step." in settings
+    assert "POST /v1/jobs" in requests
+    assert 'id="jobrequest"' in requests
     assert 'id="autoclave.core.Rollout"' in names
     assert 'id="autoclave.act.session"' in names
 

@@ -6,7 +6,9 @@ Pages are written for GitHub too, so a link may lead to a file outside of docs/:
 from __future__ import annotations
 
 import inspect
+import json
 import re
+import runpy
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,7 +53,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
             section = []
             next(iter(nav[-1].values())).append({line: section})
     generated = [{"Command line": "reference/cli.md"}, {"Settings": "reference/settings.md"}]
-    generated.append({"Python": "reference/python.md"})
+    generated += [{"HTTP API": "reference/http.md"}, {"Python": "reference/python.md"}]
+    generated.append({"Licences of dependencies": "reference/licences.md"})
     for each in nav:
         if "Reference" in each:
             each["Reference"] += generated
@@ -63,8 +66,10 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are generated."""
-    for name, content in (("cli", cli_page()), ("settings", settings_page()), ("python", python_page())):
-        files.append(File.generated(config, f"reference/{name}.md", content=content))
+    for name, page in (("cli", cli_page), ("settings", settings_page), ("http", http_page), ("python", python_page)):
+        files.append(File.generated(config, f"reference/{name}.md", content=page()))
+    licences = runpy.run_path(str(DOCS / "_site" / "licences.py"))["page"]()
+    files.append(File.generated(config, "reference/licences.md", content=licences))
     return files
 
 
@@ -174,6 +179,77 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for each in get_args(annotation):
         yield from _models_in(each)
+
+
+def http_page() -> str:
+    """Return the page of the requests that the judge service answers, with the fields of their bodies."""
+    from fastapi import FastAPI
+
+    from autoclave.service.routes import jobs, monitoring, problems, runs
+
+    app = FastAPI(title="Autoclave judge", separate_input_output_schemas=False)
+    for module in (problems, jobs, runs, monitoring):
+        app.include_router(module.router)
+    described = app.openapi()
+    parts = [_HTTP]
+    for path, methods in described["paths"].items():
+        parts += [_request(f"{method.upper()} {path}", request) for method, request in methods.items()]
+    parts.append("## Types")
+    schemas = described["components"]["schemas"]
+    parts += [_schema(name, schema) for name, schema in schemas.items() if "ValidationError" not in name]
+    return "\n\n".join(parts)
+
+
+_HTTP = """# HTTP API
+
+The requests of `autoclave serve`, from the same description as `/v1/openapi.json`, which a server returns. [Judge
+service](../how-to/service.md) explains them with examples: scopes, durability, cancellation, overload. An error is
+`{"error": {"kind", "message"}}` with the status 400 (input), 401 and 403 (token), 404, 413 (too large), 429 or 503 (try
+again after `Retry-After` seconds). The protocols of other sandboxes have [their own page](../how-to/compatible.md).
+
+## Requests"""
+
+
+def _request(title: str, request: dict[str, Any]) -> str:
+    lines = [f"### `{title}`", request.get("description", "")]
+    if rows := [(each["name"], each["schema"], each.get("description", "")) for each in request.get("parameters", [])]:
+        lines.append(_table("parameter", rows))
+    for kind, body in request.get("requestBody", {}).get("content", {}).items():
+        lines.append(f"Body: {_type_in(body['schema'])}, `{kind}`.")
+    for status, answer in request["responses"].items():
+        contents = [body.get("schema", {}) for body in answer.get("content", {}).values()]
+        shown = ", ".join(filter(None, map(_type_in, contents)))
+        if status != "422":
+            lines.append(f"{status}: {answer['description']}{f' ({shown})' if shown else ''}")
+    return "\n\n".join(filter(None, lines))
+
+
+def _schema(name: str, schema: dict[str, Any]) -> str:
+    lines = [f"### {name}", schema.get("description", "")]
+    if "enum" in schema:
+        lines.append("One of " + ", ".join(f"`{each}`" for each in schema["enum"]) + ".")
+    if fields := schema.get("properties"):
+        lines.append(_table("field", [(key, field, field.get("description", "")) for key, field in fields.items()]))
+    return "\n\n".join(filter(None, lines))
+
+
+def _table(head: str, rows: list[tuple[str, dict[str, Any], str]]) -> str:
+    lines = [f"| {head} | type | default | meaning |", "| --- | --- | --- | --- |"]
+    for name, schema, text in rows:
+        default = f"`{json.dumps(schema['default'])}`" if "default" in schema else ""
+        lines.append(f"| `{name}` | {_type_in(schema)} | {default} | {' '.join(text.split())} |")
+    return "\n".join(lines)
+
+
+def _type_in(schema: dict[str, Any]) -> str:
+    if reference := schema.get("$ref"):
+        name = reference.rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if choices := schema.get("anyOf", schema.get("oneOf")):
+        return " or ".join(map(_type_in, choices))
+    if schema.get("type") == "array":
+        return f"list of {_type_in(schema['items'])}"
+    return schema.get("type", "")
 
 
 def python_page() -> str:

@@ -15,7 +15,8 @@ import pytest
 from autoclave.core import Problem, Status, Verdict
 from autoclave.core.json import from_plain, to_plain
 
-PAGE = (Path(__file__).parents[1] / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
 PROBLEMS, OTHER_PROBLEMS, PROGRAMS, VERDICTS, FAULT = re.findall(
     r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL
 )
@@ -84,3 +85,10 @@ def test_all_checkers_profiles_and_extraction_rules_are_named():
     from autoclave.judge.profiles import PROFILES
 
     assert [name for name in (*CHECKERS, *PROFILES, *EXTRACTION_RULES) if f"`{name}`" not in PAGE] == []
+
+
+def test_the_page_names_every_format_of_a_file():
+    command = ["git", "grep", "-ohE", r"autoclave-[a-z-]+/[0-9]+", "--", "src"]
+    named = set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
+    authenticated = {"autoclave-checkpoint/1", "autoclave-record/1"}  # what the journal's keys sign, no files
+    assert {name for name in named - authenticated if name not in PAGE} == set()

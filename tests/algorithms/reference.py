@@ -71,13 +71,15 @@ def baseline_of(config: AlgorithmSettings, batch: Batch, i: int) -> list[int]:
 
 
 def in_group(config: AlgorithmSettings, batch: Batch, rewards: Numbers, i: int, kind: str) -> float:
-    """Advantage of rollout i within the baseline of its group; `kind` is std, centred or others."""
+    """Advantage of rollout i within the baseline of its group; `kind` is std, mean, centred or others."""
     count = [rewards[j] for j in baseline_of(config, batch, i)]
     if not batch.in_loss[i] or len(set(count)) < 2:
         return 0.0
     if kind == "others":
         return rewards[i] - (sum(count) - rewards[i]) / (len(count) - 1)
     centred = rewards[i] - fmean(count)
+    if kind == "mean":
+        return centred / fmean(count) if fmean(count) > 0 else 0.0
     return centred / (stdev(count) + 1e-6) if kind == "std" else centred
 
 
@@ -168,8 +170,17 @@ def advantages_of(config: AlgorithmSettings, batch: Batch) -> tuple[Numbers, Num
     if estimator == "reinforce_plus_plus":
         return rewards_to_go(batch, rewards, penalty), None
     whole = [r - sum(penalty[t] for t in batch.tokens_of[i]) for i, r in enumerate(rewards)]
-    kind = {"rloo": "others", "dr_grpo": "centred", "reinforce_plus_plus_baseline": "centred"}.get(estimator, "std")
+    kinds = {"rloo": "others", "max_rl": "mean"} | dict.fromkeys(
+        ("dr_grpo", "reinforce_plus_plus_baseline", "distillation"), "centred"
+    )
+    kind = kinds.get(estimator, "std")
     advantages = spread_over_tokens(batch, lambda i: in_group(config, batch, whole, i, kind))
+    if estimator == "distillation":
+        towards = [
+            (q - p) if batch.in_loss[row] else 0.0
+            for p, q, row in zip(batch.old, batch.reference, batch.row, strict=True)
+        ]
+        return [t + settings.reward_weight * a for t, a in zip(towards, advantages, strict=True)], None
     return standardised(batch, advantages) if estimator == "reinforce_plus_plus_baseline" else advantages, None
 
 

@@ -410,7 +410,7 @@ def test_an_algorithm_of_unusable_parts_is_refused_when_it_is_made(change, messa
 @pytest.mark.parametrize(
     ("function", "option", "known"),
     [
-        (group_token_advantages, {"scale": "Std"}, "std, none"),
+        (group_token_advantages, {"scale": "Std"}, "std, mean, none"),
         (group_token_advantages, {"baseline": "median"}, "mean, leave_one_out"),
         (partial(truncated_importance, upper=2.0), {"level": "word"}, "token, sequence, geometric"),
         (partial(kl_penalty, coefficient=0.1), {"estimator": "k4"}, "k1, k2, k3"),
@@ -425,7 +425,7 @@ def test_an_unknown_word_of_an_option_is_refused_when_it_is_bound(function, opti
 
 def test_an_unknown_word_of_an_option_is_refused_in_a_call(make_batch):
     columns = {name: make_batch(1)[name] for name in ("rewards", "group")}
-    with pytest.raises(ValueError, match="scale = 'Std': must be one of std, none"):
+    with pytest.raises(ValueError, match="scale = 'Std': must be one of std, mean, none"):
         group_advantages(**columns, in_baseline=torch.ones(len(columns["group"]), dtype=torch.bool), scale="Std")
     with pytest.raises(ValueError, match="level = 'word': must be one of"):
         truncated_importance(torch.zeros(1), torch.zeros(1), torch.tensor([0]), level="word", upper=2.0)

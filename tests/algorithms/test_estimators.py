@@ -30,9 +30,12 @@ def test_every_estimator_has_settings_of_its_name_and_is_combined_in_a_tested_va
 @pytest.mark.parametrize("schema", ADVANTAGES)
 def test_settings_know_without_torch_what_the_estimator_needs(schema: type[AdvantageSettings]):
     for name in ("ppo", "grpo"):
-        chosen = loaded(f"algorithm.name={name}", f"algorithm.advantage={schema.model_fields['name'].default}")
+        own = schema.model_fields["name"].default
+        teacher = ["teacher.path=folder"] if own == "distillation" else []
+        chosen = loaded(f"algorithm.name={name}", f"algorithm.advantage={own}", *teacher)
         assert chosen.algorithm.needs_critic == build_algorithm(chosen.algorithm).needs_critic == schema.needs_critic
         assert chosen.algorithm.compares_group == schema.compares_group
+        assert not schema.needs_reference or build_algorithm(chosen.algorithm).needs_reference
 
 
 def test_a_name_a_block_and_a_recipe_say_the_same(tmp_path: Path):

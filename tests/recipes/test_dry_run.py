@@ -32,6 +32,7 @@ EVERYTHING: dict[str, Any] = {
     "algorithm": {"name": "ppo", "kl_coefficient": 0.02},
     "critic": {"path": "absent/critic"},
     "reward_model": {"path": "absent/judge"},
+    "teacher": {"path": "absent/teacher"},
     "optimizer": {"learning_rate": 1e-5},
     "length_schedule": {
         "stages": [{"max_new_tokens": 8192}, {"max_new_tokens": 16384}, {"max_new_tokens": 24576}],
@@ -86,7 +87,7 @@ def test_a_recipe_for_a_cluster_trains_in_miniature_and_every_part_is_accounted_
         "trainer.lora", "publish", "evaluation", "checkpoints", "pools.main", "pools.apart",
     ):  # fmt: skip
         assert parts[part] == "exercised", found
-    for part in ("model", "critic.path", "reward_model.path", "problems", "response length"):
+    for part in ("model", "critic.path", "reward_model.path", "teacher.path", "problems", "response length"):
         assert parts[part] == "replaced"
     for part in ("tensor-parallel samplers", "trainer.cpu_offload", "GPUs", "loggers"):
         assert parts[part] == "not exercised"
@@ -218,6 +219,7 @@ def test_models_are_of_the_family_that_the_recipe_names(family: type[PretrainedC
     assert policy.model.config.model_type == family.model_type
     assert sum(weights.numel() for weights in policy.model.parameters()) < 300_000
     assert policy.tokenizer.chat_template == EVERYTHING["model"]["chat_template"]
+    assert load_policy(config.teacher.path, device="cpu").model.config.model_type == family.model_type
     assert load_critic(config.critic.path).model.config.model_type == family.model_type
     assert load_reward_model(config.reward_model.path).model.config.num_labels == 1
 

@@ -10,10 +10,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from autoclave.algorithms.kl import log_ratio
 from autoclave.algorithms.packed import check_tokens, discounted_sums, next_tokens, numbered, require_choice
 
 Baseline = Literal["mean", "leave_one_out"]
-Scale = Literal["std", "none"]
+Scale = Literal["std", "mean", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,8 @@ def group_advantages(
         group: (B,) int64, which rollouts are compared with each other; any order, any group sizes.
         in_baseline: (B,) bool, rows that count in the baseline of their group.
         baseline: "mean" (GRPO) or "leave_one_out" (RLOO).
-        scale: "std" divides by the deviation (GRPO); "none" does not (Dr. GRPO, RLOO).
+        scale: "std" divides by the deviation (GRPO); "mean" by the mean of the group (MaxRL), without epsilon, with 0
+            where that is 0 or less; "none" does not divide (Dr. GRPO, RLOO).
         epsilon: added to the deviation, in units of reward.
 
     Returns:
@@ -77,7 +79,7 @@ def group_advantages(
             `scale` is none of these words.
 
     Source: Shao et al., DeepSeekMath, arXiv:2402.03300, section 4.1.2; Liu et al., Dr. GRPO, arXiv:2503.20783; Ahmadian
-    et al., arXiv:2402.14740, section 2.3 (RLOO).
+    et al., arXiv:2402.14740, section 2.3 (RLOO); Tajwar et al., MaxRL, arXiv:2602.02710 (of 0 or 1 as reward).
     """
     require_choice("baseline", baseline, Baseline)
     require_choice("scale", scale, Scale)
@@ -88,6 +90,9 @@ def group_advantages(
         advantages = advantages * of_group.count / (of_group.count - 1).clamp(min=1)
     if scale == "std":
         advantages = advantages / (of_group.deviation + epsilon)
+    elif scale == "mean":
+        is_solved = of_group.mean > 0
+        advantages = torch.where(is_solved, advantages / of_group.mean.where(is_solved, 1.0), 0.0)
     return advantages.to(rewards.dtype)
 
 
@@ -200,6 +205,37 @@ def whitened(advantages: Tensor, row: Tensor, in_loss: Tensor, *, epsilon: float
         return result
     result[trained] = (exact - exact.mean()) / (exact.std() + epsilon)
     return result
+
+
+def distillation_advantages(old_log_probs: Tensor, reference_log_probs: Tensor, row: Tensor, in_loss: Tensor) -> Tensor:
+    """Advantages of on-policy distillation: minus the reverse KL to the teacher at each token, by its k1 estimate.
+
+        A_t = log q(token) - log p(token),   q the teacher, which is the reference, and p the policy before the update
+
+    Args:
+        old_log_probs: (N,) float, log p.
+        reference_log_probs: (N,) float, log q.
+        row: (N,) int64, the rollout of each token.
+        in_loss: (B,) bool, rows that train.
+
+    Returns:
+        (N,), in nats, within +-20; 0 for rows that do not train.
+
+    Raises:
+        ValueError: the first three are not all (N,).
+
+    Source: Agarwal et al., GKD, arXiv:2306.13649, section 3 (reverse KL on sequences of the student); Lu and Thinking
+    Machines Lab, "On-Policy Distillation", 2025 (as an advantage with discount 0).
+    """
+    check_tokens(row, old_log_probs=old_log_probs, reference_log_probs=reference_log_probs)
+    return torch.where(in_loss[row], log_ratio(reference_log_probs, old_log_probs), 0.0)
+
+
+def with_outcome(
+    advantages: Tensor, rewards: Tensor, group: Tensor, in_baseline: Tensor, row: Tensor, *, weight: float
+) -> Tensor:
+    """Add `weight` times the centred reward of the rollout (see `group_advantages`) to advantages (N,)."""
+    return advantages + weight * group_token_advantages(rewards, group, in_baseline, row, scale="none")
 
 
 def returns(advantages: Tensor, old_values: Tensor) -> Tensor:

@@ -12,18 +12,20 @@ from typing import Any
 from torch import Tensor
 
 from autoclave.algorithms.advantages import (
+    distillation_advantages,
     generalised_advantages,
     group_token_advantages,
     returns,
     reward_to_go,
     whitened,
+    with_outcome,
 )
 from autoclave.algorithms.algorithm import Algorithm
 from autoclave.algorithms.columns import Column, ColumnFunction
 from autoclave.algorithms.losses import value_loss
 from autoclave.algorithms.parts import Equation, LossTerm
 from autoclave.algorithms.rewards import outcome_token_rewards, penalised_rewards, penalised_token_rewards
-from autoclave.config.advantage import AdvantageSettings, GaeSettings
+from autoclave.config.advantage import AdvantageSettings, DistillationAdvantageConfig, GaeSettings
 from autoclave.core.plugins import find_plugin
 
 
@@ -52,6 +54,12 @@ def gae(config: GaeSettings) -> Estimator:
     return Estimator(equations, (LossTerm("value", ColumnFunction(critic)),))
 
 
+def distillation(config: DistillationAdvantageConfig) -> Estimator:
+    """Return the estimator of on-policy distillation, with the rewards if they have a weight."""
+    mixed = (partial(with_outcome, weight=config.reward_weight),) if config.reward_weight else ()
+    return chain(distillation_advantages, *mixed)
+
+
 _centred = partial(group_token_advantages, scale="none")
 ESTIMATORS: dict[str, Callable[[Any], Estimator]] = {
     "gae": gae,
@@ -60,6 +68,8 @@ ESTIMATORS: dict[str, Callable[[Any], Estimator]] = {
     "rloo": lambda _: chain(partial(_centred, baseline="leave_one_out")),
     "reinforce_plus_plus": lambda _: chain(reward_to_go, whitened),
     "reinforce_plus_plus_baseline": lambda _: chain(_centred, whitened),
+    "max_rl": lambda _: chain(partial(group_token_advantages, scale="mean")),
+    "distillation": distillation,
 }
 
 

@@ -8,7 +8,7 @@ from autoclave.config import TrainConfig
 from autoclave.core import ConfigError
 from autoclave.models import require_full_attention, tiny_architecture
 from autoclave.models.compatibility import require_same_vocabulary, require_targets
-from autoclave.models.heads import HeadRole, load_head_tokenizer
+from autoclave.models.heads import load_head_tokenizer
 from autoclave.models.policy import context_of, encode_observation, load_architecture, load_tokenizer
 
 
@@ -69,13 +69,12 @@ def context_for(config: TrainConfig, model: Path) -> int | None:
 
 
 def check_tokens(config: TrainConfig, tokenizer: PreTrainedTokenizerBase | None) -> None:
-    """Check that critic and reward model, where they come from elsewhere, read tokens as the policy writes them.
+    """Check that teacher, critic and reward model, where they are others, read tokens as the policy writes them.
 
     Raises InputError: one does not, or is not there; without a `tokenizer` only the latter is looked for.
     """
-    paths: dict[HeadRole, str] = {"critic": config.critic.path, "reward_model": config.reward_model.path}
-    for role, path in paths.items():
-        if path:
+    for role in ("critic", "reward_model", "teacher"):
+        if path := getattr(config, role).path:
             own = load_head_tokenizer(role, path)
             if tokenizer:
                 require_same_vocabulary(own, tokenizer, place=f"{role}.path = {path!r}")

@@ -39,6 +39,7 @@ from autoclave.workers.weights.buffer_descriptor import Form
 from autoclave.workers.weights.publisher import Publisher
 
 W = TypeVar("W")
+_NEVER_RENDERED = "{# a teacher only scores tokens, so a model without a chat template will do #}"
 
 
 def open_pools(config: TrainConfig) -> AbstractContextManager[dict[str, ResourcePool]]:
@@ -48,11 +49,15 @@ def open_pools(config: TrainConfig) -> AbstractContextManager[dict[str, Resource
         ConfigError: a worker group cannot live where the settings put it, or compute as they say.
         HostError: a pool asks for more than there is, or a package is not installed; the message names what is missing.
     """
-    home, sharding = config.workers.reference, config.trainer.reference_sharding
-    if (home or sharding) and not build_algorithm(config.algorithm).needs_reference:
-        setting = f"workers.reference = {home!r}" if home else f"trainer.reference_sharding = {sharding}"
+    settings = {
+        "workers.reference": config.workers.reference,
+        "trainer.reference_sharding": config.trainer.reference_sharding,
+        "teacher.path": config.teacher.path,
+    }
+    if any(settings.values()) and not build_algorithm(config.algorithm).needs_reference:
+        name, value = next((name, value) for name, value in settings.items() if value)
         raise ConfigError(
-            f"{setting}: {config.algorithm.name} has no KL term here, so there is no reference; remove it"
+            f"{name} = {value!r}: {config.algorithm.label} has no KL term here, so there is no reference; remove it"
         )
     device = resolve_device(config.model.device)
     check_device(config.trainer, device)
@@ -116,9 +121,10 @@ class Workers:
     ) -> WorkerGroup[ReferenceWorker] | SharedReference | NoReference:
         if not self.algorithm.needs_reference:
             return NoReference()
-        if self._config.trainer.lora:
+        teacher = self._config.teacher.path
+        if self._config.trainer.lora and not teacher:
             return SharedReference(self.actor)
-        return _sharded(pool, partial(_make_reference, self._config, model), "reference")
+        return _sharded(pool, partial(_make_reference, self._config, teacher or model), "reference")
 
     @property
     def groups(self) -> dict[str, WorkerGroup[Any]]:
@@ -245,9 +251,9 @@ def make_actor(config: TrainConfig, model: Path) -> ActorWorker:
     )
 
 
-def _make_reference(config: TrainConfig, model: Path) -> ReferenceWorker:
+def _make_reference(config: TrainConfig, model: str | Path) -> ReferenceWorker:
     return ReferenceWorker(
-        _load(config, model, device="cpu"),
+        _load(config, model, device="cpu", chat_template=_NEVER_RENDERED),
         temperature=config.sampler.temperature,
         micro_batch_tokens=config.micro_batch_tokens,
         trainer=config.trainer.of("reference"),
@@ -285,9 +291,10 @@ def _make_sampler(config: TrainConfig, model: Path) -> SamplerWorker:
     return SamplerWorker(make_engine(config, model), resolve_device(config.model.device))
 
 
-def _load(config: TrainConfig, folder: Path, *, device: str) -> Policy:
+def _load(config: TrainConfig, folder: str | Path, *, device: str, chat_template: str = "") -> Policy:
     _share_cores(config)
-    return load_policy(folder, dtype=config.model.dtype, device=device, in_parts=num_ranks() > 1)
+    in_parts = num_ranks() > 1
+    return load_policy(folder, dtype=config.model.dtype, device=device, chat_template=chat_template, in_parts=in_parts)
 
 
 def _share_cores(config: TrainConfig) -> None:

@@ -6,11 +6,13 @@ from autoclave.core.lazy import lazily
 
 if TYPE_CHECKING:
     from autoclave.config.advantage import AdvantageSettings as AdvantageSettings
+    from autoclave.config.advantage import DistillationAdvantageConfig as DistillationAdvantageConfig
     from autoclave.config.advantage import DrGrpoAdvantageConfig as DrGrpoAdvantageConfig
     from autoclave.config.advantage import GaeAdvantageConfig as GaeAdvantageConfig
     from autoclave.config.advantage import GaeSettings as GaeSettings
     from autoclave.config.advantage import GroupAdvantageSettings as GroupAdvantageSettings
     from autoclave.config.advantage import GrpoAdvantageConfig as GrpoAdvantageConfig
+    from autoclave.config.advantage import MaxRlAdvantageConfig as MaxRlAdvantageConfig
     from autoclave.config.advantage import ReinforcePlusPlusAdvantageConfig as ReinforcePlusPlusAdvantageConfig
     from autoclave.config.advantage import (
         ReinforcePlusPlusBaselineAdvantageConfig as ReinforcePlusPlusBaselineAdvantageConfig,
@@ -110,6 +112,7 @@ if TYPE_CHECKING:
     from autoclave.config.trainer import LoraConfig as LoraConfig
     from autoclave.config.trainer import OptimizerConfig as OptimizerConfig
     from autoclave.config.trainer import RewardModelConfig as RewardModelConfig
+    from autoclave.config.trainer import TeacherConfig as TeacherConfig
     from autoclave.config.trainer import TrainerConfig as TrainerConfig
     from autoclave.config.training import CheckpointConfig as CheckpointConfig
     from autoclave.config.training import EvaluationConfig as EvaluationConfig

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from autoclave.config.base import Config, Fraction, PositiveFloat
+from autoclave.config.base import Config, Fraction, NonNegativeFloat, PositiveFloat
 
 
 class AdvantageSettings(Config):
@@ -16,6 +16,8 @@ class AdvantageSettings(Config):
     """Rollouts are compared with others of their group, so a group needs two."""
     needs_critic: ClassVar[bool] = False
     """Values of a critic are read, which is trained along with the policy."""
+    needs_reference: ClassVar[bool] = False
+    """Log-probs of the reference policy are read."""
 
 
 class GroupAdvantageSettings(AdvantageSettings):
@@ -74,6 +76,21 @@ class ReinforcePlusPlusBaselineAdvantageConfig(GroupAdvantageSettings):
     name: Literal["reinforce_plus_plus_baseline"] = "reinforce_plus_plus_baseline"
 
 
+class MaxRlAdvantageConfig(GroupAdvantageSettings):
+    """MaxRL: the reward minus the mean of the group, divided by that mean (Tajwar et al., arXiv:2602.02710)."""
+
+    name: Literal["max_rl"] = "max_rl"
+
+
+class DistillationAdvantageConfig(GroupAdvantageSettings):
+    """On-policy distillation: log-prob of each token by the teacher (`teacher.path`) minus that by the policy."""
+
+    needs_reference: ClassVar[bool] = True
+    name: Literal["distillation"] = "distillation"
+    reward_weight: NonNegativeFloat = 0.0
+    """Weight of the reward minus the mean of the group, which is added; 0: the teacher alone."""
+
+
 ADVANTAGES = (
     GaeAdvantageConfig,
     GrpoAdvantageConfig,
@@ -81,4 +98,6 @@ ADVANTAGES = (
     RlooAdvantageConfig,
     ReinforcePlusPlusAdvantageConfig,
     ReinforcePlusPlusBaselineAdvantageConfig,
+    MaxRlAdvantageConfig,
+    DistillationAdvantageConfig,
 )

@@ -117,6 +117,13 @@ class CriticConfig(Config):
     """Optimizer of the critic, whose head starts at zero."""
 
 
+class TeacherConfig(Config):
+    """A frozen policy that is the reference, in place of the one that training starts from: on-policy distillation."""
+
+    path: str = ""
+    """Folder or hub name of a model with the tokenizer of the policy. Empty: no teacher."""
+
+
 class RewardModelConfig(Config):
     """A reward model whose score is added to the reward of the judge."""
 

@@ -17,7 +17,7 @@ from autoclave.config.problems import SyntheticConfig
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig, unused_isolation
 from autoclave.config.schedule import LengthScheduleConfig, MinibatchPipelineConfig, ScheduleConfig, SynchronousConfig
 from autoclave.config.task import CodeGenerationConfig
-from autoclave.config.trainer import CriticConfig, OptimizerConfig, RewardModelConfig, TrainerConfig
+from autoclave.config.trainer import CriticConfig, OptimizerConfig, RewardModelConfig, TeacherConfig, TrainerConfig
 from autoclave.config.workers import PoolConfig, PublishConfig, WorkersConfig
 from autoclave.core.json import nearest
 
@@ -156,6 +156,8 @@ class TrainConfig(Config):
     """The critic of algorithms that have one."""
     reward_model: RewardModelConfig = RewardModelConfig()
     """Reward model, whose scores are added to rewards."""
+    teacher: TeacherConfig = TeacherConfig()
+    """Teacher of on-policy distillation, for `algorithm.advantage=distillation` or a KL term of the algorithm."""
     trainer: TrainerConfig = TrainerConfig()
     """Sharding and precision of the models that train."""
     schedule: ScheduleConfig = SynchronousConfig()
@@ -246,6 +248,8 @@ class TrainConfig(Config):
                 f'workers.reward_model = "{self.workers.reward_model}": there is no reward model; set '
                 "reward_model.path, or remove it"
             )
+        if getattr(getattr(self.algorithm, "advantage", None), "name", "") == "distillation" and not self.teacher.path:
+            yield "algorithm.advantage.name = distillation: there is no teacher; set teacher.path"
         places = self.workers.places()
         for group, pool in places.items():
             if pool not in self.pools:
@@ -329,12 +333,13 @@ class TrainConfig(Config):
                     f"pools.{pool}.processes = {ranks}: a {share} has {rollouts} rollouts ({formula}), less than one "
                     f"for each process of the {group}; lower processes or raise problems_per_step"
                 )
-        if self.trainer.lora and self.trainer.reference_sharding:
+        actor_is_reference = self.trainer.lora and not self.teacher.path
+        if actor_is_reference and self.trainer.reference_sharding:
             yield (
                 f"trainer.reference_sharding = {self.trainer.reference_sharding}: with trainer.lora the actor without "
                 "its adapter is the reference; remove it"
             )
-        if self.trainer.lora and self.workers.reference:
+        if actor_is_reference and self.workers.reference:
             yield (
                 f"workers.reference = {self.workers.reference!r}: with trainer.lora the actor without its adapter is "
                 "the reference, so there is no worker to place; remove it"

@@ -84,7 +84,7 @@ def load_reward_model(path: str | Path, *, dtype: str = "float32", device: str =
     return found
 
 
-def load_head_tokenizer(role: HeadRole, path: str) -> PreTrainedTokenizerBase:
+def load_head_tokenizer(role: HeadRole | Literal["teacher"], path: str) -> PreTrainedTokenizerBase:
     """The tokenizer of the model at `path`; cheap, so also the way to find out early whether there is one.
 
     Raises:
@@ -177,11 +177,11 @@ def _head_of(role: HeadRole, model: PreTrainedModel, path: str | Path) -> nn.Lin
     return head
 
 
-def _reading(role: HeadRole, path: str | Path) -> AbstractContextManager[None]:
+def _reading(role: str, path: str | Path) -> AbstractContextManager[None]:
     if str(path).startswith((".", "/", "~")) and not Path(path).is_dir():
         raise InputError(f"{role}.path = {str(path)!r}: no such folder")
-    kind = "model with a trunk for a critic" if role == "critic" else "reward model with one label"
-    return reading(path, role, kind)
+    kinds = {"critic": "model with a trunk for a critic", "reward_model": "reward model with one label"}
+    return reading(path, role, kinds.get(role, "causal language model"))
 
 
 @contextmanager

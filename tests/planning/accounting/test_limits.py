@@ -10,11 +10,13 @@ import pytest
 
 from autoclave.config import (
     CriticConfig,
+    DistillationAdvantageConfig,
     GrpoConfig,
     LoraConfig,
     PoolConfig,
     PpoConfig,
     RewardModelConfig,
+    TeacherConfig,
     TrainConfig,
     TrainerConfig,
     WorkersConfig,
@@ -28,7 +30,7 @@ from autoclave.planning.accounting.plan import Lengths, plan_for, plan_run
 from autoclave.planning.accounting.shape import read_shape, shape_of
 from autoclave.planning.accounting.speed import SequenceLengths, Throughput
 from tests.planning.accounting.test_plan import SHAPE, WEIGHTS, config
-from tests.training_parts import tiny_critic, tiny_reward_model
+from tests.training_parts import tiny_critic, tiny_policy, tiny_reward_model
 
 GIB = 1 << 30
 LENGTHS = Lengths(10, 10)
@@ -128,6 +130,18 @@ def test_a_reward_model_has_the_shape_of_its_own_folder(tmp_path: Path):
     _, apart = plan_run(settings, SHAPE, LENGTHS).pools
     assert [phase.name for phase in apart.phases] == ["reward model"]
     assert apart.phases[0].parts["weights (reward model)"] == weights
+
+
+def test_a_teacher_has_the_shape_of_its_folder(tmp_path: Path):
+    save_model(tiny_policy(), tmp_path)
+    algorithm = GrpoConfig(kl_coefficient=0.0, advantage=DistillationAdvantageConfig())
+    settings = config(algorithm=algorithm, teacher=TeacherConfig(path=str(tmp_path)))
+    alone = config(algorithm=GrpoConfig(kl_coefficient=0.0))
+    plan, plain = plan_run(settings, SHAPE, LENGTHS), plan_run(alone, SHAPE, LENGTHS)
+    weights = plan.pools[0].phases[0].parts["weights (reference)"]
+    assert weights == 4 * tiny_policy().model.num_parameters()
+    assert "weights (reference)" not in plain.pools[0].phases[0].parts
+    assert plain.learning_flops < plan.learning_flops
 
 
 def test_a_critic_of_its_own_has_the_shape_of_its_folder(tmp_path: Path):

@@ -117,7 +117,7 @@ def _shrink_models(tree: dict[str, Any], folder: Path, *, is_llama: bool) -> Non
     tree["model"]["path"] = str(folder / "model")
     if is_llama and tree["trainer"]["lora"]:
         tree["trainer"]["lora"]["targets"] = []  # which may be names of another family
-    for name in ("critic", "reward_model"):
+    for name in ("critic", "reward_model", "teacher"):
         if tree[name]["path"]:
             tree[name]["path"] = str(folder / name)
 
@@ -199,8 +199,8 @@ def write_parts(config: TrainConfig, folder: Path, architecture: PretrainedConfi
     model = ModelConfig(path=str(folder / "untrained"), device="cpu", threads=config.model.threads)
     settings = TrainConfig(seed=config.seed, problems=config.problems, task=config.task, model=model, sft=_LEARNS)
     fine_tune(settings, Path(config.model.path), say=lambda line: None, problems=sets)
-    if config.critic.path:
-        save_model(load_policy(config.model.path, device="cpu"), Path(config.critic.path))
+    for path in filter(None, (config.critic.path, config.teacher.path)):
+        save_model(load_policy(config.model.path, device="cpu"), Path(path))
     if config.reward_model.path:
         _write_reward_model(policy.model.config, policy.tokenizer, config)
 

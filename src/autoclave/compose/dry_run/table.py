@@ -105,7 +105,7 @@ def _data(run: Run) -> Iterator[Row]:
         yield Row("model", "replaced", f"{kind} for {path}, whose weights were not loaded; {rest}")
     else:
         yield Row("model", "replaced", "a smaller embedded policy")
-    for name in ("critic", "reward_model"):
+    for name in ("critic", "reward_model", "teacher"):
         if path := getattr(recipe, name).path:
             yield Row(f"{name}.path", "replaced", f"a tiny model for {path}")
     if has_files(recipe):
@@ -248,7 +248,9 @@ def check_recipe(config: TrainConfig, out: Path) -> Findings:
     settings say.
     """
     found = Findings()
-    paths = [path for path in (config.model.path, config.critic.path, config.reward_model.path) if path]
+    paths = [
+        path for path in (config.model.path, config.critic.path, config.reward_model.path, config.teacher.path) if path
+    ]
     try:
         architectures = [load_architecture(path) for path in paths]
         found.architecture = architectures[0] if config.model.path else None

@@ -1,4 +1,4 @@
-"""Memory and compute of critic and reward model: the trunk of a language model, and a head of one number on it."""
+"""Memory and compute of models beside the policy: critic and reward model, a trunk with a head of one number each."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -27,6 +27,7 @@ class Heads:
 
     critic: ModelShape | None
     reward_model: ModelShape | None
+    teacher: ModelShape | None
 
     @staticmethod
     def of(config: TrainConfig, policy: ModelShape) -> "Heads":
@@ -36,10 +37,11 @@ class Heads:
         """
         own = config.critic.path
         critic = shape_at(own, "critic.path") if own else policy
-        path = config.reward_model.path
+        path, teacher = config.reward_model.path, config.teacher.path
         return Heads(
             critic=critic if config.algorithm.needs_critic else None,
             reward_model=shape_at(path, "reward_model.path") if path else None,
+            teacher=shape_at(teacher, "teacher.path") if teacher else None,
         )
 
 

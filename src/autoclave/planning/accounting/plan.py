@@ -198,7 +198,8 @@ def plan_run(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> RunPla
     samples = config.problems_per_step * config.group_size
     processes = config.pools[config.workers.actor].processes
     rows = _micro_batch_rows(config, lengths, processes)
-    has_reference, heads = _has_reference(config), Heads.of(config, shape)
+    heads = Heads.of(config, shape)
+    own_reference = _has_reference(config) and not heads.teacher
     whole, response = (np.full(samples, tokens, dtype=np.int64) for tokens in (lengths.whole, lengths.response))
     return RunPlan(
         shape=shape,
@@ -214,8 +215,9 @@ def plan_run(config: TrainConfig, shape: ModelShape, lengths: Lengths) -> RunPla
         micro_batch_rows=rows,
         sampling_flops=forward_flops(shape, whole, response),
         learning_flops=learning_flops(
-            shape, whole, response, scoring_passes=2 if has_reference else 1, weights_learn=not config.trainer.lora
+            shape, whole, response, scoring_passes=2 if own_reference else 1, weights_learn=not config.trainer.lora
         )
+        + (forward_flops(heads.teacher, whole, response) if heads.teacher else 0.0)
         + (critic_flops(heads.critic, whole, weights_learn=not config.trainer.lora) if heads.critic else 0.0),
         pools=tuple(_pool_plan(config, shape, heads, lengths, name) for name in config.pools),
         device=config.model.device,
@@ -270,8 +272,9 @@ def _micro_batch_rows(config: TrainConfig, lengths: Lengths, processes: int) -> 
 
 
 def _has_reference(config: TrainConfig) -> bool:
-    """Every algorithm that compares with a reference has this setting, and 0 means that it does not."""
-    return config.algorithm.model_dump().get("kl_coefficient", 0.0) > 0
+    """Every algorithm with a KL to a reference has this setting, and 0 means that it has none; estimators say it."""
+    advantage = getattr(config.algorithm, "advantage", None)
+    return config.algorithm.model_dump().get("kl_coefficient", 0.0) > 0 or bool(advantage and advantage.needs_reference)
 
 
 def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Lengths, name: str) -> PoolPlan:
@@ -283,7 +286,7 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
     places = config.workers.places()
     absent = {
         # With adapters the frozen weights are the reference.
-        "reference": not _has_reference(config) or config.trainer.lora is not None,
+        "reference": not _has_reference(config) or (config.trainer.lora is not None and not heads.teacher),
         "critic": not heads.critic,
         "reward_model": not heads.reward_model,
     }
@@ -298,8 +301,10 @@ def _pool_plan(config: TrainConfig, shape: ModelShape, heads: Heads, lengths: Le
         resident["optimizer"] = holding.at_rest(adam_bytes(learning.parameters, learning.width))
         phases += trainer
     if "reference" in groups:
-        resident["weights (reference)"] = weights
-        phases = phases or trainer[:1]
+        teacher = heads.teacher or shape
+        resident["weights (reference)"] = holding.at_rest(teacher.parameters * holding.width)
+        if heads.teacher or not phases:
+            phases.append(_trainer_phases(config, teacher, lengths, holding, pool.processes)[0])
     in_minibatch = _minibatch_rows(config, pool.processes)
     rows = _micro_batch_rows(config, lengths, pool.processes)
     resident |= held_by_heads(config, heads, groups, holding)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from episode_overhead import overhead_figures
 from forged import forged_figures
 from harness import argument_parser, finish, print_environment
 from interleaving import idle_figures
@@ -23,6 +24,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "forged": forged_figures,
     "tokens": identity_figures,
     "idle": idle_figures,
+    "overhead": overhead_figures,
     "repair": repair_figures,
     "workspace": workspace_figures,
 }

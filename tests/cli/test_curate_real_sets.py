@@ -35,7 +35,7 @@ def recipe(data: Path, **others: Path) -> str:
         for name, file in SETS.items()
     ]
     evaluation = [{"set": name, "path": str(data / file)} for name, file in EVALUATION.items()]
-    settings = {"minimum_tests": 1, "prompt_tokens": None, "strength": None}
+    settings = {"minimum_tests": 1, "prompt_tokens": None, "strength": None, "verification": {"repeats": 2}}
     return json.dumps({"name": "real", "sources": sources, "evaluation_sets": evaluation, **settings})
 
 

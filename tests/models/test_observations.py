@@ -29,11 +29,16 @@ STRICT = (
     "{% for m in messages %}{% if m['role'] == 'tool' %}{{ raise_exception('no tools') }}{% endif %}{% endfor %}"
     + CHATML
 )
+ALTERNATING = (
+    "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('roles must alternate') }}{% endif %}{% endfor %}" + CHATML
+)
 SPACED = BRACKETS.replace("}}</s>", "}} </s>")
 ENDS = {
     CHATML: "<|im_end|>",
     HERMES: "<|im_end|>",
     STRICT: "<|im_end|>",
+    ALTERNATING: "<|im_end|>",
     LLAMA: "<|eot|>",
     BRACKETS: "</s>",
     SPACED: "</s>",
@@ -113,6 +118,14 @@ def test_results_of_tools_are_written_as_the_template_writes_them_or_as_a_users(
         assert ("tool\n3\n" if template == CHATML else "<tool_response>\n3\n") in observed
     tokenizer = tokenizer_of(STRICT)
     assert "user\n3\n" in tokenizer.decode(encode_observation(tokenizer, QUESTION, RESULT, ended_by=None))
+
+
+def test_several_results_are_one_message_where_roles_must_alternate_and_other_refusals_are_named():
+    tokenizer = tokenizer_of(ALTERNATING)
+    two = (*RESULT, {"role": "tool", "content": "4"})
+    assert "user\n3\n\n\n4<|im_end|>" in tokenizer.decode(encode_observation(tokenizer, QUESTION, two, ended_by=None))
+    with pytest.raises(InputError, match=r"refuses messages of user, assistant, user, user \(roles must alternate\)"):
+        encode_observation(tokenizer, QUESTION, (*TOLD, *TOLD), ended_by=None)
 
 
 def test_tools_stand_in_the_prompt_alone_and_in_templates_that_have_a_place_for_them():

@@ -228,9 +228,14 @@ def encode_observation(
     def written(following: Sequence[Mapping[str, str]], opens: bool) -> str:
         chat = [dict(message) for message in (*messages, *following)]
         shown = list(tools) or None
-        return cast(
-            "str", tokenizer.apply_chat_template(chat, tools=shown, add_generation_prompt=opens, tokenize=False)
-        )
+        try:
+            return str(tokenizer.apply_chat_template(chat, tools=shown, add_generation_prompt=opens, tokenize=False))
+        except TemplateError as error:
+            roles = ", ".join(message["role"] for message in chat)
+            raise InputError(
+                f"the chat template of the model refuses messages of {roles} ({error}). Fix: task.turns=1, or a "
+                "tokenizer whose template takes these roles in this order"
+            ) from None
 
     observed = _plain(tokenizer, _readable(tokenizer, observed))
     turn = {"role": "assistant", "content": "turn"}
@@ -257,16 +262,20 @@ def _plain(tokenizer: PreTrainedTokenizerBase, observed: Sequence[Mapping[str, s
 
 
 def _readable(tokenizer: PreTrainedTokenizerBase, observed: Sequence[Mapping[str, str]]) -> Sequence[Mapping[str, str]]:
-    """Return messages with role `user` in place of `tool` where the chat template refuses that, or drops its text."""
-    if all(message["role"] != "tool" for message in observed):
+    """Return messages with one of role `user` in place of those of `tool` where the chat template refuses two of that
+    role in a row, or drops their text.
+    """
+    results = [message["content"] for message in observed if message["role"] == "tool"]
+    if not results:
         return observed
-    turns = (("user", "asked"), ("assistant", "turn"), ("tool", "probe_of_tools"))
+    turns = (("user", "asked"), ("assistant", "turn"), ("tool", "probe_of_tools"), ("tool", "probe_of_tools"))
     try:
         chat = [{"role": role, "content": content} for role, content in turns]
-        is_read = "probe_of_tools" in cast("str", tokenizer.apply_chat_template(chat, tokenize=False))
+        is_read = cast("str", tokenizer.apply_chat_template(chat, tokenize=False)).count("probe_of_tools") == 2
     except (TemplateError, TypeError, KeyError):
         is_read = False
-    return observed if is_read else [{**m, "role": "user" if m["role"] == "tool" else m["role"]} for m in observed]
+    others = [message for message in observed if message["role"] != "tool"]
+    return observed if is_read else [{"role": "user", "content": "\n\n".join(results)}, *others]
 
 
 def get_packaged_model(name: str) -> Path:

@@ -27,8 +27,7 @@ from workloads import CODE, MATHEMATICS, Ideal, generate, ideal, on_each_split, 
 
 from autoclave.core.timeline import Role, clipped, seconds, union
 from autoclave.planning.profile import Profile
-from autoclave.planning.schedule_run import ScheduleRun
-from autoclave.planning.simulation import ScheduleName
+from autoclave.planning.simulation import ScheduleName, ScheduleRun
 from autoclave.training.schedules import asynchronous, minibatch_pipeline, one_off_pipeline, synchronous
 
 STALENESS = 2

@@ -25,7 +25,7 @@ from autoclave.core import Completion, Group, Reward, Rollout, TaskItem
 from autoclave.core.timeline import Role, Span, Timeline
 from autoclave.environments import Grader
 from autoclave.planning.profile import Profile
-from autoclave.planning.schedule_run import ScheduleRun
+from autoclave.planning.simulation import ScheduleRun
 from autoclave.rollout import Collection
 from autoclave.rollout.collection import CollectionSpans
 from autoclave.training.learned import ItemSource, Learned, ShuffledItems

@@ -31,8 +31,7 @@ from autoclave.core.json import from_plain, parse_object
 from autoclave.core.rollout import IntArray
 from autoclave.planning.profile import Profile, Work
 from autoclave.planning.schedule_plan import every_split
-from autoclave.planning.schedule_run import ScheduleRun
-from autoclave.planning.simulation import ScheduleName, Split, simulate
+from autoclave.planning.simulation import ScheduleName, ScheduleRun, Split, simulate
 
 
 @dataclass(frozen=True, slots=True)

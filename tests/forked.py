@@ -20,7 +20,7 @@ from autoclave.cli import main
 from autoclave.runtime import opening
 from autoclave.runtime.databases import manager
 from autoclave.runtime.rest import manager
-from autoclave.runtime.vault import cells
+from autoclave.runtime.vault import egress
 
 def work(given):
     os.chdir(given["folder"])

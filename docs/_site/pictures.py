@@ -15,8 +15,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from autoclave.core.timeline import Role, union  # noqa: E402
-from autoclave.planning.schedule_run import ScheduleRun  # noqa: E402
-from autoclave.planning.simulation import ScheduleName, Split, simulate  # noqa: E402
+from autoclave.planning.simulation import ScheduleName, ScheduleRun, Split, simulate  # noqa: E402
 from autoclave.runtime.states import FOLLOWING, ActionState  # noqa: E402
 from benchmarks.workloads import RewardTimes, Workload, generate  # noqa: E402
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoclave.core.files import read_jsonl
-from autoclave.evaluation.codeforces import (
+from autoclave.evaluation.standings import (
     HIGHEST,
     LOWEST,
     Score,

@@ -15,9 +15,16 @@ from autoclave.compose.benchmark import definition_of, evaluate_benchmark
 from autoclave.config import BenchmarkConfig, Override, load
 from autoclave.core import AnswerTests, Problem
 from autoclave.evaluation.benchmark_result import BenchmarkResult
-from autoclave.evaluation.codeforces import expected_rank, percentile, rank_of, rating_of_rank
 from autoclave.evaluation.exchange import recorded_result
-from autoclave.evaluation.standings import read_contests, read_histogram, read_problem_ids
+from autoclave.evaluation.standings import (
+    expected_rank,
+    percentile,
+    rank_of,
+    rating_of_rank,
+    read_contests,
+    read_histogram,
+    read_problem_ids,
+)
 from autoclave.evaluation.submissions import rule_of
 from tests.real_problems import DATA, NEEDS_DATA, records
 

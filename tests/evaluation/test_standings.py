@@ -9,10 +9,10 @@ import pytest
 
 from autoclave.core import DataError, InputError
 from autoclave.evaluation.benchmark_result import BenchmarkResult, GradedResponse
-from autoclave.evaluation.codeforces import expected_rank
 from autoclave.evaluation.questions import QuestionInfo
 from autoclave.evaluation.standings import (
     contest_of,
+    expected_rank,
     rating_of,
     read_contests,
     read_histogram,

@@ -9,7 +9,7 @@ import pytest
 
 from autoclave.core import CustomChecker, FloatChecker, InputError, Program
 from autoclave.judge import JudgeJob
-from autoclave.judge.checkers import checker_of
+from autoclave.judge.special import checker_of
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from autoclave.config import CppConfig, JudgeConfig, SandboxConfig
 from autoclave.core import Ended, HostError, InputError, Problem, Program, Status, StdinCase, StdinTests, Verdict
 from autoclave.judge import JudgeJob, LocalJudge, run_program
 from autoclave.judge.environments import MESSAGE_BYTES, Cpp, first_error, reports_kill
-from autoclave.judge.languages import Built, CompileError
-from autoclave.judge.profiles import PROFILES
+from autoclave.judge.profiles import PROFILES, Built, CompileError
 from autoclave.judge.toolchain import find_toolchain
 from autoclave.sandbox import Cell, Limits, Profile, Runner, Sandbox, open_sandbox
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from autoclave.core import ConfigError
 from autoclave.core.timeline import Role, Span
 from autoclave.planning.profile import Profile, Work
-from autoclave.planning.schedule_run import ScheduleRun
-from autoclave.planning.simulation import ScheduleName, Split, simulate
+from autoclave.planning.simulation import ScheduleName, ScheduleRun, Split, simulate
 from tests.planning.profiles import divided, profiles, tiny, ways
 
 ONE_EACH = Split(1, 1)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import DynamicCache
 
-from autoclave.rollout.running_batch import Rows, growing_cache, put_together
+from autoclave.rollout.transformers_engine import Rows, growing_cache, put_together
 from tests.training_parts import tiny_policy
 
 CONFIG = tiny_policy().model.config

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from autoclave.core import Completion, FinishReason
 from autoclave.models import Policy, encode_prompt, load_policy
-from autoclave.rollout import Request, running_batch
+from autoclave.rollout import Request, transformers_engine
 from autoclave.rollout.interface import uniforms
 from autoclave.rollout.transformers_engine import TransformersEngine
 from autoclave_testing.engines import EngineConformance
@@ -103,7 +103,7 @@ def test_neither_order_nor_size_of_the_batch_changes_a_response(batch_size):
 
 
 def test_a_neighbour_with_a_nucleus_does_not_cut_the_tail_of_a_request_without_one(monkeypatch):
-    monkeypatch.setattr(running_batch, "uniforms", lambda seed, count: np.full(count, np.nextafter(1.0, 0.0)))
+    monkeypatch.setattr(transformers_engine, "uniforms", lambda seed, count: np.full(count, np.nextafter(1.0, 0.0)))
     free = [request([2, token, 3], 0, temperature=0.2, max_new_tokens=1) for token in range(4, 64)]
     cut = [request([3], 0, top_p=0.5, max_new_tokens=1)]
     assert tokens_of(generate(tiny_policy(), free)) == tokens_of(generate(tiny_policy(), free + cut))[:-1]
@@ -161,7 +161,7 @@ def test_top_p_never_draws_outside_of_the_nucleus(top_p):
 
 @pytest.mark.parametrize("top_p", [0.5, 1.0])
 def test_the_largest_random_number_stays_inside_of_the_nucleus(top_p, monkeypatch):
-    monkeypatch.setattr(running_batch, "uniforms", lambda seed, count: np.full(count, np.nextafter(1.0, 0.0)))
+    monkeypatch.setattr(transformers_engine, "uniforms", lambda seed, count: np.full(count, np.nextafter(1.0, 0.0)))
     policy = tiny_policy()
     allowed = set(nucleus(first_token_probabilities(policy), top_p).tolist())
     assert set(first_tokens(policy, 1, top_p=top_p)) <= allowed

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from autoclave.compose.warm_start import cached_model
 from autoclave.core.files import cache_folder
-from autoclave.training.model_cache import cached_model
 
 
 @pytest.fixture(autouse=True)

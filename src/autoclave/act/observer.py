@@ -58,9 +58,8 @@ class ToolUse:
 class Observer(Closing):
     """Observes the folder `root`. One at a time on a state folder; sessions may work beside it.
 
-    Raises:
-        InputError: the folder cannot be used, or another process observes it.
-        HostError: the folders are not on the same file system.
+    Raises InputError: the folder cannot be used, or another process observes it. HostError: the folders are not on the
+    same file system.
     """
 
     def __init__(self, root: Path, state: Path | None = None, *, name: str = "main") -> None:

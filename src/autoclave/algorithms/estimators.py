@@ -79,9 +79,8 @@ def with_estimator(algorithm: Algorithm, settings: AdvantageSettings) -> Algorit
     What the algorithm does to rewards stays. A KL to the reference that it takes from them is taken from those that the
     estimator reads: of each token, or of each response.
 
-    Raises:
-        HostError: no installed package has the estimator, or it cannot be loaded.
-        ValueError: the two do not fit together.
+    Raises HostError: no installed package has the estimator, or it cannot be loaded. ValueError: the two do not fit
+    together.
     """
     name = settings.name
     build = ESTIMATORS.get(name) or find_plugin("autoclave.advantages", name, "algorithm.advantage", ESTIMATORS)

@@ -55,8 +55,7 @@ def build_alignment(
     """The alignment samples of a run that learns from `programs`, made by `judge`; `context` are the tokens of the
     policy's.
 
-    Raises:
-        ConfigError: no problem can have one.
+    Raises ConfigError: no problem can have one.
     """
     settings = config.alignment
     if settings is None or not isinstance(task, CodeGeneration):
@@ -138,8 +137,7 @@ def alignment_demonstrations(
     asks: both variables and output, and the output alone. What a program computes on the way is written first, where it
     is known. Answers are those to the program as the teacher reads it, and right where that is what is written.
 
-    Raises:
-        ConfigError: there are no programs.
+    Raises ConfigError: there are no programs.
     """
     settings = config.alignment
     if settings is None:

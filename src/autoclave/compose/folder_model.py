@@ -28,9 +28,7 @@ _END_TOKENS = 16
 class FolderModel:
     """The model in folder `path`, whose content `digest` stands for. Its workers end with `opened`.
 
-    Raises:
-        InputError: it cannot be used.
-        HostError: this host lacks what the engine needs.
+    Raises InputError: it cannot be used. HostError: this host lacks what the engine needs.
     """
 
     def __init__(

@@ -144,8 +144,7 @@ def calibration_runs(config: TrainConfig, *, iterations: int, say: Callable[[str
     both work at once in a second and a third: on devices that share something, such as cores, that makes both slower.
     In the third, requests of several batches mix.
 
-    Raises:
-        AutoclaveError: as `train`.
+    Raises AutoclaveError: as `train`.
     """
     from autoclave.compose.training import train  # imports torch
 

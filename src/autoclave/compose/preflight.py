@@ -39,9 +39,8 @@ Check = Callable[[], object]
 def preflight(config: TrainConfig, out: Path, *, run: Callable[[Sequence[Check]], None] | None = None) -> None:
     """Run all checks of a training run, whose folder is or will be `out`, by `run`; left out, by `report`.
 
-    Raises:
-        ConfigError, InputError: settings cannot work, whatever the host has.
-        HostError: this host lacks something. The message lists everything that was found.
+    Raises ConfigError, InputError: settings cannot work, whatever the host has. HostError: this host lacks something.
+    The message lists everything that was found.
     """
     (run or report)(
         [
@@ -158,8 +157,7 @@ def require_batch_that_fits(config: TrainConfig) -> None:
     Of the Transformers engine, weights and key-value caches are compared with the memory of a device here, unless
     `pools.NAME.memory_gb` limits the plan. vLLM lets responses wait for its cache.
 
-    Raises:
-        ConfigError: they cannot.
+    Raises ConfigError: they cannot.
     """
     engine, pool = config.sampler.engine, config.pools[config.workers.places()["sampler"]]
     if isinstance(engine, VllmEngineConfig) and engine.batch_size > engine.batch_tokens:

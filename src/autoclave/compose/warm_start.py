@@ -1,6 +1,9 @@
-"""The warm start: a policy that imitates demonstrations, built or taken from the cache."""
+"""The warm start: a policy that imitates demonstrations, built or taken from the cache (whole there, or absent)."""
 
+import hashlib
 import json
+import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,14 +21,14 @@ from autoclave.config import TrainConfig
 from autoclave.config.model_fit import require_rates_above_rounding, require_rates_within_limits
 from autoclave.config.training import BUILT_IN_PROBLEMS
 from autoclave.core import ConfigError, InputError
-from autoclave.core.files import digest_of_folder, drop_folder, make_durable
+from autoclave.core.files import cache_folder, digest_of_folder, drop_folder, make_durable, sync_directory
+from autoclave.core.json import canonical_json
 from autoclave.models import Policy, build_tiny_policy, load_policy, resolve_device, save_model
 from autoclave.problems import Demonstration, ProblemSets
 from autoclave.runs.folder import MetricsLog
 from autoclave.training import sft
 from autoclave.training.checkpoints import Checkpoints, SavedState, latest_checkpoint, policy_inputs
 from autoclave.training.metrics import Stopwatch
-from autoclave.training.model_cache import cached_model
 from autoclave.training.watchdog import StopRequest
 from autoclave.workers import ResourcePool, WorkerGroup
 from autoclave.workers.trainer.actor import ActorWorker
@@ -207,3 +210,25 @@ def warm_started(config: TrainConfig, problems: ProblemSets, around: RunContext,
         key["model_digest"] = digest_of_folder(Path(config.model.path))
     make = partial(warm_start, config, problems, around=around)
     return cached_model(key, make, fresh=fresh, say=around.say)
+
+
+def cached_model(
+    key: Mapping[str, Any], make: Callable[[Path], None], *, fresh: bool, say: Callable[[str], None]
+) -> Path:
+    """The folder of the model that `key` decides; `make(folder)` writes it if it is not there, or if `fresh`."""
+    folder = cache_folder() / "sft" / hashlib.sha256(canonical_json(dict(key))).hexdigest()[:16]
+    if folder.is_dir() and not fresh:
+        say(f"warm start: taken from {folder}")
+        return folder
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        make(partial)
+        if fresh:
+            shutil.rmtree(folder, ignore_errors=True)
+        if not folder.is_dir():  # else another run made the same meanwhile, and may be reading it
+            partial.rename(folder)
+            sync_directory(folder.parent)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return folder

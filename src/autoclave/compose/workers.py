@@ -79,9 +79,7 @@ class Workers:
 
         They run on `pools`, or on pools of their own. `say` hears of samplers that died.
 
-        Raises:
-            ConfigError, HostError: as `open_pools`.
-            InputError: `model` is not the folder of a policy.
+        Raises ConfigError, HostError: as `open_pools`. InputError: `model` is not the folder of a policy.
         """
         self._config, self._say = config, say
         self.algorithm = build_algorithm(config.algorithm)

@@ -98,8 +98,7 @@ def require_rates_above_rounding(config: TrainConfig, *, warm_start_alone: bool 
     AdamW changes a weight by about the learning rate, and what is less than half of the rounding step is lost. The rule
     is that of the median weight, 0.67 standard deviations: else most weights stay as they are. Adapters are in float32.
 
-    Raises:
-        ConfigError: a rate is below.
+    Raises ConfigError: a rate is below.
     """
     bits = FRACTION_BITS.get(config.model.dtype)
     if bits is None:

@@ -33,9 +33,8 @@ def atomic_writer(path: Path, *, text: bool = True) -> Generator[IO[Any]]:
 
     The first write to a folder removes what writers left there that were killed.
 
-    Raises:
-        InputError: nothing can be written under this name: it is a folder or a device, or its folder refuses.
-        HostError: the disk is full or fails.
+    Raises InputError: nothing can be written under this name: it is a folder or a device, or its folder refuses.
+    HostError: the disk is full or fails.
     """
     target = Path(os.path.realpath(path))  # a link stays, what it points to is replaced
     temporary = target.with_name(f".{target.name[:40]}.{os.urandom(4).hex()}.partial")
@@ -98,8 +97,7 @@ def atomic_folder(path: Path) -> Generator[Path]:
 
     What was there under that name is replaced. Only one process at a time may do so.
 
-    Raises:
-        HostError: the disk is full or fails.
+    Raises HostError: the disk is full or fails.
     """
     partial = path.with_name(f".{path.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
@@ -207,9 +205,7 @@ def read_jsonl(path: Path, what: str = "file", *, is_exact: bool = False) -> Ite
 
     `is_exact`: a number that would be rounded is refused.
 
-    Raises:
-        InputError: the file is missing.
-        DataError: a line is not UTF-8 or not a JSON object.
+    Raises InputError: the file is missing. DataError: a line is not UTF-8 or not a JSON object.
     """
     number = 0
     with open_plain(existing_file(path, what)) as file:

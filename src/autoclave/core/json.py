@@ -89,9 +89,8 @@ def foreign_json(text: str | bytes, *, is_exact: bool = False) -> Any:
 
     `is_exact`: each number is the one that stands in the text, not the nearest that a float can hold.
 
-    Raises:
-        ValueError: it is none, has numbers that are none in JSON or would be rounded, or is nested deeper than
-            `DEPTH_LIMIT`.
+    Raises ValueError: it is none, has numbers that are none in JSON or would be rounded, or is nested deeper than
+    `DEPTH_LIMIT`.
     """
     try:
         value = _read(text, is_exact=is_exact)

@@ -21,8 +21,7 @@ def open_database(path: Path, synchronous: Literal["NORMAL", "FULL"]) -> sqlite3
 
     With `FULL` a commit is durable against a power cut, with `NORMAL` against the death of the process.
 
-    Raises:
-        sqlite3.Error: it is no database, or cannot be used.
+    Raises sqlite3.Error: it is no database, or cannot be used.
     """
     connection = sqlite3.connect(path, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False)
     until = time.monotonic() + _PATIENCE_S
@@ -60,8 +59,7 @@ class KeptTexts(Closing):
 
     What was put is durable against the death of the process; a power cut can take the last moments.
 
-    Raises:
-        InputError: by all methods: the file is damaged, or nothing can be written there.
+    Raises InputError: by all methods: the file is damaged, or nothing can be written there.
     """
 
     def __init__(self, path: Path, what: str) -> None:

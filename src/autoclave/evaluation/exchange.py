@@ -31,8 +31,7 @@ def to_livecodebench(result: BenchmarkResult) -> str:
 
     LiveCodeBench's own evaluator reads `question_id` and `code_list`.
 
-    Raises:
-        InputError: a response has no verdict, for which the format has no value.
+    Raises InputError: a response has no verdict, for which the format has no value.
     """
     if missing := sum(sample.score is None for sample in result.samples):
         raise InputError(
@@ -73,8 +72,7 @@ def to_evalplus(result: BenchmarkResult) -> str:
 
     A response without a program becomes an empty solution, since every problem needs a sample.
 
-    Raises:
-        InputError: a problem is neither of HumanEval nor of MBPP.
+    Raises InputError: a problem is neither of HumanEval nor of MBPP.
     """
     problems = {problem.id: problem for problem in result.problems}
     lines = [
@@ -108,9 +106,7 @@ def recorded_result(path: Path, benchmark: str, model: str) -> BenchmarkResult:
     Formats: `eval_all` of LiveCodeBench (`graded_list`), results of EvalPlus (`eval`) and human-eval (`passed`), and
     lists of grades by id (`scored`), as JSON or JSON lines, also compressed.
 
-    Raises:
-        InputError: the file does not exist, or holds no grades.
-        DataError: a record has another format.
+    Raises InputError: the file does not exist, or holds no grades. DataError: a record has another format.
     """
     problems: dict[str, QuestionInfo] = {}
     samples: dict[str, list[GradedResponse]] = {}

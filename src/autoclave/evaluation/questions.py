@@ -218,8 +218,7 @@ def prompt_of(name: str, system: str | None) -> Callable[[Problem], Messages]:
 
     `system` replaces the system message of the prompt; an empty one removes it.
 
-    Raises:
-        ConfigError: `name` is not a prompt, and as a template it misses the statement.
+    Raises ConfigError: `name` is not a prompt, and as a template it misses the statement.
     """
     ask = PROMPTS.get(name) or _template(name)
 

@@ -155,9 +155,8 @@ def read_responses(path: Path, problem_ids: Sequence[str]) -> RecordedResponses:
     `output_list` (raw text), `code_list` (programs). Ids may be ours or those of the set: `HumanEval/0`, `Mbpp/11`,
     `1873_A`.
 
-    Raises:
-        InputError: the file does not exist, or no response is to one of these problems.
-        DataError: a line has no id or no response.
+    Raises InputError: the file does not exist, or no response is to one of these problems. DataError: a line has no id
+    or no response.
     """
     exact, loose = set(problem_ids), _loose_ids(problem_ids)
     found: dict[str, list[Response]] = {}

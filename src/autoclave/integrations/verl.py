@@ -28,9 +28,8 @@ def compute_score(
 
     `settings` and `reward` come from `custom_reward_function.reward_kwargs`. The judge is opened once per process.
 
-    Raises:
-        InputError: a setting cannot be used.
-        JudgeFault: there is no verdict: verl leaves this response out. A row that cannot be judged is logged once.
+    Raises InputError: a setting cannot be used. JudgeFault: there is no verdict: verl leaves this response out. A row
+    that cannot be judged is logged once.
     """
     scorer = scorer_of_process(tuple(settings), reward)
     return _rewarded(scorer, _submitted(scorer, data_source, solution_str, ground_truth, extra_info).result())

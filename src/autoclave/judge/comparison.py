@@ -3,7 +3,7 @@
 Pure text functions: no process, no file, no clock. What was printed is hostile: nothing here takes more than linear
 time in it, and no list is longer than what was expected. `CHECKERS` names the rules without parameters: `lcb`
 compares as LiveCodeBench does, `exact` by characters, `tokens` by words, `unordered` by lines in any order. Not here:
-values returned by calls (`values.py`), and how a problem names its rule (`checkers.py`).
+values returned by calls (`values.py`), and how a problem names its rule (`special.py`).
 """
 
 import math

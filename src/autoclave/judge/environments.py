@@ -12,8 +12,19 @@ from autoclave.config.sandbox import JudgeConfig
 from autoclave.core import Ended, HostError, InputError, Outcome, Problem, Program, SandboxFault
 from autoclave.core.install import install_command
 from autoclave.core.sized_cache import SizedCache
-from autoclave.judge.languages import Built, CompileError, Environment, Language, Python
-from autoclave.judge.profiles import COMPILE_NATIVE, NATIVE, PROFILES, mathematics_profile, profiles_of, value_rules_of
+from autoclave.judge.profiles import (
+    COMPILE_NATIVE,
+    NATIVE,
+    PROFILES,
+    Built,
+    CompileError,
+    Environment,
+    Language,
+    Python,
+    mathematics_profile,
+    profiles_of,
+    value_rules_of,
+)
 from autoclave.judge.spare_cells import SpareCells
 from autoclave.judge.toolchain import Toolchain, compiler_check, find_toolchain, require_flags
 from autoclave.sandbox import HostCheck, Limits, Profile, Sandbox, require_package

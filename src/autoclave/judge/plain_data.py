@@ -41,8 +41,7 @@ def encode(value: Any, depth: int = 0) -> bytes:
     """Return `value`, which is `depth` deep in a message, as bytes. An instance of a subclass of a builtin type is
     encoded as that type.
 
-    Raises:
-        NotPlainError: a part is of another type, contains itself, or is nested too deep.
+    Raises NotPlainError: a part is of another type, contains itself, or is nested too deep.
     """
     parts: list[Any] = value if type(value) is list else [value]
     try:

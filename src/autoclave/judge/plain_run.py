@@ -12,10 +12,9 @@ from autoclave.config.levels import Level
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import Closing, Ended, HostError, InputError, Outcome, Program, SandboxFault
 from autoclave.judge.environments import Environments
-from autoclave.judge.languages import Built, CompileError
 from autoclave.judge.limits import sandbox_limits
 from autoclave.judge.plain_data import NotPlainError, decode, encode
-from autoclave.judge.profiles import FREE_RUN, NOTEBOOK
+from autoclave.judge.profiles import FREE_RUN, NOTEBOOK, Built, CompileError
 from autoclave.judge.toolchain import find_toolchain
 from autoclave.sandbox import Limits, open_sandbox
 

@@ -2,21 +2,25 @@
 
 `lcb` has the names and limits that LiveCodeBench gives a program, `plain` is Python as it comes, `lcb_numpy` and
 `plain_numpy` are these with numpy to import, `leetcode` is `lcb` with what LeetCode adds. More come from the settings.
+
+A language turns a program into the arguments of a cell: content, profile and runner. `Environments` holds the languages
+of a judge; the kinds of tests use it and do not depend on a language.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Protocol
 
 from autoclave.config.languages import ProfileConfig
-from autoclave.core import HostError
+from autoclave.core import HostError, Program
 from autoclave.core.install import install_command
 from autoclave.core.leetcode import NODES
 from autoclave.core.outcome import LIMIT_OF_ERRNO
 from autoclave.judge.values import ValueRule
-from autoclave.sandbox import Profile, Runner, require_package
+from autoclave.sandbox import Profile, Runner, Sandbox, require_package
 
 _LCB_MODULES = (
     *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics"),
@@ -179,3 +183,76 @@ def mathematics_profile() -> Profile:
     except PackageNotFoundError:
         raise HostError(f"package {_RUNTIME!r} is not installed. Fix: {install_command('math')}") from None
     return Profile(name="mathematics", preamble=_PREAMBLE.format(known=known), packages=_PACKAGES)
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A program ready for cells."""
+
+    content: bytes
+    profile: Profile
+    runner: Runner
+
+
+@dataclass(frozen=True, slots=True)
+class CompileError:
+    """Reason for which a program cannot be run at all; the message is fit for a verdict."""
+
+    message: str
+    is_time_limit: bool = False
+
+
+class Language(Protocol):
+    """Runner of programs of one language."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of tests that its programs can be judged on."""
+        ...
+
+    def check(self, profile: Profile) -> None:
+        """Make sure that programs can run here with `profile`.
+
+        Raises HostError: a requirement is missing on this host; the message has the fix.
+        """
+
+    def build(self, sandbox: Sandbox, program: Program, profile: Profile, kind: str) -> Built | CompileError:
+        """Ready `program` for tests of `kind`, compiling it in `sandbox` if need be.
+
+        Raises HostError: a requirement is missing on this host. SandboxFault: no cell could be made, or it died for
+        reasons that are not the program's.
+        """
+        ...
+
+
+class Python:
+    """Python source. The interpreter in the cell compiles it, so syntax errors show when the cell is opened."""
+
+    kinds = ("stdin", "call", "check")
+    _RUNNERS: Mapping[str, Runner] = {"stdin": SCRIPT, "call": CALL_SERVER}
+
+    def check(self, profile: Profile) -> None:
+        for package in profile.packages:
+            require_package(package)
+
+    def build(self, sandbox: Sandbox, program: Program, profile: Profile, kind: str) -> Built | CompileError:
+        return Built(program.source.encode("utf-8", "surrogatepass"), profile, self._RUNNERS[kind])
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A language with one of its profiles: where the programs of a problem run, for tests of one kind."""
+
+    language: Language
+    profile: Profile
+    value_rule: ValueRule
+    kind: str
+
+    def build(self, sandbox: Sandbox, program: Program) -> Built | CompileError:
+        """Ready `program` for cells of `sandbox`.
+
+        Raises:
+            HostError: a requirement is missing on this host.
+            SandboxFault: no cell could be made, or it died for reasons that are not the program's.
+        """
+        return self.language.build(sandbox, program, self.profile, self.kind)

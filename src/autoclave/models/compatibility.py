@@ -25,8 +25,7 @@ def require_weights(folder: Path, architecture: PretrainedConfig, place: str) ->
     Reads the heads of safetensors files; weights in other formats, or under other names, are looked at when they are
     loaded.
 
-    Raises:
-        InputError: they are missing, damaged, or of another shape; the message begins with `place`.
+    Raises InputError: they are missing, damaged, or of another shape; the message begins with `place`.
     """
     if not folder.is_dir():
         return

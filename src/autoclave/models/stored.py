@@ -109,8 +109,7 @@ def save_in_parts(model: PreTrainedModel, weights: Iterable[tuple[str, Tensor]],
 
     All of `weights` are asked for also where writing fails, so that other processes which take part may go on.
 
-    Raises:
-        OSError, SafetensorError: the disk is full or fails.
+    Raises OSError, SafetensorError: the disk is full or fails.
     """
     index: dict[str, str] = {}
     size, pending = 0, iter(weights)

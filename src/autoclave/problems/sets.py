@@ -193,8 +193,7 @@ def heldout_ids(candidates: Iterable[ProblemCandidate], share: float, seed: int)
     and `seed`, so that it is stable for most problems when others are added. `candidates` are read twice, one at a
     time; their ids are unique.
 
-    Raises:
-        HostError: a library is missing.
+    Raises HostError: a library is missing.
     """
     groups = _groups(candidates)
     count = sum(map(len, groups))

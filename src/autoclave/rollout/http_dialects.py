@@ -64,9 +64,7 @@ class Dialect(Protocol):
     def update_weights(self, version: int, weights: Mapping[str, Tensor]) -> None:
         """Give the server, which has no requests, other weights, and drop what it cached of the old ones.
 
-        Raises:
-            ConfigError: it cannot take weights.
-            EngineFault, InputError: it refused them, or does not answer.
+        Raises ConfigError: it cannot take weights. EngineFault, InputError: it refused them, or does not answer.
         """
 
 

@@ -62,8 +62,7 @@ class Line:
 class Server:
     """Address of a server, time limits and retries. White space around the key is stripped.
 
-    Raises:
-        ConfigError: the key cannot be sent.
+    Raises ConfigError: the key cannot be sent.
     """
 
     url: str

@@ -51,9 +51,8 @@ class VllmEngine:
 
         `shares_gpu`: the engine can `sleep`, which frees the memory of the GPU for other worker groups.
 
-        Raises:
-            HostError: vLLM is not installed or does not import; the message has the fix.
-            ConfigError: vLLM cannot run this model here.
+        Raises HostError: vLLM is not installed or does not import; the message has the fix. ConfigError: vLLM cannot
+        run this model here.
         """
         has_gpu = torch.cuda.is_available()
         is_eager = not has_gpu if settings.eager is None else settings.eager

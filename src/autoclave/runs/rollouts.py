@@ -63,10 +63,7 @@ class RecordedRollout:
 
     @cached_property
     def verdict(self) -> Verdict | None:
-        """
-        Raises:
-            DataError: what is recorded is no verdict.
-        """
+        """Raises DataError: what is recorded is no verdict."""
         verdict = self.record.get("verdict")
         return None if verdict is None else from_plain(Verdict, verdict, f"{self.where}: verdict")
 

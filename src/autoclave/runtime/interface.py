@@ -151,9 +151,8 @@ class Manager(ABC):
     def execute(self, action: str, started: Json) -> Json:
         """Execute it; return the receipt.
 
-        Raises:
-            InputError, HostError: it failed, possibly midway; `put_back` follows.
-            InDoubt: it may have been done or not; `find_out` follows.
+        Raises InputError, HostError: it failed, possibly midway; `put_back` follows. InDoubt: it may have been done or
+        not; `find_out` follows.
         """
 
     def find_out(self, action: str, started: Json) -> Json | None:

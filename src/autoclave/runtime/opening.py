@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from autoclave.runtime.keys import OpenVault
     from autoclave.runtime.proposals import Chat
     from autoclave.runtime.rest.undoing import ProposeCompensation
-    from autoclave.runtime.vault.cells import CellSecrets
+    from autoclave.runtime.vault.egress import CellSecrets
     from autoclave.runtime.vault.vault import Record, Vault
 
 
@@ -97,9 +97,8 @@ def open_session(
     `lives_on`: whether this process continues after an action; if not, databases refuse to leave a transaction open.
     `wait_s`: seconds to wait for each lock that another session has. `shown`, `on_outcome`: see `CommandRunner`.
 
-    Raises:
-        InputError: a folder cannot be used, is in use by another process, or contains a file that it may not.
-        HostError: the folders are not on the same file system.
+    Raises InputError: a folder cannot be used, is in use by another process, or contains a file that it may not.
+    HostError: the folders are not on the same file system.
     """
     with contextlib.ExitStack() as opening:
         scope = opening.enter_context(Scope(root))
@@ -189,7 +188,7 @@ def _credential_bundles(keys: Keys, record: Record, may_use: Callable[[str], boo
 
     @functools.cache
     def cells() -> CellSecrets:
-        from autoclave.runtime.vault.cells import CellSecrets
+        from autoclave.runtime.vault.egress import CellSecrets
 
         return CellSecrets(keys, record, may_use)
 

@@ -155,9 +155,7 @@ def converse(
 
     `with_undo`: the model is asked to write an undo for its commands.
 
-    Raises:
-        InputError: it needs too many turns, or makes too many mistakes.
-        EngineFault: it cannot be asked.
+    Raises InputError: it needs too many turns, or makes too many mistakes. EngineFault: it cannot be asked.
     """
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": _TASK + (_UNDO_TASK if with_undo else "")},
@@ -193,9 +191,7 @@ def converse_by_program(
     `secrets`: services that the program may reach; the model is told the variables with their keys.
     `with_undo`: as in `converse`.
 
-    Raises:
-        InputError: none of its programs succeeded.
-        EngineFault: it cannot be asked.
+    Raises InputError: none of its programs succeeded. EngineFault: it cannot be asked.
     """
     variables = ", ".join(f"{name.upper().replace('-', '_')}_TOKEN" for name in secrets)
     reach = f"\nServices it may reach over HTTPS, with keys in the environment: {variables}" if secrets else ""

@@ -50,8 +50,7 @@ def find_packages(names: tuple[str, ...], executable: str) -> FoundPackages:
 
     A library that lies beside a package, as in `numpy.libs`, keeps its place relative to it.
 
-    Raises:
-        HostError: one is not installed, or the interpreter does not start.
+    Raises HostError: one is not installed, or the interpreter does not start.
     """
     if not names:
         return FoundPackages((), ())

@@ -38,8 +38,7 @@ def start_test(connection: socket.socket, stdin: bytes, channel: int = -1) -> tu
     Standard input is a read-only file in memory. Not a pipe: the room in one shrinks when a user has many, and then
     writing to it would never end. `channel` is the test's end of a socket, or -1.
 
-    Raises:
-        SandboxFault: the cell has ended, or the host is exhausted.
+    Raises SandboxFault: the cell has ended, or the host is exhausted.
     """
     try:
         if _compiled:
@@ -63,9 +62,8 @@ def run_tests(
     report, and the descriptors of its outputs. In C, tests follow for some milliseconds, or until the kernel kills a
     process: then the content of the file `kills` changes (-1 if it never does). In Python none follows.
 
-    Raises:
-        HostError: the compiled part is from before this function.
-        SandboxFault: the cell has ended, or the host is exhausted.
+    Raises HostError: the compiled part is from before this function. SandboxFault: the cell has ended, or the host is
+    exhausted.
     """
     if not _compiled:
         return [(b"", *start_test(connection, tests[0][0]))]

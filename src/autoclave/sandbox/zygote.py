@@ -65,8 +65,7 @@ class Zygote:
 
         Does not wait: the cell begins to work before its process number arrives here.
 
-        Raises:
-            SandboxFault: the zygote has ended.
+        Raises SandboxFault: the zygote has ended.
         """
         number = self._number_of(runner)
         with named_faults("no cell can be made"):

@@ -1,17 +1,23 @@
 """Authentication and scopes. Routes name the scopes that they need; a request without a valid token is refused before
 its body is read.
+
+Requests that cannot fit into a full queue are refused before they are parsed (`JudgingRoute`). The route would refuse
+them with the same messages, but parsing takes most of the time of a request, and under a flood the judge needs it.
 """
 
 import asyncio
 import base64
 import binascii
+import re
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request, Security
 from fastapi.openapi.models import HTTPBearer as BearerModel
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
 from fastapi.security import SecurityScopes
 from fastapi.security.base import SecurityBase
 
@@ -138,3 +144,36 @@ def needs(*scopes: Scope) -> object:
 
 Judging = Annotated[Client, needs(Scope.JUDGE)]
 Uploading = Annotated[Client, needs(Scope.PROBLEMS_WRITE)]
+
+
+_PROGRAM = re.compile(rb'"source"\s*:')
+"""Matches once per program: inside a JSON string, quotation marks are escaped."""
+
+
+class _JudgingRequest(Request):
+    async def json(self) -> Any:
+        parts, client = parts_of(self), self.state.client  # authenticated before its body was read
+        if Scope.JUDGE in client.scopes and parts.dispatcher.has_refused(time.monotonic()):
+            try:
+                is_batch = self.url.path == "/v1/batches"
+                parts.dispatcher.require_room(client.id, len(_PROGRAM.findall(await self.body())) if is_batch else 1)
+            except Refused:
+                key = self.headers.get("idempotency-key")  # of a request that was accepted before
+                try:
+                    if key is None or await asyncio.to_thread(parts.store.batch_of_key, client.id, key) is None:
+                        raise
+                except StoreUnavailable:  # FastAPI would take it for a broken body
+                    raise store_unavailable() from None
+        return await super().json()
+
+
+class JudgingRoute(APIRoute):
+    """Route of jobs or batches."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            return await handle(_JudgingRequest(request.scope, request.receive))
+
+        return handler

@@ -120,9 +120,7 @@ class Dispatcher:
         """Store and queue jobs, or return the batch of an earlier request with the same key. `share` is how many jobs
         of the client may be queued, if that is fewer than for others.
 
-        Raises:
-            Refused: the queue is full.
-            KeyReused: the key belongs to another request.
+        Raises Refused: the queue is full. KeyReused: the key belongs to another request.
         """
         total, of_client = self._bounds.total, self._bounds.of_client
         bounds = Bounds(total, of_client if share is None else min(share, of_client))

@@ -21,8 +21,7 @@ def last_object(response: str) -> dict[str, Any]:
 
     Strict JSON without repeated keys, but with the numbers `NaN`, `Infinity` and `-Infinity`.
 
-    Raises:
-        BadAnswerError: the line is not such an object.
+    Raises BadAnswerError: the line is not such an object.
     """
     line = response.rstrip().rpartition("\n")[2].strip()
     if not line:

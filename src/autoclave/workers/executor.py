@@ -66,9 +66,8 @@ class Ranks(Protocol):
 
         Arguments may be `Held` results of any executor.
 
-        Raises:
-            Exception: what a worker raised, with its traceback as the cause and a note of group, rank and node.
-            WorkerDied: the process of a rank ended, or was ended. The others were ended too.
+        Raises Exception: what a worker raised, with its traceback as the cause and a note of group, rank and node.
+        WorkerDied: the process of a rank ended, or was ended. The others were ended too.
         """
         ...
 

@@ -20,8 +20,7 @@ def connect() -> bool:
 
     Returns whether this call started it.
 
-    Raises:
-        HostError: no cluster answers at RAY_ADDRESS within `CONNECT_S`.
+    Raises HostError: no cluster answers at RAY_ADDRESS within `CONNECT_S`.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing leaves the machine unless the user says so
     if ray.is_initialized():

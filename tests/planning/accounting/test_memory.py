@@ -20,7 +20,7 @@ from autoclave.planning.accounting.memory import (
     logits_bytes,
 )
 from autoclave.planning.accounting.shape import ModelShape, read_shape
-from autoclave.rollout.running_batch import Rows, growing_cache, put_together
+from autoclave.rollout.transformers_engine import Rows, growing_cache, put_together
 
 from .models import models
 

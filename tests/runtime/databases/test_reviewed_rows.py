@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from autoclave.review.row_changes import row_changes
+from autoclave.review.details import row_changes
 from autoclave.runtime.databases.effects import Effect, TableEffect
 from autoclave.runtime.databases.modes import KeptRows
 from tests.runtime.databases.shops import Shop, done, in_mariadb_too

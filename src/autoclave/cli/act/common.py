@@ -53,9 +53,7 @@ def on_state(command: Callable[..., Any]) -> Callable[..., Any]:
 def acting(root: Path, state: Path | None, name: str, **others: Any) -> Generator[Session]:
     """A session as `opened` gives it, in which work that fails or is denied ends with exit code 1.
 
-    Raises:
-        UsageError, InputError: what was given is wrong (exit code 2).
-        IncompleteError: it could not be done.
+    Raises UsageError, InputError: what was given is wrong (exit code 2). IncompleteError: it could not be done.
     """
     with opened(root, state, name, **others) as session:
         try:

@@ -1,13 +1,13 @@
 """Each kind of tests, how it is run and compared: one module per kind. Expected answers stay in this process."""
 
 from autoclave.core import AnswerTests, CallTests, CheckTests, InputError, Problem, StdinTests
-from autoclave.judge.checkers import checker_of
 from autoclave.judge.environments import Environments
 from autoclave.judge.kinds.answer import AnswerKind
 from autoclave.judge.kinds.call import CallKind
 from autoclave.judge.kinds.check import CheckKind
 from autoclave.judge.kinds.interface import Judgement, TestKind, Trial
 from autoclave.judge.kinds.stdin import StdinKind
+from autoclave.judge.special import checker_of
 
 __all__ = ["Judgement", "TestKind", "Trial", "kind_of"]
 

@@ -5,12 +5,11 @@ from functools import partial
 from typing import Any
 
 from autoclave.core import CallTests, CustomChecker, InputError, Problem, Program, Status
-from autoclave.judge.checkers import Rule
 from autoclave.judge.kinds.interface import Judgement, Trial, start_in_one_cell
-from autoclave.judge.languages import Environment
 from autoclave.judge.messages import failure_of, reported_failure
 from autoclave.judge.plain_data import MAX_DEPTH, NotPlainError, decode, encode
-from autoclave.judge.special import SpecialJudge
+from autoclave.judge.profiles import Environment
+from autoclave.judge.special import Rule, SpecialJudge
 from autoclave.judge.values import is_json
 from autoclave.sandbox import Cell, Limits, Sandbox
 

@@ -20,9 +20,8 @@ from types import CodeType
 
 from autoclave.core import CheckTests, Ended, InputError, Outcome, Problem, Program, SandboxFault, Status
 from autoclave.judge.kinds.interface import Judgement, Trial
-from autoclave.judge.languages import Environment
 from autoclave.judge.messages import exception_message, failure_of, reported_failure
-from autoclave.judge.profiles import CANDIDATE, CHECK_HOST
+from autoclave.judge.profiles import CANDIDATE, CHECK_HOST, Environment
 from autoclave.judge.spare_cells import Held, LentCell, SpareCells
 from autoclave.sandbox import Cell, Limits, Sandbox, Session
 

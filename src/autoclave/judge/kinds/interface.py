@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from autoclave.core import Outcome, Program, SandboxFault, Status
-from autoclave.judge.languages import CompileError, Environment
+from autoclave.judge.profiles import CompileError, Environment
 from autoclave.judge.special import SpecialJudge
 from autoclave.sandbox import Cell, Limits, Sandbox
 

@@ -5,11 +5,10 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 from autoclave.core import CustomChecker, Outcome, Problem, Program, Status, StdinTests
-from autoclave.judge.checkers import Rule
 from autoclave.judge.kinds.interface import Judgement, Trial, start_in_one_cell
-from autoclave.judge.languages import Environment
 from autoclave.judge.messages import failure_of
-from autoclave.judge.special import SpecialJudge
+from autoclave.judge.profiles import Environment
+from autoclave.judge.special import Rule, SpecialJudge
 from autoclave.sandbox import Cell, Limits, Sandbox
 
 _SMALL_BYTES = 1 << 20

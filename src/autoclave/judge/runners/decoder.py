@@ -53,8 +53,7 @@ class Decoder(Message):
         the class defines the name; those under "" hold for all classes. Numbers of numpy are then decoded as Python's
         numbers, arrays as arrays of the widest type.
 
-        Raises:
-            NotPlainError: the content is not a message, or exceeds a limit.
+        Raises NotPlainError: the content is not a message, or exceeds a limit.
         """
         self.containers: list[Any] = []
         self.structures: list[Any] = []

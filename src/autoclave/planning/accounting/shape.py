@@ -95,8 +95,7 @@ def shape_of(model: ModelConfig) -> ModelShape:
 
     Of a name on the hub only `config.json` is fetched, unless it is in the cache.
 
-    Raises:
-        InputError: there is no such model, or its family is unknown here.
+    Raises InputError: there is no such model, or its family is unknown here.
     """
     return shape_at(model.path) if model.path else tiny_shape(model.tiny)
 

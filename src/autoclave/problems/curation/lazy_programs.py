@@ -73,8 +73,7 @@ def accepting_lazy_programs(
 ) -> Iterator[tuple[Problem, list[str]]]:
     """Yield problems whose tests accept lazy programs, each with the descriptions of those.
 
-    Raises:
-        HostError, IncompleteError: as `CandidatePrograms.judged`.
+    Raises HostError, IncompleteError: as `CandidatePrograms.judged`.
     """
     for judged in programs.judged(candidates, lambda candidate: list(lazy_programs(candidate.problem).values())):
         if isinstance(judged, JudgedCandidate):

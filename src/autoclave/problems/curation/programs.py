@@ -63,9 +63,8 @@ class CandidatePrograms:
         `problem_of` returns the problem to judge them on. A program stops at its first failed test, so that an endless
         loop costs one time limit.
 
-        Raises:
-            HostError: this host misses something that programs need.
-            IncompleteError: at the end, if faults left candidates without verdicts.
+        Raises HostError: this host misses something that programs need. IncompleteError: at the end, if faults left
+        candidates without verdicts.
         """
         inconclusive: list[str] = []
         submitted = self._submitted(candidates, programs_of, problem_of)
@@ -170,8 +169,7 @@ class JudgedStage:
 class VerdictCache(Closing):
     """Cache of verdicts. `judge_settings` is all that verdicts depend on beside problem and program.
 
-    Raises:
-        InputError: the file is damaged or cannot be written.
+    Raises InputError: the file is damaged or cannot be written.
     """
 
     def __init__(self, path: Path, judge_settings: object) -> None:

@@ -103,8 +103,7 @@ def call_tests(
 
     With `is_wrapped` outputs may be in lists of one element each, as in APPS and sets derived from it.
 
-    Raises:
-        UnusableRow: a value has too many digits, or the name is not valid.
+    Raises UnusableRow: a value has too many digits, or the name is not valid.
     """
     entry_point = _entry_point(name, starter_code, solutions)
     for value in (*arguments, *outputs):

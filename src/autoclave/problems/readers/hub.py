@@ -30,9 +30,8 @@ def hub_set(address: str, revision: str, files: Sequence[str] = ()) -> HubSet:
     The default split is the first of `train`, `test` and `validation`. `files` are names of JSON lines in the set that
     are read in place of its tables: sets with a loading script have no tables.
 
-    Raises:
-        HostError: `datasets` is not installed, or the hub cannot be reached.
-        InputError: the set, configuration or split does not exist.
+    Raises HostError: `datasets` is not installed, or the hub cannot be reached. InputError: the set, configuration or
+    split does not exist.
     """
     name, _, rest = address.partition(":")
     config, _, split = rest.partition(":")

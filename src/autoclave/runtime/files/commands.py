@@ -33,7 +33,7 @@ from autoclave.runtime.policy.grants import is_secret
 from autoclave.workspaces import CommandLimits, SealedCommand, overlay_problem, python_executable, run_command
 
 if TYPE_CHECKING:
-    from autoclave.runtime.vault.cells import CredentialBundle
+    from autoclave.runtime.vault.egress import CredentialBundle
 
 _PROGRAM, _PACKAGES = "/program.py", "/packages"
 _MOST_TOLD = 8192

@@ -79,9 +79,8 @@ def take_steps(
     After each, what has moved is checked: if it is something else, or `is_right` returns False, others were quicker,
     and it is moved back. Durable on return.
 
-    Raises:
-        InputError: the tree does not fit a step; those before it were taken.
-        HostError: the file system cannot do it.
+    Raises InputError: the tree does not fit a step; those before it were taken. HostError: the file system cannot do
+    it.
     """
     parents: set[str] = set()
     try:

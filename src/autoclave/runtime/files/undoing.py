@@ -30,9 +30,8 @@ def undo_steps(
 
     Their version is never lost: it stays (`skip`), goes to the stash (`force`), or gets another name (`save_aside`).
 
-    Raises:
-        InputError: a choice is to refuse, or something that would have to go back is gone.
-        NothingLeft: all of it is skipped.
+    Raises InputError: a choice is to refuse, or something that would have to go back is gone. NothingLeft: all of it is
+    skipped.
     """
     found = Undoing()
     for unit in _units(steps)[::-1]:

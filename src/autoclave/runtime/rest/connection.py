@@ -92,8 +92,7 @@ def lease_of_services(base_urls: Iterable[str], wait_s: float = 0.0) -> Generato
 
     A lock file for each, in a folder that all sessions of a user share. It ends with the process.
 
-    Raises:
-        InputError: another session has had one of them for `wait_s` seconds.
+    Raises InputError: another session has had one of them for `wait_s` seconds.
     """
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
     (folder := state / "autoclave" / "services").mkdir(parents=True, exist_ok=True, mode=0o700)

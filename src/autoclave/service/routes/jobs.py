@@ -6,9 +6,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from autoclave.service.access import Judging, PartsDep
+from autoclave.service.access import Judging, JudgingRoute, PartsDep
 from autoclave.service.answers import NDJSON, FollowedBatch, batch_answer, plain_job, wait_for
-from autoclave.service.early_refusals import JudgingRoute
 from autoclave.service.parts import Parts
 from autoclave.service.refusals import not_found
 from autoclave.service.requests import accept, own_batch

@@ -156,9 +156,8 @@ class Store(Accounts):
 
         With `keep_s`, this node watches the batch, as with `watch`.
 
-        Raises:
-            KeyReused: the key belongs to another request.
-            QueueFull: more jobs would be queued than the bounds allow.
+        Raises KeyReused: the key belongs to another request. QueueFull: more jobs would be queued than the bounds
+        allow.
         """
         with self._changing() as events:
             self._lock_queue()

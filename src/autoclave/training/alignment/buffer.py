@@ -75,8 +75,7 @@ class AlignmentBuffer:
     def restore(self, plain: dict[str, Any]) -> None:
         """Become what `to_plain` told.
 
-        Raises:
-            DataError, KeyError, TypeError: it told no such thing.
+        Raises DataError, KeyError, TypeError: it told no such thing.
         """
         waiting = [from_plain(AlignmentSample, each, "alignment_sample") for each in plain["waiting"]]
         self._waiting = {each.key: each for each in waiting}

@@ -86,8 +86,7 @@ class MixedBatches:
     def restore(self, plain: dict[str, Any]) -> None:
         """Become what `to_plain` told.
 
-        Raises:
-            DataError, KeyError, TypeError, ValueError: it told no such thing.
+        Raises DataError, KeyError, TypeError, ValueError: it told no such thing.
         """
         self._position, self._carry = int(plain["position"]), float(plain["carry"])
         self._batches = {

@@ -123,9 +123,8 @@ class SamplerPool:
         Requests in flight continue with them; with `drains`, an engine first finishes its requests. The future fails,
         with an error that names version and replica, if a replica fails over them and no other replaces it.
 
-        Raises:
-            ValueError: the version is not newer than the last one.
-            RuntimeError: a replica does not have the last one yet, or the pool is closed.
+        Raises ValueError: the version is not newer than the last one. RuntimeError: a replica does not have the last
+        one yet, or the pool is closed.
         """
         whole: Future[None] = Future()
         with self._changed:
@@ -189,9 +188,7 @@ class SamplerPool:
 
         Requests and weights in flight are dropped.
 
-        Raises:
-            FaultError: a replica does not become idle.
-            Exception: what making a worker raised.
+        Raises FaultError: a replica does not become idle. Exception: what making a worker raised.
         """
         with self._changed:
             self._epoch += 1

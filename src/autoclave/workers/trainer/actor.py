@@ -189,8 +189,7 @@ class ActorWorker(LearningWorker, SendsWeights):
 
         If an adapter learns, it is added in, and `folder/adapter` holds it alone.
 
-        Raises:
-            HostError: the disk is full or fails.
+        Raises HostError: the disk is full or fails.
         """
         matrices = gathered_weights(sources_of(self._model, adapter_only=True))
         adapter = {names[0]: tensor for names, tensor in matrices}

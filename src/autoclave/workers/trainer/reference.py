@@ -85,8 +85,7 @@ class RewardModelWorker(MeasuresMemory):
         The score of a row is that of prompt and response, at the last token. A row without a reward, which is one
         without a verdict, is not looked at and stays without (NaN).
 
-        Raises:
-            FaultError: a score is not finite.
+        Raises FaultError: a score is not finite.
         """
         judged = np.flatnonzero(np.isfinite(batch.rows["rewards"]))
         added = np.full(len(batch), np.nan)

@@ -36,8 +36,7 @@ class Scoring:
     ) -> "Scoring":
         """As the settings say; `model`, which is to compute on `device`, gets the kernels that they ask for.
 
-        Raises:
-            ConfigError, HostError: as `models.require_liger`.
+        Raises ConfigError, HostError: as `models.require_liger`.
         """
         if trainer.liger:
             apply_liger(model, device)

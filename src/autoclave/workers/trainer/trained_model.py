@@ -51,8 +51,7 @@ class TrainedModel:
         `setting` is where `settings` stand in a recipe, for messages. `layout` is that of micro-batches, which are
         cut by it.
 
-        Raises:
-            ConfigError, HostError, InputError: as `sharding.hold`.
+        Raises ConfigError, HostError, InputError: as `sharding.hold`.
         """
         require_process_group()
         hold(module, trainer, device or next(module.parameters()).device)

@@ -103,9 +103,8 @@ class Publisher:
 
         At the start of a run, and again whenever the trainer was restarted.
 
-        Raises:
-            FaultError: a worker does not answer within the deadline; the message names it.
-            HostError: there is no memory for the weights, or it cannot be reached by the route that was chosen.
+        Raises FaultError: a worker does not answer within the deadline; the message names it. HostError: there is no
+        memory for the weights, or it cannot be reached by the route that was chosen.
         """
         with self._turn:
             self._readers, self._descriptor, self._version, self._members = {}, None, None, frozenset()

@@ -50,8 +50,7 @@ def mismatch(trainer: FloatArray, sampler: FloatArray) -> Mismatch:
 
     A log-prob that is not finite is infinitely far from anything.
 
-    Raises:
-        ValueError: they are not of the same tokens, or of none.
+    Raises ValueError: they are not of the same tokens, or of none.
 
     Source: k3: Schulman, Approximating KL Divergence, 2020; the tokens are drawn by the sampler.
     """

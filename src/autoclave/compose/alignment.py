@@ -265,9 +265,7 @@ def _evaluated(settings: AlignmentConfig) -> tuple[TraceInference, OutputPredict
 
 
 def objection(tokenizer: PreTrainedTokenizerBase, room: int | None, item: TaskItem) -> str | None:
-    """Reason for which an item cannot be used: its prompt is too long, or holds what the tokenizer takes for the end of
-    one.
-    """
+    """Objection to an item: its prompt is too long, or holds what the tokenizer takes for the end of one."""
     text = "".join(message["content"] for message in item.messages)
     added = cast("dict[str, int]", tokenizer.get_added_vocab())  # pyright: ignore[reportCallIssue, reportOptionalCall]
     control = {*tokenizer.all_special_tokens, *added}

@@ -185,9 +185,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Places at which the numbers of a run are read: for each the index of a token of the response, and what it
-    held.
-    """
+    """Places at which the numbers of a run are read: the index of a token of the response, and what it held."""
 
     run: Run
     tokens: tuple[int, ...]

@@ -9,9 +9,7 @@ from autoclave.config.base import Config, NonNegative, Positive, PositiveFloat
 
 
 class EngineSettings(Config):
-    """Settings that every engine has that samples in this process. Settings of an engine of another package derive from
-    this.
-    """
+    """Settings of every engine that samples in this process; those of engines of other packages derive from this."""
 
     name: Any
     """The engine: in each a literal of its own."""

@@ -44,9 +44,7 @@ class AuditConfig(Config):
 
 
 class AdmissionConfig(Config):
-    """Limits on the requests of one client and of all together. Requests beyond them are refused with status 413 or
-    429.
-    """
+    """Limits on the requests of one client and of all; requests beyond them get status 413 or 429."""
 
     queue_limit: Positive = 20_000
     """Most programs that wait, of all clients together."""

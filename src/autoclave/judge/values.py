@@ -64,9 +64,7 @@ def matches_value_in_any_order(result: Any, expected: Any, rule: ValueRule) -> b
 
 
 def is_json(value: Any) -> bool:
-    """Return whether a line of JSON can hold `value`, which contains no cycle. Python reads NaN and the infinities
-    too.
-    """
+    """Return whether a line of JSON can hold `value`, which has no cycle. Python reads NaN and infinities too."""
     pending = [value]
     while pending:
         part = pending.pop()

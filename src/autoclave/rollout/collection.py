@@ -32,9 +32,7 @@ STALL_S = 3600.0
 
 @dataclass(slots=True)
 class CollectionTimes:
-    """Times at which the parts of a collection ended, in seconds of `time.monotonic`, and the number of resampled
-    groups.
-    """
+    """Ends of the parts of a collection (`time.monotonic`), and the number of resampled groups."""
 
     started: float = field(default_factory=time.monotonic)
     sampled: float = 0.0

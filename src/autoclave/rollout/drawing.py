@@ -17,9 +17,7 @@ WINDOW = 64
 
 @dataclass(frozen=True, slots=True)
 class RowParameters:
-    """Sampling parameters of each of R rows, on the device of their logits; known before a token is drawn, so nothing
-    waits.
-    """
+    """Sampling parameters of R rows, on the device of their logits; known before a token is drawn: nothing waits."""
 
     temperature: Tensor
     """(R, 1) float32; 0 takes the most likely token, whose log-prob is then that at temperature 1."""

@@ -90,9 +90,7 @@ class RunFolder:
         ledger: Sequence[Mapping[str, Any]],
         log_probs: Sequence[FloatArray | None],
     ) -> None:
-        """Keep every rollout of a step, with its ledger entry and, where they were computed, (T,) log-probs, in
-        order.
-        """
+        """Keep every rollout of a step in order, with its ledger entry and, where computed, (T,) log-probs."""
         path = self.path / "rollouts" / f"step-{step:06d}.jsonl.gz"
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         with atomic_writer(path, text=False) as raw, gzip.open(raw, "wt", COMPRESSION, encoding="utf-8") as file:

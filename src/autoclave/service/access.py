@@ -65,9 +65,7 @@ _TOKEN_SCHEME = _TokenScheme()
 
 
 async def authenticate(scope: MutableMapping[str, Any]) -> None:
-    """Authenticate a request before its body is read. The only error is `Refused`: FastAPI takes others for a broken
-    body.
-    """
+    """Authenticate a request before its body is read. Raises only `Refused`: FastAPI takes others for a broken body."""
     request = Request(scope)
     try:
         await _authenticated(request, await _TOKEN_SCHEME(request))

@@ -15,9 +15,7 @@ disable_created_metrics()
 
 
 class Metrics:
-    """Counters of one server. Safe to use from several threads. Clients after the first `_MOST_CLIENTS` are counted
-    together.
-    """
+    """Counters of one server, for several threads. Clients after the first `_MOST_CLIENTS` are counted together."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()

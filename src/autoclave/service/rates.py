@@ -44,9 +44,7 @@ class TokenBuckets:
         self._left: dict[str, tuple[float, float]] = {}
 
     def wait_s(self, client: str, now: float, per_s: float | None = None) -> float:
-        """Count a request and return 0 if it is allowed; else return the seconds to wait. `per_s` is the client's own
-        rate, if it has one.
-        """
+        """Count a request and return 0, or the seconds to wait. `per_s`: the client's own rate, if it has one."""
         per_s = self._per_s if per_s is None else per_s
         if not per_s:
             return 0.0

@@ -72,9 +72,7 @@ def _with_model_reward(rollout: Rollout, added: float) -> Rollout:
 
 
 def token_ledger(full_batch: Batch, computed: Batch) -> list[LedgerEntry]:
-    """Ledger entry of each rollout of `full_batch`; `computed` are those of its rows that `computes` chose,
-    completed.
-    """
+    """Ledger entry of each rollout of `full_batch`; `computed`: its rows that `computes` chose, completed."""
     rows = np.flatnonzero(full_batch.rows["computes"])
     merged = full_batch.with_rows(**_spread(full_batch.rows, computed.rows, rows, len(full_batch))).with_responses(
         **_spread(

@@ -85,9 +85,7 @@ def tidy(text: str) -> str:
 
 
 def split_unit(text: str) -> "tuple[str, str]":
-    """Return what stands before a unit (behind a sign of currency), and the unit in one spelling; empty if there is
-    none.
-    """
+    """Return what stands before a unit (behind a sign of currency), and its one spelling; empty if there is none."""
     for pattern in (_CURRENCY, _UNIT_IN_WORDS, _UNIT):
         found = pattern.fullmatch(text)
         if found and re.search(r"\d|\\[a-z]|(?<![a-zA-Z])[a-z](?![a-zA-Z])", re.sub(r"\\text", "", found["core"])):

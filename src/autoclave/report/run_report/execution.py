@@ -200,9 +200,7 @@ class SampledCase:
 
 
 def sample_cases(files: Sequence[Path]) -> list[SampledCase]:
-    """The first cases of each reason in the latest of `files`, which are in order of their step; no alignment sample
-    twice.
-    """
+    """The first cases of each reason in the latest of `files`, ordered by step; no alignment sample twice."""
     chosen: list[SampledCase] = []
     counts: Counter[str] = Counter()
     for path in list(reversed(files))[:SCANNED_FILES]:

@@ -202,9 +202,7 @@ class Service:
         return str(name)
 
     def next_page(self, listing: Listing, first: Call, answer: Answer) -> Call | None:
-        """The request for the page after an answer, at the same path: nothing else was permitted. None if that was the
-        last.
-        """
+        """The request for the page after an answer, at the same path alone. None if that was the last."""
         told = value_of(listing.next, {"response": answer.response}, None) if listing.next else None
         place = f"service {self.name}: {first.told}"
         if listing.next == _LINK or not told:

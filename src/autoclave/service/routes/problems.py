@@ -158,9 +158,7 @@ async def read_answers(
 
 @router.delete("/{digest}", status_code=204)
 async def delete(digest: DigestPath, parts: PartsDep, client: Uploading) -> Response:
-    """Delete a problem that this client was the first to upload; with scope `admin`, any. Accepted jobs are still
-    judged.
-    """
+    """Delete a problem of this client; with scope `admin`, any. Accepted jobs are still judged."""
     owner = None if Scope.ADMIN in client.scopes else client.id
     if not await asyncio.to_thread(parts.store.delete_problem, digest, owner):
         if await asyncio.to_thread(parts.store.problem_records, [digest]):

@@ -221,9 +221,7 @@ class Alignment:
 def alignment_sample_from(
     candidate: Candidate, future: Future[Trace], config: AlignmentConfig, source: Source, *, step: int | None = None
 ) -> AlignmentSample | Unusable:
-    """The alignment sample in the trace of a candidate, as large as it may be at `step`, or ever; waits for the
-    trace.
-    """
+    """The alignment sample in the trace of a candidate, as large as it may be at `step`, or ever. Waits for it."""
     try:
         trace = future.result()
     except JudgeFault:

@@ -16,9 +16,7 @@ from autoclave.training.learned import ShuffledItems
 
 @dataclass(frozen=True, slots=True)
 class MixedBatch:
-    """Items of a step: the positions of programs in the order of their items, alignment samples, and how they are
-    mixed.
-    """
+    """Items of a step: positions of programs in the order of their items, alignment samples, and their mix."""
 
     programs: range
     alignment_samples: list[AlignmentSample]
@@ -36,9 +34,7 @@ class MixedBatches:
         *,
         share: float,
     ) -> None:
-        """Deal `programs`, and alignment samples of `buffer` as the items that `item_of` makes, `share` of all
-        prompts.
-        """
+        """Deal `programs`, and samples of `buffer` as the items that `item_of` makes, `share` of all prompts."""
         self._programs, self._buffer, self._item_of, self._share = programs, buffer, item_of, share
         self.per_iteration = programs.per_iteration
         self.restart()
@@ -130,9 +126,7 @@ def mixed(prompts: int, share: float, *, carry: float, there: int) -> Mix:
 
 
 def spread(programs: Sequence[T], alignment_samples: Sequence[T]) -> list[T]:
-    """Both kinds, each in its order, with alignment samples evenly among programs: any stretch has about the same
-    mix.
-    """
+    """Both kinds, each in its order, with alignment samples evenly among programs."""
     count = len(programs) + len(alignment_samples)
     places = {(2 * number + 1) * count // (2 * len(alignment_samples)) for number in range(len(alignment_samples))}
     ones, others = iter(programs), iter(alignment_samples)

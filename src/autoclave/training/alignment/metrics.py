@@ -18,9 +18,7 @@ def without_alignment_samples(groups: Sequence[Group]) -> list[Group]:
 
 
 def alignment_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """Accuracy over the alignment samples among `groups`, by kind of value and length of program; nothing without
-    alignment samples.
-    """
+    """Accuracy over the alignment samples among `groups`, by kind of value and length of program; {} without any."""
     alignment_samples = [group for group in groups if isinstance(group.item.payload, AlignmentSample)]
     rollouts = [rollout for group in alignment_samples for rollout in group.rollouts]
     if not rollouts:

@@ -240,9 +240,7 @@ def _with_credit(metrics: dict[str, float]) -> dict[str, float]:
 
 
 def _log_prob_mismatch(batch: Batch) -> dict[str, float]:
-    """Largest difference between the sampler's log-probs and the trainer's for the same weights; staleness and bugs
-    show here.
-    """
+    """Largest difference between log-probs of sampler and trainer for the same weights; shows staleness and bugs."""
     if "sampler_log_probs" not in batch.responses:
         return {}
     gap = np.abs(batch.responses["sampler_log_probs"] - batch.responses["old_log_probs"])

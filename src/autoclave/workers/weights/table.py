@@ -29,9 +29,7 @@ class Entry:
 
     @property
     def end(self) -> int:
-        """Offset at which the next one begins; one without numbers has a place too, so that every weight is in some
-        piece.
-        """
+        """Offset of the next one; one without numbers has a place too, so that every weight is in some piece."""
         return self.offset + -(-max(1, self.num_bytes) // ALIGNMENT) * ALIGNMENT
 
 

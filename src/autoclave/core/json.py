@@ -96,16 +96,17 @@ def foreign_json(text: str | bytes, *, is_exact: bool = False) -> Any:
         value = _read(text, is_exact=is_exact)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if _is_deeper(value, DEPTH_LIMIT):
+    if is_deeper(value, DEPTH_LIMIT):
         raise ValueError("nested too deeply")
     return value
 
 
 def _read(text: str | bytes, *, is_exact: bool) -> Any:
-    return json.loads(text, parse_float=_exact_float if is_exact else None, parse_constant=_no_number)
+    return json.loads(text, parse_float=exact_float if is_exact else None, parse_constant=_no_number)
 
 
-def _exact_float(text: str) -> float:
+def exact_float(text: str) -> float:
+    """Return the number that stands in `text`; raise ValueError if a float is not exactly that."""
     value = float(text)
     try:
         is_exact = math.isfinite(value) and Decimal(text) == Decimal(repr(value))
@@ -138,12 +139,13 @@ def parse_object(text: str, where: str, *, is_exact: bool = False) -> dict[str, 
     if not isinstance(value, dict):
         raise DataError(f"{where}: expected a JSON object, found {shown(value)}")
     found = cast("dict[str, Any]", value)
-    if text.count("[") + text.count("{") > DEPTH_LIMIT and _is_deeper(found, DEPTH_LIMIT):
+    if text.count("[") + text.count("{") > DEPTH_LIMIT and is_deeper(found, DEPTH_LIMIT):
         raise DataError(f"{where}: nested deeper than {DEPTH_LIMIT} levels")
     return found
 
 
-def _is_deeper(value: Any, limit: int) -> bool:
+def is_deeper(value: Any, limit: int) -> bool:
+    """Return whether lists and objects are nested deeper than that."""
     level: list[Any] = [value] if isinstance(value, (dict, list)) else []
     for _ in range(limit):
         level = [child for parent in level for child in _children(parent) if isinstance(child, (dict, list))]

@@ -174,10 +174,6 @@ def _untagged_set(content: Any, depth: int) -> "set[Any]":
     return set(parts)
 
 
-def _untagged_complex(real: Any, imaginary: Any) -> complex:
-    return complex(real, imaginary)
-
-
 def _untagged_float(content: Any, _depth: int) -> float:
     if content not in ("nan", "inf", "-inf"):
         raise NotPlainError("malformed data")
@@ -204,5 +200,5 @@ _DECODERS: "dict[str, Callable[[Any, int], Any]]" = {
     "frozenset": lambda content, depth: frozenset(_untagged_set(content, depth)),
     "bytes": lambda content, depth: _bytes(content),
     "bytearray": lambda content, depth: bytearray(_bytes(content)),
-    "complex": lambda content, depth: _untagged_complex(*_untagged_list(content, depth)),
+    "complex": lambda content, depth: complex(*_untagged_list(content, depth)),
 }

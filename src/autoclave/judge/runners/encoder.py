@@ -177,10 +177,6 @@ def _is_plain_json(content: "list[Any]") -> bool:
     )
 
 
-def _encode_list(encoder: Encoder, value: Any, depth: int) -> Any:
-    return encoder.parts(list.__iter__(value), depth)
-
-
 def _pairs(value: Any) -> "list[Any]":
     """Return keys and values in turn."""
     items: Any = dict.items
@@ -265,7 +261,7 @@ _ENCODERS: "dict[Any, Callable[[Encoder, Any, int], Any]]" = {
     int: _encode_int,
     float: _encode_float,
     str: lambda encoder, value, depth: str.__str__(value),
-    list: _encode_list,
+    list: lambda encoder, value, depth: encoder.parts(list.__iter__(value), depth),
     tuple: _tagged("tuple", tuple.__iter__),
     dict: _tagged("dict", _pairs),
     set: _encode_set,

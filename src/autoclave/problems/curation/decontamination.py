@@ -147,10 +147,8 @@ class Decontamination:
         return None if number is None else self._hit(candidate, number, ContaminationRule.TITLE, title)
 
     def _by_same_text(self, candidate: ProblemCandidate, features: Features) -> Contamination | None:
-        number = self._by_text.get(features.text)
-        return (
-            None if number is None else self._hit(candidate, number, ContaminationRule.EXACT, _shown(_words(candidate)))
-        )
+        number, text = self._by_text.get(features.text), _shown(_words(candidate))
+        return None if number is None else self._hit(candidate, number, ContaminationRule.EXACT, text)
 
     def _by_ngrams(self, candidate: ProblemCandidate, features: Features) -> Contamination | None:
         words = _words(candidate)

@@ -3,11 +3,9 @@
 import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Generator, Iterator
-from importlib import import_module
 from typing import Any
 
 from autoclave.core import AutoclaveError, HostError, InputError
-from autoclave.core.install import install_command
 from autoclave.runtime.databases.engine import OpenTransactions, SqlEngine
 from autoclave.runtime.databases.settings import DatabaseConnection
 from autoclave.runtime.databases.tables import BaseCatalogue, table_of
@@ -32,15 +30,6 @@ def translating(where: str, driver_error: type[Exception], explain: Callable[[An
         raise type(ours)(f"{where}: {ours}") from None
     except (UnicodeError, OverflowError) as error:
         raise InputError(f"{where}: a value cannot be read or written ({type(error).__name__})") from None
-
-
-def require_installed(name: str, product: str, *modules: str) -> None:
-    """Look that an engine has what it needs. Raises HostError where something is not installed."""
-    try:
-        for module in modules:
-            import_module(module)
-    except ImportError as error:
-        raise HostError(f"database {name}: {product} needs {error.name}. Fix: {install_command('databases')}") from None
 
 
 class ServerEngine(SqlEngine):

@@ -15,13 +15,11 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
-from math import isfinite
 from typing import Any, Literal, cast
 from urllib.parse import urlencode
 
 from autoclave.core import InputError
-from autoclave.core.json import DEPTH_LIMIT, canonical_json, shown
+from autoclave.core.json import DEPTH_LIMIT, canonical_json, exact_float, is_deeper, shown
 from autoclave.runtime.rest.expressions import without
 from autoclave.runtime.vault.traces import found_in
 
@@ -77,7 +75,7 @@ def _from_json(body: bytes) -> Any:
     try:
         text = body.decode("utf-8-sig")
         value = json.loads(text, parse_float=_number, parse_constant=mark_for, object_pairs_hook=_object)
-        if _is_flat(value):
+        if not is_deeper(value, DEPTH_LIMIT):
             return value
     except (ValueError, RecursionError):
         pass
@@ -87,24 +85,16 @@ def _from_json(body: bytes) -> Any:
 
 def _number(text: str) -> float | str:
     """The number, if what is written for it is exactly the same."""
-    number = float(text)
     try:
-        is_same = isfinite(number) and Decimal(text) == Decimal(repr(number))
-    except ArithmeticError:
-        is_same = False
-    return number if is_same else mark_for(text)
+        return exact_float(text)
+    except ValueError:
+        return mark_for(text)
 
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found := dict(members)) < len(members):
         raise ValueError("a name is given twice")
     return found
-
-
-def _is_flat(value: Any, depth: int = DEPTH_LIMIT) -> bool:
-    """Return whether lists and objects are nested no deeper than that."""
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return depth >= 0 and all(_is_flat(each, depth - 1) for each in inside)
 
 
 def _as_text(body: bytes) -> Any:

@@ -12,6 +12,9 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import pymysql
+from pymysql.constants import ER
+
 from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.runtime.databases.mariadb.values import literal_of
 from autoclave.runtime.databases.servers import AWAY, BUSY, LACKS, ServerEngine, translating
@@ -58,16 +61,12 @@ class Server(ServerEngine):
         return self.settings.schemas or (self.settings.dbname,)
 
     def translated(self) -> contextlib.AbstractContextManager[None]:
-        import pymysql
-
         return translating(self.where, pymysql.Error, explained)
 
     def is_alive(self, connection: Any) -> bool:
         return connection.open
 
     def connect(self) -> Any:
-        import pymysql
-
         settings = self.settings
         is_local = not settings.host or settings.host.startswith("/")
         way = (f"{settings.host}/mysqld.sock" if settings.host else _SOCKET) if is_local else None
@@ -125,8 +124,6 @@ class Server(ServerEngine):
 
         `is_exact`: rows are written as they were, whatever the server would think of them.
         """
-        import pymysql
-
         with self.translated():
             used = self.connection
             self.begin(used, is_exact=is_exact)
@@ -155,8 +152,6 @@ class Server(ServerEngine):
             yield connection
 
     def commit(self, connection: Any) -> None:
-        import pymysql
-
         try:
             do(connection, "COMMIT")
         except pymysql.Error as error:
@@ -183,8 +178,6 @@ def rows(connection: Any, query: str) -> list[tuple[Any, ...]]:
 
 
 def explained(error: Any) -> AutoclaveError:
-    import pymysql
-
     number = number_of(error)
     if number in _BUSY:
         return HostError(BUSY)
@@ -204,8 +197,6 @@ def number_of(error: Exception) -> int:
 
 def told(error: Exception) -> str:
     """Kind and constraint of an error, without what the server says of values."""
-    from pymysql.constants import ER
-
     number, message = number_of(error), f"{error.args[-1]}"
     named = _NAMED[number].search(message) if number in _NAMED else None
     names = [name.replace("_", " ").lower() for name, value in vars(ER).items() if value == number]

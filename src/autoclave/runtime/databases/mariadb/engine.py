@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+import pymysql
+
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.effects import NUM_KEYS, Effect, TableEffect, as_name
 from autoclave.runtime.databases.engine import FoundRows, Json, Keep, Reading, Rejected, RowConflict
@@ -26,7 +28,6 @@ from autoclave.runtime.databases.mariadb.parsing import Statement, parsed
 from autoclave.runtime.databases.mariadb.rows import Recorder, Rows
 from autoclave.runtime.databases.mariadb.values import WHOLE
 from autoclave.runtime.databases.operations import Sql, named_rows
-from autoclave.runtime.databases.servers import require_installed
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 from autoclave.runtime.databases.tables import Name
 from autoclave.runtime.interface import InDoubt
@@ -110,8 +111,6 @@ class MariaDatabase(Server):
 
     def _locked(self, connection: Any, places: Callable[[Catalogue], Collection[str]]) -> Catalogue:
         """Return what is there, with tables that cannot be altered until the transaction ends."""
-        import pymysql
-
         for _ in range(_TRIES):
             known = self._catalogue or self.catalogue_of(connection)
             for place in sorted(known.with_cascades(places(known)) & known.tables.keys()):
@@ -174,8 +173,6 @@ class MariaDatabase(Server):
             return Rows(connection, self.catalogue_of(connection), locks=False).conflicting(effect)
 
     def write(self, effect: Effect, keep: Keep) -> None:
-        import pymysql
-
         with self.transaction(is_exact=True) as connection:
             places = {each.table for each in effect.tables}
             there = Rows(connection, self._locked(connection, lambda known: known.tables.keys() & places))
@@ -192,7 +189,6 @@ class MariaDatabase(Server):
 
 
 def open_database(name: str, connection: DatabaseConnection, password: str) -> MariaDatabase:
-    require_installed(name, "MariaDB", "pymysql", "sqlglot")
     if connection.role:
         raise InputError(f"database {name}: role: a role of MariaDB only adds to the rights of its user; name a user")
     return MariaDatabase(name, connection, password)

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import pymysql.cursors
+
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Effect, Image, TableEffect
 from autoclave.runtime.databases.engine import TOO_MANY, FoundRows, Rejected
@@ -246,8 +248,6 @@ class Recorder:
 
     def _few(self, text: str) -> list[tuple[Any, ...]]:
         """Rows that a statement returns, if they are not too many."""
-        import pymysql.cursors
-
         with self._connection.cursor(pymysql.cursors.SSCursor) as cursor:
             cursor.execute(text)
             found = list(cursor.fetchmany(self._max_rows + 1))

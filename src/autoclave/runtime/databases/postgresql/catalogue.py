@@ -9,6 +9,8 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
+from psycopg.rows import dict_row
+
 from autoclave.runtime.databases.tables import BaseCatalogue, BaseTable, Column, ForeignKey, place_of, quoted
 
 SETTINGS = (
@@ -118,8 +120,6 @@ _CONSTRAINTS = Path(__file__).with_name("constraints.sql").read_text("utf-8")
 
 def catalogue_of(connection: Any, schemas: Sequence[str]) -> Catalogue:
     """Return what the schemas hold now, as far as this transaction sees it."""
-    from psycopg.rows import dict_row
-
     with connection.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute(_TABLES, [list(schemas)]).fetchall()
     places = {facts["oid"]: place_of(facts["schema"], facts["name"]) for facts in found}

@@ -9,6 +9,8 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.core.sections import read_sections
 from autoclave.runtime.databases.engine import Json
@@ -44,16 +46,12 @@ class Server(ServerEngine):
         return self.settings.schemas or ("public",)
 
     def translated(self) -> contextlib.AbstractContextManager[None]:
-        import psycopg
-
         return translating(self.where, psycopg.Error, explained)
 
     def is_alive(self, connection: Any) -> bool:
         return not (connection.closed or connection.broken)
 
     def connect(self) -> Any:
-        import psycopg
-
         settings = self.settings
         return psycopg.connect(
             host=settings.host or None,
@@ -95,8 +93,6 @@ class Server(ServerEngine):
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[Any]:
-        import psycopg
-
         with self.translated():
             used = self.connection
             try:
@@ -139,8 +135,6 @@ class Server(ServerEngine):
         connection.execute(query, (list(values), list(values.values())))
 
     def commit(self, connection: Any) -> None:
-        import psycopg
-
         try:
             connection.execute("COMMIT")
         except psycopg.OperationalError as error:
@@ -174,8 +168,6 @@ class Server(ServerEngine):
 
 def explained(error: Any) -> AutoclaveError:
     """Kind, table, column and constraint of an error, without what the server says of values."""
-    import psycopg
-
     state, kind = error.sqlstate or "", type(error).__name__
     if state in _BUSY:
         return HostError(BUSY)

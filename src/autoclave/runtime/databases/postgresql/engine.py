@@ -19,6 +19,8 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import psycopg
+
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Effect
 from autoclave.runtime.databases.engine import FoundRows, Json, Keep, Reading, Rejected, RowConflict
@@ -28,7 +30,6 @@ from autoclave.runtime.databases.postgresql.connection import SQL, Server
 from autoclave.runtime.databases.postgresql.parsing import Planned, planned
 from autoclave.runtime.databases.postgresql.role import OF_NEW, Role, require_allowed, require_callees
 from autoclave.runtime.databases.postgresql.rows import ORDERS, Evidence, Recorder, Rows, difference
-from autoclave.runtime.databases.servers import require_installed
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 from autoclave.runtime.databases.tables import ForeignKey, names_of, quoted, table_of
 from autoclave.runtime.interface import InDoubt
@@ -207,8 +208,6 @@ class PostgresDatabase(Server):
 
         Raises InputError where it cannot.
         """
-        import psycopg
-
         catalogue = self.catalogue_of(connection)
         tables = tuple(each.inverse() for each in effect.tables)
         facts = [(catalogue.tables[each.table], each.counts.get("modify", 0) > 1) for each in tables]
@@ -237,8 +236,6 @@ class PostgresDatabase(Server):
 
     def _write_rows(self, connection: Any, catalogue: Catalogue, effect: Effect, rows: Rows) -> None:
         """Write rows in one order after the other, until what happened is what was meant; else raise Rejected."""
-        import psycopg
-
         if not effect.tables:
             return
         reason = "more would change than it changed: rows of others depend on them"
@@ -293,5 +290,4 @@ class PostgresDatabase(Server):
 
 
 def open_database(name: str, connection: DatabaseConnection, password: str) -> PostgresDatabase:
-    require_installed(name, "PostgreSQL", "pglast", "psycopg", "sqlglot")
     return PostgresDatabase(name, connection, password)

@@ -11,6 +11,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+import pglast
+from pglast.ast import Node
+from pglast.parser import ParseError
+from pglast.stream import RawStream
+
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import as_name
 from autoclave.runtime.databases.engine import Reading
@@ -91,9 +96,6 @@ def parsed(text: str, number: int) -> Statement:
 
 
 def _trees(text: str, where: str) -> Any:
-    import pglast
-    from pglast.parser import ParseError
-
     if "\0" in text:
         raise InputError(f"{where}: cannot be read as SQL: it has a NUL in it")
     try:
@@ -166,8 +168,6 @@ def _is_nondeterministic(node: Any) -> bool:
 
 def _definition(tree: Any, name: str, where: str) -> Statement:
     """Return what a definition is about; raise InputError if that is more than it names, or of another kind."""
-    from pglast.stream import RawStream
-
     if any(getattr(getattr(node, "behavior", None), "name", "") == "DROP_CASCADE" for node in _nodes(tree)):
         raise InputError(f"{where}: is refused: CASCADE drops what the statement does not name; name it")
     parts = [each.subtype.name for each in tree.cmds] if name == "AlterTableStmt" else []
@@ -212,8 +212,6 @@ def _name(relation: Any) -> Name:
 
 
 def _nodes(tree: Any) -> Iterator[Any]:
-    from pglast.ast import Node
-
     waiting = [tree]
     while waiting:
         node = waiting.pop()

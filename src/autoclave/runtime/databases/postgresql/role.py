@@ -18,6 +18,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from psycopg import sql
+
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.operations import Parameter
 from autoclave.runtime.databases.postgresql.connection import SQL, Server
@@ -65,8 +67,6 @@ class Role:
 
     def prepare(self, text: str, values: Sequence[Parameter]) -> tuple[str, Sequence[str]]:
         """Prepare a statement on rows, as `autoclave`; what runs it, and the types of its values in the server."""
-        from psycopg import sql
-
         types = f" ({', '.join(map(_type_of, values))})" if values else ""
         self.run(f"PREPARE autoclave{types} AS {text}")
         literals = [sql.Literal(each if isinstance(each, bool | str | None) else repr(each)) for each in values]

@@ -14,6 +14,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import psycopg
+from psycopg import sql
+
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import NUM_KEYS, Effect, Image, TableEffect, as_name
 from autoclave.runtime.databases.engine import FoundRows, Rejected
@@ -220,8 +223,6 @@ class Recorder:
         self._listeners = connection.execute(SQL["triggers"]).fetchall()
 
     def _listen(self, table: TableFacts, number: int, most: int) -> None:
-        from psycopg import sql
-
         words = [
             f"INSERT INTO {_IMAGES} SELECT {number}, {sign}, {table.key_of(_ROW)}, {_ROW}::text FROM {source} {_ROW}"
             for sign, source in ((-1, "autoclave_gone"), (1, "autoclave_come"))
@@ -240,8 +241,6 @@ class Recorder:
 
     def require_keepable(self, most_bytes: int) -> None:
         """Raise InputError if what was heard is too much to keep, or is not read as it was written."""
-        import psycopg
-
         query = f"SELECT COALESCE(sum(octet_length(image)), 0)::bigint FROM {_IMAGES}"
         (num_bytes,) = self._connection.execute(query).fetchone()
         if num_bytes > most_bytes:

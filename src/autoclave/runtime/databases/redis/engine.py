@@ -17,11 +17,15 @@ import hashlib
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.effects import Effect, TableEffect, as_name
 from autoclave.runtime.databases.engine import Engine, FoundRows, Json, Keep, Reading, Rejected, RowConflict
 from autoclave.runtime.databases.operations import Commands
-from autoclave.runtime.databases.servers import AWAY, require_installed, translating
+from autoclave.runtime.databases.servers import AWAY, translating
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 from autoclave.runtime.interface import InDoubt
 
@@ -106,8 +110,6 @@ class RedisDatabase(Engine):
 
     def translated(self) -> contextlib.AbstractContextManager[None]:
         """Raise errors of Redis as ours; their words may hold values, and are left out."""
-        import redis
-
         return translating(self.where, redis.RedisError, _explained)
 
     def close(self) -> None:
@@ -204,8 +206,6 @@ class RedisDatabase(Engine):
 
     def _ask_all(self, commands: Sequence[Words]) -> list[Any]:
         """The answers to commands, which are sent together; errors of Redis are among them."""
-        import redis
-
         answers: list[Any] = []
         for start in range(0, len(commands), _SENT_AT_ONCE):
             some = commands[start : start + _SENT_AT_ONCE]
@@ -237,8 +237,6 @@ class RedisDatabase(Engine):
         return answers
 
     def _execute(self) -> Any:
-        import redis
-
         try:
             return self._ask("EXEC")
         except (redis.ConnectionError, redis.TimeoutError):
@@ -259,8 +257,6 @@ def _differing(one: Images, other: Images) -> list[str]:
 
 
 def _explained(error: Exception) -> InputError | HostError:
-    import redis
-
     if isinstance(error, redis.AuthenticationError):
         return InputError("the server does not let the user in")
     if isinstance(error, redis.ConnectionError | redis.TimeoutError):
@@ -322,13 +318,8 @@ def open_database(name: str, settings: DatabaseConnection, password: str) -> Red
     """Open a database by its settings: `host` (a name, or the path of a socket), `port`, `dbname` (a number), `user`.
 
     Raises InputError where the settings do not fit, or the server does not let the user in, and HostError where it does
-    not answer, or something is not installed.
+    not answer.
     """
-    require_installed(name, "Redis", "redis")
-    import redis
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
-
     if not settings.dbname.isdigit():
         raise InputError(f"database {name}: engine redis needs dbname, the number of a database")
     given: dict[str, Any] = {

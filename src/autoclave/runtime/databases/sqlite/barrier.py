@@ -9,16 +9,14 @@ import contextlib
 import re
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+import apsw
 
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import NUM_KEYS, TableEffect
 from autoclave.runtime.databases.operations import Sql, named_rows
 from autoclave.runtime.databases.sqlite.catalogue import TableFacts, folded
 from autoclave.runtime.databases.tables import name_of, place_of
-
-if TYPE_CHECKING:
-    import apsw
 
 VOLATILE = frozenset([
     "random", "randomblob", "current_time", "current_date", "current_timestamp", "date", "time", "datetime",
@@ -120,8 +118,6 @@ class Barrier:
 @contextlib.contextmanager
 def guarded(connection: "apsw.Connection", text: str, number: int, *, runs: bool = True) -> Generator[Seen]:
     """Compile, and if `runs` run, one action; raise InputError if the text is none, is refused, or is several."""
-    import apsw
-
     if "\0" in text:
         raise InputError(f"statement {number}: has a character that is zero, at which SQLite would end it")
     barrier, count = Barrier(), 0
@@ -155,8 +151,6 @@ def guarded(connection: "apsw.Connection", text: str, number: int, *, runs: bool
 @contextlib.contextmanager
 def without_foreign_keys(connection: "apsw.Connection") -> Iterator[None]:
     """Leave foreign keys out of what is compiled in the block. The pragma would not do so in a transaction."""
-    import apsw
-
     was_on = connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, -1)
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 0)
     try:

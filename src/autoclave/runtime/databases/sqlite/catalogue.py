@@ -12,14 +12,12 @@ from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import apsw
 
 from autoclave.core import HostError, InputError
 from autoclave.runtime.databases.sqlite.stored import Naming
 from autoclave.runtime.databases.tables import BaseTable, Column, ForeignKey, place_of, quoted
-
-if TYPE_CHECKING:
-    import apsw
 
 _VIRTUAL, _STORED = 2, 3
 
@@ -164,8 +162,6 @@ def tables_of(connection: apsw.Connection) -> dict[str, TableFacts]:
 
 
 def _columns(connection: apsw.Connection, name: str) -> tuple[tuple[str, str, bool, int, int], ...]:
-    import apsw
-
     query = 'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?)'
     try:
         rows = list(connection.execute(query, (name,)))
@@ -222,8 +218,6 @@ def definitions_of(connection: apsw.Connection) -> str:
 
 def counters_of(connection: apsw.Connection) -> dict[str, int]:
     """Return where AUTOINCREMENT stands, by table."""
-    import apsw
-
     try:
         return dict(connection.execute("SELECT name, seq FROM main.sqlite_sequence"))
     except apsw.SQLError:  # there is none

@@ -15,7 +15,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import apsw
 
 from autoclave.core import AutoclaveError, HostError, InputError
 from autoclave.runtime.databases.effects import Effect
@@ -31,7 +33,7 @@ from autoclave.runtime.databases.engine import (
     SqlEngine,
 )
 from autoclave.runtime.databases.operations import Sql
-from autoclave.runtime.databases.servers import require_installed, translating
+from autoclave.runtime.databases.servers import translating
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
 from autoclave.runtime.databases.sqlite.barrier import Seen, guarded, parents_of, reads_of, without_foreign_keys
 from autoclave.runtime.databases.sqlite.catalogue import (
@@ -44,9 +46,6 @@ from autoclave.runtime.databases.sqlite.catalogue import (
 )
 from autoclave.runtime.databases.sqlite.rows import Recorder, Rows, detach
 from autoclave.runtime.databases.tables import place_of
-
-if TYPE_CHECKING:
-    import apsw
 
 _PLAIN = re.compile(
     r"(UNIQUE|NOT NULL) constraint failed: [\w.$, ]+|FOREIGN KEY constraint failed"
@@ -77,13 +76,9 @@ class SqliteDatabase(SqlEngine):
             self._opened = opening.pop_all()
 
     def translated(self) -> contextlib.AbstractContextManager[None]:
-        import apsw
-
         return translating(self.where, apsw.Error, explained)
 
     def connect(self, *, enforces: bool | None = None) -> apsw.Connection:
-        import apsw
-
         with self.translated():
             connection = apsw.Connection(self.settings.path, flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=0)
             connection.set_busy_timeout(int(self.settings.lock_timeout_s * 1000))
@@ -134,8 +129,6 @@ class SqliteDatabase(SqlEngine):
             yield from table.told() if table.kind != "shadow" else ()
 
     def read(self, operation: Sql, mode: Mode) -> Reading:
-        import apsw
-
         writes: dict[str, frozenset[str]] = {}
         reads: set[str] = set()
         defines: set[str] = set()
@@ -270,8 +263,6 @@ class SqliteDatabase(SqlEngine):
             self.commit(connection)
 
     def _written(self, rows: Rows, tables: Mapping[str, TableFacts]) -> None:
-        import apsw
-
         try:
             rows.write(tables)
         except (apsw.ConstraintError, apsw.SQLError) as error:
@@ -289,7 +280,6 @@ class SqliteDatabase(SqlEngine):
 
 
 def open_database(name: str, connection: DatabaseConnection, password: str) -> SqliteDatabase:
-    require_installed(name, "SQLite", "apsw", "sqlglot")
     if connection.schemas not in ((), ("main",)):
         raise InputError(f"database {name}: schemas {connection.schemas}: an SQLite file has the schema main alone")
     return SqliteDatabase(name, connection)
@@ -317,8 +307,6 @@ def _moved(before: dict[str, int], after: dict[str, int]) -> dict[str, tuple[Any
 
 
 def explained(error: Exception) -> AutoclaveError:
-    import apsw
-
     kind = type(error).__name__
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return HostError("others write to it. Fix: wait, or give a longer lock_timeout_s")

@@ -15,7 +15,9 @@ from array import array
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import apsw
 
 from autoclave.core import InputError
 from autoclave.runtime.databases.effects import Effect, Image, TableEffect
@@ -23,9 +25,6 @@ from autoclave.runtime.databases.settings import DatabaseConnection
 from autoclave.runtime.databases.sqlite.catalogue import TableFacts, counters_of
 from autoclave.runtime.databases.sqlite.stored import StoredEffect, StoredRows, StoredTable, images_of
 from autoclave.runtime.databases.tables import name_of, quoted
-
-if TYPE_CHECKING:
-    import apsw
 
 WENT, CAME = "autoclave_went", "autoclave_came"
 """Names of kept databases beside a file. No statement that is proposed is compiled while they are there."""
@@ -109,8 +108,6 @@ def _numbered(places: Iterable[int]) -> str:
 
 def copy(connection: apsw.Connection, place: str, table: TableFacts, rows: Collection[Any]) -> None:
     """Keep rows of a table, which are given by their rowids or keys, as a connection sees them, in a new one."""
-    import apsw
-
     unique = "" if table.has_rowid else f", UNIQUE ({_numbered(table.key_places)})"
     target, columns = _numbered(range(len(table.stored))), [f"t.{quoted(each[0])}" for each in table.stored]
     connection.execute(f"CREATE TABLE {place} ({target}{unique})")
@@ -335,8 +332,6 @@ class Recorder:
 
     def _keep(self, connection: apsw.Connection, place: str, tables: Sequence[TableFacts]) -> None:
         """Put the rows that changed, as a connection sees them, beside its file."""
-        import apsw
-
         most = self._settings.max_bytes
         attach(connection, place, most_bytes=most)
         try:

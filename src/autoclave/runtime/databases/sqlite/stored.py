@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import apsw
 
 from autoclave.core.json import canonical_json
 from autoclave.runtime.databases.effects import AS_JSON, Effect, Image, TableEffect
-
-if TYPE_CHECKING:
-    import apsw
 
 _HEX = "CASE typeof({0}) WHEN 'text' THEN 't' || hex({0}) WHEN 'blob' THEN 'b' || hex({0}) ELSE {0} END"
 
@@ -82,8 +81,6 @@ class StoredRows(Sequence[Image]):
 
     @cached_property
     def _images(self) -> list[Image]:
-        import apsw
-
         if not self.num_rows:
             return []
         with closing(apsw.Connection(":memory:")) as kept:

@@ -156,7 +156,7 @@ def test_turns_on_a_gpu_move_weights_and_optimizer_off_it_and_back(folder: Path)
     assert [weights.data_ptr() for weights in trained.module.parameters()] == before  # on the CPU nothing moves
     trained.module.place = Place(torch.device("meta"), is_home=True)  # a device that every machine has
     actor.onload()
-    moments = [state["exp_avg"] for state in trained._optimizer.state.values()]
+    moments = [state["exp_avg"] for state in trained.optimizer.state.values()]
     assert {tensor.device.type for tensor in [*trained.module.parameters(), *moments]} == {"meta"}
 
 

@@ -179,11 +179,6 @@ class ActorWorker(LearningWorker, SendsWeights):
         return {name: copy for names, tensor in found for copy in [tensor.clone()] for name in names}
 
     @register(Dispatch.ONE_TO_ALL)
-    def load_weights(self, folder: Path) -> None:
-        """Take the weights that were saved in `folder`, to use them; see `TrainedModel.load`."""
-        self._trained.load_weights(folder)
-
-    @register(Dispatch.ONE_TO_ALL)
     def export(self, folder: Path) -> None:
         """Write the policy to `folder` in Hugging Face form, for use elsewhere.
 

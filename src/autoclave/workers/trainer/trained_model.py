@@ -6,7 +6,6 @@ Knows no role: what a model predicts for a batch, and what loss that has, are ha
 import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -18,8 +17,7 @@ from autoclave.core import FaultError
 from autoclave.models import Layout
 from autoclave.workers.batch import Batch
 from autoclave.workers.trainer.peers import FILLER, gather, missing_passes, raise_together, require_process_group
-from autoclave.workers.trainer.saved_state import StateWriter, load_state, state_of
-from autoclave.workers.trainer.sharding import PLAIN, hold, offload, onload, reduce_at_last, whole
+from autoclave.workers.trainer.sharding import PLAIN, hold, reduce_at_last, whole
 
 Predict = Callable[[Batch], Mapping[str, Tensor]]
 """From a micro-batch to columns (N,) on the model's device that carry gradients, by name."""
@@ -60,12 +58,11 @@ class TrainedModel:
             f"Go on from a checkpoint with a lower {setting}.learning_rate; the metric policy/ratio_max shows when it "
             "began."
         )
-        self._settings, self._total_steps, self._steps_taken = settings, total_steps, 0
+        self._settings, self._total_steps, self.steps_taken = settings, total_steps, 0
         self._micro_batch_tokens = micro_batch_tokens
         self._layout: Layout = layout
-        self._writer = StateWriter()
         self._remembered: list[Tensor] | None = None
-        self._optimizer = torch.optim.AdamW(
+        self.optimizer = torch.optim.AdamW(
             self._learning(), lr=settings.learning_rate, betas=settings.betas, weight_decay=settings.weight_decay
         )
 
@@ -109,7 +106,7 @@ class TrainedModel:
         """
         trained = batch.responses["weights"] > 0
         columns = {name: torch.from_numpy(column[trained]) for name, column in batch.responses.items()}
-        step = self._steps_taken + 1
+        step = self.steps_taken + 1
         raise_together(complaint_of(lambda: require_finite(columns, f"before optimizer step {step}", self._fix(step))))
 
     def step(self, batch: Batch, predict: Predict, loss_of: LossOf) -> dict[str, float]:
@@ -123,7 +120,7 @@ class TrainedModel:
             FaultError: a loss or a gradient is not finite; the message names it, and the weights are as they were.
         """
         learning_rate = self._set_learning_rate()
-        self._steps_taken += 1
+        self.steps_taken += 1
         pieces = batch.micro_batches(self._micro_batch_tokens, self._layout)
         parts = [batch.select(rows) for rows in pieces]
         fillers = missing_passes(len(parts))
@@ -132,10 +129,10 @@ class TrainedModel:
         try:
             observed = self._make_gradients(parts, fillers, predict, loss_of)
             norm = self._clip_gradients()
-            moved = take_step(self._learning(), self._optimizer.step)
+            moved = take_step(self._learning(), self.optimizer.step)
             self._require_finite_weights()
         finally:
-            self._optimizer.zero_grad(set_to_none=True)  # or they would stay while others need the memory
+            self.optimizer.zero_grad(set_to_none=True)  # or they would stay while others need the memory
         return step_metrics(observed) | {"gradient_norm": norm, "learning_rate": learning_rate} | moved
 
     def _make_gradients(
@@ -171,7 +168,7 @@ class TrainedModel:
         if not math.isfinite(loss.diagnostics.totals["loss"]):
             trained = columns[Column.WEIGHTS] > 0
             tensors = {name: column[trained] for name, column in columns.items()} | {"loss": loss.total}
-            require_finite(tensors, f"optimizer step {self._steps_taken}", self._fix(self._steps_taken))
+            require_finite(tensors, f"optimizer step {self.steps_taken}", self._fix(self.steps_taken))
 
     def _fix(self, step: int) -> str:
         cause = "The weights were those of the start, so the algorithm or a number format made them so."
@@ -183,7 +180,7 @@ class TrainedModel:
         norm = whole(torch.nn.utils.get_total_norm(weights.values()))
         if not math.isfinite(norm):
             fix = f"The step itself made them so, and nothing was published. {self._lower_rate}"
-            require_finite(weights, f"after optimizer step {self._steps_taken}", fix)
+            require_finite(weights, f"after optimizer step {self.steps_taken}", fix)
 
     def _clip_gradients(self) -> float:
         """The norm of the gradient before it is clipped, which must be finite: clipping would make all of it NaN."""
@@ -191,46 +188,16 @@ class TrainedModel:
         norm = torch.nn.utils.get_total_norm(gradients.values())
         whole_norm = whole(norm)  # the same on all ranks
         if not math.isfinite(whole_norm):
-            where = f"optimizer step {self._steps_taken}"
-            require_finite(gradients | {"norm of the gradient": whole_norm}, where, self._fix(self._steps_taken))
+            where = f"optimizer step {self.steps_taken}"
+            require_finite(gradients | {"norm of the gradient": whole_norm}, where, self._fix(self.steps_taken))
         torch.nn.utils.clip_grads_with_norm_(self.module.parameters(), self._settings.gradient_clip, norm)
         return whole_norm.item()
 
     def _set_learning_rate(self) -> float:
-        share = learning_rate_share(self._settings, self._steps_taken, self._total_steps)
-        for group in self._optimizer.param_groups:
+        share = learning_rate_share(self._settings, self.steps_taken, self._total_steps)
+        for group in self.optimizer.param_groups:
             group["lr"] = self._settings.learning_rate * share
         return self._settings.learning_rate * share
-
-    def begin_save(self, folder: Path) -> None:
-        """Copy weights, optimizer and the number of steps, and begin to write them to `folder`, sharded as they are.
-
-        Raises HostError: what was begun before could not be written.
-        """
-        self._writer.begin(state_of(self.module, self._optimizer, self._steps_taken), folder)
-
-    def finish_save(self, wait: bool) -> bool:
-        """Return whether what was begun is written; with `wait`, it is when this returns.
-
-        Raises HostError: the disk is full or fails.
-        """
-        return self._writer.finish(wait=wait)
-
-    def load(self, folder: Path) -> None:
-        """Go on from what was saved, on however many ranks.
-
-        Raises CheckpointError: it is damaged, or of a model of another shape.
-        """
-        self._steps_taken = load_state(self.module, self._optimizer, folder, self._writer.process_group())
-
-    def load_weights(self, folder: Path) -> None:
-        load_state(self.module, None, folder, self._writer.process_group())
-
-    def onload(self) -> None:
-        onload(self.module, self._optimizer)
-
-    def offload(self) -> None:
-        offload(self.module, self._optimizer)
 
 
 def _backward_of_nothing(predict: Predict) -> None:

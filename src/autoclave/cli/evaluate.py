@@ -11,6 +11,7 @@ from autoclave.cli.settings import resolve, takes_settings
 from autoclave.config import BenchmarkConfig, Override, TrainConfig, load, parse_override
 from autoclave.core import ConfigError, IncompleteError
 from autoclave.core.files import write_atomically
+from autoclave.core.json import finite
 
 FOLDER = click.Path(path_type=Path)
 _EXPORTS = ("livecodebench", "evalplus")
@@ -97,7 +98,6 @@ def compare(first: Path, second: Path, out: Path | None, as_json: bool) -> None:
     \b
     Example: autoclave evaluate compare results/before results/after --out comparison.html
     """
-    from autoclave.core.files import write_atomically
     from autoclave.evaluation.benchmark_result import load_result
     from autoclave.evaluation.comparison import compare_results
     from autoclave.report.evaluation import comparison_page
@@ -196,7 +196,6 @@ def _refuse(without: str, given: Mapping[str, Any]) -> None:
 
 def _show(result: Any, out: Path | None, as_json: bool) -> None:
     """Print the figures of a benchmark; raise `IncompleteError` if a response has no verdict."""
-    from autoclave.core.json import finite
     from autoclave.report.evaluation import figure_rows
 
     metrics = result.to_metrics()
@@ -224,7 +223,6 @@ def _of_recipe(
 ) -> None:
     config = resolve(TrainConfig, settings).config
     from autoclave.compose.evaluation import evaluate as evaluate_policy
-    from autoclave.core.json import finite
 
     metrics = evaluate_policy(config, model, problems=problems, samples=samples, out=out)
     click.echo(json.dumps(finite(metrics), indent=2) if as_json else _table(metrics))

@@ -468,10 +468,13 @@ def test_a_password_in_the_settings_is_no_setting():
         ("postgresql", "pglast"),
         ("postgresql", "psycopg"),
         ("mariadb", "pymysql"),
+        ("redis", "redis"),
     ],
 )
 def test_what_is_not_installed_is_told_with_the_fix(monkeypatch: pytest.MonkeyPatch, engine: str, missing: str):
     settings = DatabaseConnection(engine=engine, **({"path": "x"} if engine == "sqlite" else {"dbname": "x"}))
+    for name in [each for each in sys.modules if each.startswith(f"autoclave.runtime.databases.{engine}.")]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(HostError, match=rf"needs {missing}. Fix: pip install .*\[databases\]"):
         open_engine("here", settings, "")

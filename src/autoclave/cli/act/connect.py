@@ -10,6 +10,7 @@ import click
 from autoclave.cli.act.common import FILE, on_state
 from autoclave.cli.act.opened_vault import default_vault, opened_vault
 from autoclave.core import InputError
+from autoclave.core.json import nearest, validated
 
 if TYPE_CHECKING:
     from autoclave.config import Config
@@ -175,7 +176,6 @@ def remove(names: tuple[str, ...], root: Path, state: Path | None) -> None:
 
 
 def _put(kind: str, key: str, settings: tuple[str, ...], root: Path, state: Path | None) -> None:
-    from autoclave.core.json import validated
     from autoclave.runtime.connections import Connections
     from autoclave.runtime.databases.engine import open_engine
     from autoclave.runtime.databases.settings import DatabaseConnection
@@ -198,7 +198,6 @@ def _put(kind: str, key: str, settings: tuple[str, ...], root: Path, state: Path
 def _given(settings: Iterable[str], form: "type[Config]") -> dict[str, Any]:
     """Settings of a form by their names. Files are named whole, since the folder is another the next time."""
     from autoclave.config import parse_override
-    from autoclave.core.json import nearest
     from autoclave.runtime.rest.connection import is_file_name
 
     found: dict[str, Any] = {}
@@ -218,8 +217,6 @@ def _given(settings: Iterable[str], form: "type[Config]") -> dict[str, Any]:
 
 def _require_secret(told: dict[str, Any], name: object) -> None:
     """Raise InputError if the vault that is connected lacks a secret; say if there is no vault yet."""
-    from autoclave.core.json import nearest
-
     if not name or not isinstance(name, str):
         return
     if not (vault := told.get("vault")):

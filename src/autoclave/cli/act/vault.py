@@ -23,6 +23,7 @@ from autoclave.cli.act.opened_vault import (
 )
 from autoclave.core import HostError, InputError
 from autoclave.core.install import install_command
+from autoclave.core.json import validated
 
 if TYPE_CHECKING:
     from autoclave.runtime.oauth import Device, Provider, TokenSource, Wish
@@ -90,7 +91,6 @@ def _wish(kept: Vault, service: str, verify: ssl.SSLContext | None, given: Mappi
 
 
 def _provider(start: Provider | None, verify: ssl.SSLContext | None, given: Mapping[str, Any]) -> Provider:
-    from autoclave.core.json import validated
     from autoclave.runtime.oauth import Provider, discovered
 
     changes = {name: given[name] for name in _ENDPOINTS if given[name]}
@@ -181,7 +181,6 @@ def add(service: str, place: str, name: str, as_file: bool, path: Path | None, k
     \b
     Example: printenv GITHUB_KEY | autoclave act vault add github --host api.github.com
     """
-    from autoclave.core.json import validated
     from autoclave.runtime.vault import Secret
 
     if not given["hosts"]:

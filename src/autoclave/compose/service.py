@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from autoclave.config import ServeConfig, TlsConfig
 from autoclave.config.service import is_database
-from autoclave.core import ConfigError, HostError, Verdict
+from autoclave.core import ConfigError, Verdict
 from autoclave.core.files import alone_with, existing_file
-from autoclave.core.install import install_command
+from autoclave.core.install import needing
 from autoclave.judge import PlainRunner, ProcessJudge
 
 if TYPE_CHECKING:
@@ -35,12 +35,8 @@ def open_store(place: str | Path) -> Store:
         from autoclave.service.store.sqlite import SqliteStore
 
         return SqliteStore(Path(place))
-    try:
+    with needing("store: PostgreSQL", "serve-postgres"):
         from autoclave.service.store.postgres import PostgresStore
-    except ImportError:
-        raise HostError(
-            f"store: PostgreSQL needs a library that is not installed. Fix: {install_command('serve-postgres')}"
-        ) from None
     return PostgresStore(str(place))
 
 

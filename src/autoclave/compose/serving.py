@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 from autoclave.compose.service import open_parts, url_of
 from autoclave.config import ServeConfig
-from autoclave.core import HostError
-from autoclave.core.install import install_command
+from autoclave.core.install import needing
 
 
 def run_server(config: ServeConfig, announce: Callable[[str], None]) -> None:
@@ -15,11 +14,8 @@ def run_server(config: ServeConfig, announce: Callable[[str], None]) -> None:
     Raises HostError: it cannot listen there.
     """
     if config.ray:
-        try:
+        with needing("ray", "serve-ray"):
             from autoclave.compose.ray_service import run_on_ray
-        except ImportError as error:
-            fix = install_command("serve-ray")
-            raise HostError(f"ray: Ray Serve is not installed ({error}). Fix: {fix}") from None
         run_on_ray(config, announce)
         return
     from autoclave.service.server import create_app

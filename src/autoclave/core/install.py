@@ -1,10 +1,14 @@
-"""The command that messages give where a library is missing."""
+"""Messages about libraries that are missing."""
 
+import contextlib
 import json
+from collections.abc import Generator
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from autoclave.core.errors import HostError
 
 
 def install_command(extra: str) -> str:
@@ -25,3 +29,13 @@ def install_command(extra: str) -> str:
     if not url.startswith("file:") or not Path(path).exists():
         return f'pip install "autoclave[{extra}] @ git+URL" with the URL of your clone'
     return f'pip install {"-e " if origin.get("dir_info", {}).get("editable") else ""}"{path}[{extra}]"'
+
+
+@contextlib.contextmanager
+def needing(what: str, extra: str) -> Generator[None]:
+    """Run a block that imports. Raises HostError where a library is missing, which `what` needs and `extra` has."""
+    try:
+        yield
+    except ImportError as error:
+        fix = install_command(extra)
+        raise HostError(f"{what}: {error.name or error} is not installed here. Fix: {fix}") from None

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autoclave.core import AutoclaveError, HostError
+from autoclave.core import AutoclaveError
 from autoclave.core.closing import Closing
-from autoclave.core.install import install_command
+from autoclave.core.install import needing
 from autoclave.runtime.quiet import quieten
 
 _PIECE = 1 << 16
@@ -160,9 +160,7 @@ def _unpacked(pieces: Iterable[bytes], encoding: bytes, most: int) -> bytes:
 
 
 def _library() -> Any:
-    try:
+    with needing("requests to services", "runtime"):
         import httpx
-    except ImportError:
-        raise HostError(f"requests to services need a library. Fix: {install_command('runtime')}") from None
     quieten("httpx", "httpcore")
     return httpx

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autoclave.core import HostError, InputError
-from autoclave.core.install import install_command
+from autoclave.core import InputError
+from autoclave.core.install import needing
 from autoclave.runtime.connections import Connections, VaultPlace
 from autoclave.runtime.rest.connection import is_file_name
 
@@ -66,11 +66,8 @@ class Keys:
             if self._source is None:
                 if self._place is None:
                     raise InputError("no vault is connected. Fix: autoclave act connect vault")
-                try:
+                with needing("keys of services", "runtime"):
                     from autoclave.runtime.oauth import TokenSource
-                except ImportError as error:
-                    fix = install_command("runtime")
-                    raise HostError(f"keys of services need a library ({error.name}). Fix: {fix}") from None
                 self._source = TokenSource(self._open(self._place, self._record), self.verify)
             return self._source
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing, contextmanager
 
 from autoclave.config import PoolConfig
 from autoclave.core import HostError
-from autoclave.core.install import install_command
+from autoclave.core.install import needing
 from autoclave.workers.executor import Executor, InlineExecutor
 from autoclave.workers.pool import ResourcePool
 from autoclave.workers.spawn_executor import SpawnExecutor
@@ -71,13 +71,8 @@ def visible_devices() -> list[str]:
 
 
 def _ray_executors(pools: Mapping[str, Sequence[int]]) -> Mapping[str, Executor]:
-    try:
+    with needing(f"pools.{next(iter(pools))}.executor = ray", "ray"):
         from autoclave.workers.ray_executor import Demand, RayExecutor, check_cluster, cluster_nodes
-    except ModuleNotFoundError as error:
-        raise HostError(
-            f"pools.{next(iter(pools))}.executor = ray: {error.name} is not installed here. "
-            f"Fix: {install_command('ray')}"
-        ) from None
     demands = {name: Demand(len(devices), devices[0]) for name, devices in pools.items()}
     check_cluster(demands, cluster_nodes())
     with ExitStack() as opened:  # closes them if one cannot be made

@@ -476,7 +476,7 @@ def test_what_is_not_installed_is_told_with_the_fix(monkeypatch: pytest.MonkeyPa
     for name in [each for each in sys.modules if each.startswith(f"autoclave.runtime.databases.{engine}.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(HostError, match=rf"needs {missing}. Fix: pip install .*\[databases\]"):
+    with pytest.raises(HostError, match=rf"{missing} is not installed here. Fix: pip install .*\[databases\]"):
         open_engine("here", settings, "")
 
 

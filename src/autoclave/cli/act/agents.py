@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from autoclave.cli.act.common import FOLDER, on_state, require_of_agent, vault_settings
-from autoclave.core import HostError, UsageError
-from autoclave.core.install import install_command
+from autoclave.core import UsageError
+from autoclave.core.install import needing
 
 TOKEN = "AUTOCLAVE_MCP_TOKEN"
 
@@ -52,12 +52,9 @@ def mcp(
     from autoclave.act import session
     from autoclave.runtime.opening import default_state
 
-    try:
+    with needing("act mcp", "mcp,databases"):
         from autoclave.integrations.mcp.proxy import Proxy
         from autoclave.integrations.mcp.server import serve_http, serve_stdio, server_of
-    except ImportError as error:
-        fix = install_command("mcp,databases")
-        raise HostError(f"act mcp: needs a library ({error.name}). Fix: {fix}") from None
     token = os.environ.pop(TOKEN, "")
     if http and not token:
         raise UsageError(f"act mcp --http: needs a token in {TOKEN}. Fix: export {TOKEN}=$(openssl rand -hex 32)")

@@ -22,7 +22,7 @@ from autoclave.cli.act.opened_vault import (
     value_given,
 )
 from autoclave.core import HostError, InputError
-from autoclave.core.install import install_command
+from autoclave.core.install import needing
 from autoclave.core.json import validated
 
 if TYPE_CHECKING:
@@ -58,10 +58,8 @@ def authorize(service: str, path: Path | None, key: str, trust: Path | None, **g
     Example: autoclave act vault authorize crm --issuer https://login.example.com --client-id ID --host api.example.com
     """
     kept = opened_vault(path, key)
-    try:
+    with needing("act vault authorize", "runtime"):
         from autoclave.runtime.oauth import Authorizing
-    except ImportError as error:
-        raise HostError(f"authorize needs a library ({error.name}). Fix: {install_command('runtime')}") from None
     verify = _verify(trust)
     wish, authorizing = _wish(kept, service, verify, given), Authorizing(kept, verify)
     if given["device"]:

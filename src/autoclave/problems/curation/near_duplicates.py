@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from autoclave.core import HostError
-from autoclave.core.install import install_command
+from autoclave.core.install import needing
 from autoclave.problems.curation.features import FeatureStore
 from autoclave.problems.curation.similarity import WordFrequencies
 
@@ -48,12 +47,8 @@ def near_pairs(
 
 
 def _signatures(topics: Iterable[Any]) -> Iterator[NDArray[np.uint32]]:
-    try:
+    with needing("deduplication.near", "curate"):
         from datasketch import MinHash
-    except ImportError as error:
-        raise HostError(
-            f"deduplication.near: {error.name} is not installed. Fix: {install_command('curate')}"
-        ) from None
     empty = MinHash(_PERMUTATIONS, seed=_SEED, hashfunc=int)
     for topic in topics:
         sketch = empty.copy()

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from autoclave.core import AutoclaveError, HostError, InputError
-from autoclave.core.install import install_command
+from autoclave.core.install import needing
 from autoclave.runtime.databases.effects import Effect, Image, Place, row_name
 from autoclave.runtime.databases.operations import Operation, Sql
 from autoclave.runtime.databases.settings import DatabaseConnection, Mode
@@ -177,13 +177,10 @@ def open_engine(name: str, connection: DatabaseConnection, password: str) -> Eng
     Raises InputError where the settings do not fit the engine, and HostError where the database does not answer, or
     something is not installed.
     """
-    try:
+    with needing(f"database {name}", "databases"):
         if find_spec("sqlglot") is None:  # it takes long to load
             raise ImportError(name="sqlglot")
         module = import_module(f"autoclave.runtime.databases.{connection.engine}.engine")
-    except ImportError as error:
-        engine, fix = connection.engine, install_command("databases")
-        raise HostError(f"database {name}: engine {engine} needs {error.name or error}. Fix: {fix}") from None
     return module.open_database(name, connection, password)
 
 

@@ -13,9 +13,9 @@ from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 from autoclave.config.recipe import parse_yaml
-from autoclave.core import HostError, InputError
+from autoclave.core import InputError
 from autoclave.core.files import existing_file
-from autoclave.core.install import install_command
+from autoclave.core.install import needing
 from autoclave.core.json import nearest, shown
 from autoclave.runtime.rest.catalogue import Catalogue, catalogue_from, is_header, parameters_in
 from autoclave.runtime.rest.connection import is_file_name
@@ -44,13 +44,10 @@ def load_catalogue(name: str) -> Catalogue:
         plain: object = parse_yaml(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{path}: no YAML ({error})") from None
-    try:
+    with needing("catalogues of services", "runtime"):
         if isinstance(plain, Mapping) and "openapi" in plain:
             return catalogue_of_openapi(cast("Json", plain), path.stem, str(path))
         return catalogue_from(plain, str(path))
-    except ImportError as error:
-        why = f"catalogues of services need a library ({error.name}). Fix: {install_command('runtime')}"
-        raise HostError(why) from None
 
 
 def catalogue_of_openapi(document: Json, service: str, where: str = "OpenAPI") -> Catalogue:

@@ -3,6 +3,10 @@
 A record is durable when `append` or `advance` returns, before what it announces is done. Several processes may write:
 each addition is one transaction that locks the file. Checkpoints and key belong where writers of the journal cannot
 write, such as another user's folder; else they reveal accidents only.
+
+An index beside the records lets a query about one action read no records of others. It is derived from them, by a
+trigger with each record: `actions`, `touched` (keys of the actions that stand; the empty one is the action itself) and
+`marks` (to find receipts). Keys are compared as SQLite reads them from JSON, since names of files need not be UTF-8.
 """
 
 import contextlib
@@ -21,22 +25,44 @@ from autoclave.core.closing import Closing
 from autoclave.core.sqlite_files import open_database, transaction
 from autoclave.runtime.checkpoints import CheckpointFile
 from autoclave.runtime.footprints import with_those_above
-from autoclave.runtime.journal_index import IS_STALE, NAMED_STATES, SCHEMA, STANDING_STATES, listed
 from autoclave.runtime.records import NO_DIGEST, SEALED, Checkpoint, Damage, Finding, Record, audit, signature_of
-from autoclave.runtime.states import UNDO_TRIED, ActionState, require_step
+from autoclave.runtime.states import STANDING, UNDO_TRIED, ActionState, require_step
+
+
+def _listed(*states: ActionState) -> str:
+    """Return states as a list in SQL."""
+    return ", ".join(f"'{state.value}'" for state in sorted(states))
+
 
 _VERSION = 5
 _STATES = {state.value for state in ActionState}
-_FORGETTABLE = listed((ActionState.PROPOSED, ActionState.UNDONE, ActionState.FAILED))
-_WHERE_RISKY = (
-    f"action != ? AND (state IN ({STANDING_STATES}) OR (is_irreversible AND state IN ('proposed', 'approved')))"
+_NAMED, _STANDING = _listed(*ActionState), _listed(*STANDING)
+_SCHEMA = (
+    Path(__file__)
+    .with_name("journal.sql")
+    .read_text("utf-8")
+    .format(
+        named=_NAMED,
+        tried=_listed(*UNDO_TRIED),
+        with_receipt=_listed(ActionState.EXECUTED, ActionState.REDONE),
+        over=_listed(ActionState.FAILED, ActionState.UNDONE, ActionState.COMMITTED),
+    )
+    .split("\n\n")
 )
+_INDEXED = "SELECT action, state, first, last, weight, is_irreversible, is_left_open FROM actions"
+_IS_STALE = f"""
+SELECT EXISTS (SELECT * FROM expected EXCEPT {_INDEXED}) OR EXISTS ({_INDEXED} EXCEPT SELECT * FROM expected)
+OR EXISTS (SELECT 1 FROM actions WHERE state IN ({_STANDING}) AND action NOT IN (SELECT action FROM touched))
+"""
+"""SQL that tells whether the index was tampered with: whether it differs from one derived from all records."""
+_FORGETTABLE = _listed(ActionState.PROPOSED, ActionState.UNDONE, ActionState.FAILED)
+_WHERE_RISKY = f"action != ? AND (state IN ({_STANDING}) OR (is_irreversible AND state IN ('proposed', 'approved')))"
 _LATER = f"""
 SELECT DISTINCT last, action FROM touched CROSS JOIN actions USING (action)
-WHERE last > ? AND state IN ({STANDING_STATES}) AND touched.key IN (SELECT value FROM json_each(?))
+WHERE last > ? AND state IN ({_STANDING}) AND touched.key IN (SELECT value FROM json_each(?))
 UNION SELECT DISTINCT last, action FROM json_each(?) AS given
 CROSS JOIN touched ON touched.key >= given.value || '/' AND touched.key < given.value || '0'
-CROSS JOIN actions USING (action) WHERE last > ? AND state IN ({STANDING_STATES})
+CROSS JOIN actions USING (action) WHERE last > ? AND state IN ({_STANDING})
 """
 
 
@@ -147,7 +173,7 @@ class Journal(Closing):
 
     def standing(self, action: str) -> Standing:
         """Return the standing of an action. Raises UsageError where there is none with that id."""
-        wanted = f"subject = ? AND kind IN ({NAMED_STATES}) ORDER BY number"
+        wanted = f"subject = ? AND kind IN ({_NAMED}) ORDER BY number"
         rows = self._rows(f"SELECT number, at, kind, body FROM records WHERE {wanted}", (action,))
         if not rows:
             raise UsageError(f"action {action}: is not in the journal; `autoclave act list` shows those that are")
@@ -170,7 +196,7 @@ class Journal(Closing):
         `kept_only`: only those for which something is kept outside the journal.
         """
         kept = "AND kept_bytes IS NOT NULL" if kept_only else ""
-        rows = self._rows(f"SELECT action FROM actions WHERE state IN ({listed(states)}) {kept} ORDER BY first", ())
+        rows = self._rows(f"SELECT action FROM actions WHERE state IN ({_listed(*states)}) {kept} ORDER BY first", ())
         found = [self.standing(action) for (action,) in rows]
         return [each for each in found if each.state in states]  # checked by the records, which are tamper-evident
 
@@ -199,7 +225,7 @@ class Journal(Closing):
         Raises DataError where a line of the checkpoints, or the file itself, cannot be read.
         """
         noticed = [Finding(Damage.UNSIGNED, record.number) for record in self.records_of_kinds("checkpoints_missing")]
-        if self._rows(IS_STALE, ())[0][0]:
+        if self._rows(_IS_STALE, ())[0][0]:
             noticed.append(Finding(Damage.INDEX, self._end()[0]))
         return [*noticed, *audit(self.records(), list(self._checkpoints.read()), self._checkpoints.key, known)]
 
@@ -221,7 +247,7 @@ class Journal(Closing):
 
     def left_open(self) -> list[str]:
         """Return the actions that stand and were left open, the latest first."""
-        is_open = f"is_left_open AND state IN ({STANDING_STATES})"
+        is_open = f"is_left_open AND state IN ({_STANDING})"
         query = f"SELECT action FROM actions INDEXED BY actions_left_open WHERE {is_open} ORDER BY last DESC"
         return [action for (action,) in self._rows(query, ())]
 
@@ -237,7 +263,7 @@ class Journal(Closing):
         with self._lock, transaction(self._connection):
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
             if version == 0:
-                for statement in SCHEMA:
+                for statement in _SCHEMA:
                     self._connection.execute(statement)
                 self._connection.execute(f"PRAGMA user_version = {_VERSION}")
                 self._checkpoints.sign(0, NO_DIGEST)  # from here on, a missing file means that it was removed
@@ -287,7 +313,7 @@ class Journal(Closing):
 
     def _state_of(self, action: str) -> ActionState | None:
         row = self._connection.execute(
-            f"SELECT kind FROM records WHERE subject = ? AND kind IN ({NAMED_STATES}) ORDER BY number DESC LIMIT 1",
+            f"SELECT kind FROM records WHERE subject = ? AND kind IN ({_NAMED}) ORDER BY number DESC LIMIT 1",
             (action,),
         ).fetchone()
         return ActionState(row[0]) if row else None

@@ -20,6 +20,8 @@ import autoclave.act.client
 from autoclave.act.client import exchange
 from autoclave.act.shell import changed_since, run_shell, warm_up
 from autoclave.act.watch import Happened, Watch
+from autoclave.cli.act import resident_shell
+from autoclave.core import InputError
 from autoclave.runtime.files.scope import Scope
 from autoclave.runtime.files.steps import Step
 from autoclave.runtime.files.tree_digest import scan_of
@@ -63,6 +65,22 @@ def test_streams_and_exit_code_are_passed_on_and_changes_are_undone(root: Path):
         assert (root / "a.txt").read_text() == "first\nmore\n"
         session.undo(each.action)
     assert (root / "a.txt").read_text() == "first\n"
+
+
+def test_what_is_not_applied_is_told(root: Path):
+    mode = root.stat().st_mode
+    with open_session(root) as session:
+        code, warnings = run_shell(session, ("chmod", "751", "."))
+    assert (code, warnings) == (0, ["not done: mode of the folder itself, which is not its content"])
+    assert root.stat().st_mode == mode
+
+
+def test_no_process_is_kept_for_a_folder_that_cannot_be_used(tmp_path: Path):
+    (tmp_path / "project").mkdir()
+    for root, state in (("missing", None), ("project", tmp_path / "project/state")):
+        with pytest.raises(InputError, match="must be"):
+            resident_shell.prefix(tmp_path / root, state, [])
+    assert list(tmp_path.rglob("*")) == [tmp_path / "project"]
 
 
 def test_output_is_shown_while_the_command_runs(root: Path):

@@ -46,7 +46,7 @@ def run_shell(
     given = {"do": "run", "command": tuple(command), "stdin": stdin, "network": network, "timeout_s": timeout_s}
     proposal = session.propose({**given, "accepted_codes": tuple(range(256))}, by="shell")
     session.run(proposal.action, proposal.plan.digest, approved_by="shell")
-    warnings = [each for each in proposal.plan.changes if each.startswith("warning: ")]
+    warnings = [each for each in proposal.plan.changes if each.startswith(("warning: ", "not done: "))]
     return int(proposal.plan.output["exit_code"]), warnings
 
 

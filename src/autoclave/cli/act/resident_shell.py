@@ -41,7 +41,8 @@ _COMMAND = (sys.executable, "-I", "-m", "autoclave", "act", "shell", "--resident
 def prefix(root: Path, state: Path | None, options: list[str]) -> list[str]:
     """Return the words that a command is put after, and start the process if there is none."""
     root, state = root.resolve(), (state or default_state(root)).resolve()
-    (folder := state / "shell").mkdir(exist_ok=True, parents=True, mode=0o700)
+    with open_records(root, state):  # mistakes show now; and it makes the state, for this user alone
+        (folder := state / "shell").mkdir(exist_ok=True, mode=0o700)
     command, null = [sys.executable, "-I", "-m", __name__, str(folder), str(root)], subprocess.DEVNULL
     subprocess.Popen(command, stdin=null, stdout=null, stderr=null, start_new_session=True, cwd="/")
     client = Path(_client).with_name("_hook")

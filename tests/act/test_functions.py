@@ -28,6 +28,11 @@ def _delete(arguments: dict[str, Any], result: int) -> None:
         raise TimeoutError
 
 
+@act.reversible(undo=lambda _, __: set[str]())  # neither true nor JSON data
+def forget(name: str) -> None:
+    """Forget a name."""
+
+
 @act.reversible(undo=_delete)
 def create_customer(name: str, tags: list[str] | None = None) -> int:
     """Create a customer, and return the number."""
@@ -62,7 +67,7 @@ def not_json() -> object:
 def session(tmp_path: Path) -> Iterator[act.Session]:
     CUSTOMERS.clear()
     (tmp_path / "project").mkdir()
-    offered = [create_customer, send_mail, set_key, rename, not_json]
+    offered = [create_customer, send_mail, set_key, rename, not_json, forget]
     with act.session(tmp_path / "project", functions=offered, allow=["functions/**"]) as opened:
         yield opened
 
@@ -85,6 +90,12 @@ def test_a_call_is_undone_by_its_function_and_redone(session: act.Session):
     assert CUSTOMERS == {1: "Ann"}
     session.undo(last=1)
     assert CUSTOMERS == {}
+
+
+def test_what_an_undo_returns_does_not_matter(session: act.Session):
+    result = session.call("forget", {"name": "x"})
+    assert session.undo(result.action) == [result.action]
+    assert session.changes()[0].state is ActionState.UNDONE
 
 
 def test_the_plain_function_stays_callable(session: act.Session):

@@ -198,7 +198,7 @@ class FunctionManager(Manager):
         known = _known(name)
         undo = known.undo
         if undo is not None:
-            self._called(action, known, NotUndone, lambda: undo(arguments, receipt["result"]) and None)
+            self._called(action, known, NotUndone, lambda: (undo(arguments, receipt["result"]), None)[1])
         return undo is not None
 
     def plan_redo(self, action: str, undone: Json) -> Json:

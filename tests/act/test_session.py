@@ -392,6 +392,17 @@ def test_a_difference_shows_a_model_only_what_it_may_read(root: Path, tmp_path: 
         assert "a private key is in its difference" in other.call("diff", {"action": deleted}).text
 
 
+def test_a_session_redoes_and_commits_its_own_actions_alone(root: Path):
+    with act.session(root, name="agent", allow=ALL) as agent, act.session(root, name="other", allow=ALL) as other:
+        action = agent.call("write", {"path": "notes.txt", "content": "v2"}).action
+        with pytest.raises(InputError, match="is of session 'agent'"):
+            other.commit(action)
+        agent.undo(action)
+        with pytest.raises(InputError, match="is of session 'agent'"):
+            other.redo(action)
+    assert (root / "notes.txt").read_text() == "one\ntwo\ntwo\n"
+
+
 def test_after_stop_only_the_user_undoes(root: Path):
     def command(*words: str) -> str:
         told = CliRunner().invoke(cli, ["act", *words, "--root", str(root)], catch_exceptions=False)

@@ -316,8 +316,9 @@ class Session(Closing):
             return found.undo(*chosen, on_conflict=on_conflict) if chosen else []
 
     def redo(self, action: str) -> Change:
-        """Redo an action that was undone."""
+        """Redo an action of this session that was undone. Raises InputError where it is of another session."""
         with self.opened() as found:
+            require_own(found, self.name, action)
             return Change.of(found.redo(action))
 
     def savepoint(self, name: str = "") -> str:
@@ -331,8 +332,9 @@ class Session(Closing):
         return name
 
     def commit(self, *actions: str) -> None:
-        """Make actions permanent, by default all of this session, and free what was kept for their undo."""
+        """Make actions of this session permanent, by default all, and free what was kept for their undo."""
         with self.opened() as found:
+            require_own(found, self.name, *actions)
             for action in actions or own_actions(found.actions, self.name):
                 found.commit(action)
 

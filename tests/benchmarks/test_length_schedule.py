@@ -8,8 +8,8 @@ from length_schedule import LONG, NAMES, QUICK, RECIPE, SHORT, arms, cost_ratio,
 
 from autoclave.config import ArithmeticConfig, TrainConfig, load, parse_override
 from autoclave.models import build_tiny_policy
-from autoclave.problems import arithmetic_demonstrations
 from autoclave.training.sft import encode_demonstrations
+from autoclave_environments.arithmetic import arithmetic_demonstrations
 from runs import FinishedRun
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from autoclave import problems
 from autoclave.core import CallCase, CallTests, Problem, StdinCase, StdinTests
 from autoclave.problems import problem_messages
 
@@ -37,21 +36,3 @@ def test_code_tells_a_script_to_read_standard_input():
 def test_no_prompt_shows_a_test():
     for problem in (CALLED, READ):
         assert all("[2, 1]" not in m["content"] and "ba" not in m["content"] for m in problem_messages(problem, "code"))
-
-
-def test_the_public_names():
-    assert problems.__all__ == [
-        "Arithmetic",
-        "DemonstratedProgram",
-        "Demonstration",
-        "Messages",
-        "ProblemSets",
-        "SyntheticProblems",
-        "Template",
-        "arithmetic_demonstrations",
-        "build_arithmetic",
-        "build_synthetic",
-        "demonstrations",
-        "problem_messages",
-        "require_fitting",
-    ]

@@ -9,8 +9,8 @@ import pytest
 from autoclave.config import ArithmeticConfig, JudgeConfig, MathematicsConfig, SandboxConfig
 from autoclave.core import AnswerTests, Fault, HostError, IsolationError, Problem, Reward, Status, Verdict
 from autoclave.judge import Judge, LocalJudge
-from autoclave.problems import build_arithmetic
 from autoclave.tasks import Mathematics
+from autoclave_environments.arithmetic import build_arithmetic
 from tests.training_parts import DEADLINE_S
 
 from .test_code_generation import ScriptedJudge, verdict

@@ -1,12 +1,10 @@
 """Problems, from generators and files, and their prompts. May import `core` and `config`; never torch, ray or vllm."""
 
-from autoclave.problems.arithmetic import Arithmetic, arithmetic_demonstrations, build_arithmetic
 from autoclave.problems.prompts import DemonstratedProgram, Demonstration, Messages, Template, problem_messages
 from autoclave.problems.sets import ProblemSets, ProblemSource, require_fitting
 from autoclave.problems.synthetic import SyntheticProblems, build_synthetic, demonstrations
 
 __all__ = [
-    "Arithmetic",
     "DemonstratedProgram",
     "Demonstration",
     "Messages",
@@ -14,8 +12,6 @@ __all__ = [
     "ProblemSource",
     "SyntheticProblems",
     "Template",
-    "arithmetic_demonstrations",
-    "build_arithmetic",
     "build_synthetic",
     "demonstrations",
     "problem_messages",

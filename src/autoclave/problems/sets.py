@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from autoclave.config import (
-    ArithmeticConfig,
     DeduplicationConfig,
     FunctionsConfig,
     ProblemFilesConfig,
@@ -19,7 +18,6 @@ from autoclave.config import (
 from autoclave.config.model_fit import require_problems
 from autoclave.core import AnswerTests, ConfigError, InputError, Problem, read_problems
 from autoclave.core.plugins import find_plugin
-from autoclave.problems.arithmetic import arithmetic_demonstrations, build_arithmetic
 from autoclave.problems.candidate import Origin, ProblemCandidate
 from autoclave.problems.curation.deduplication import find_duplicates
 from autoclave.problems.functions import build_functions
@@ -29,9 +27,6 @@ from autoclave.problems.synthetic import build_synthetic, demonstrated_programs,
 _HELDOUT_SYNTHETIC = (
     "Problems whose program has a pair of adjacent operations that occurs in no training problem or demonstration; "
     "problems that behave like a training problem are excluded as well."
-)
-_HELDOUT_ARITHMETIC = (
-    "Calculations with a pair of adjacent operations that occurs in no training problem or demonstration."
 )
 _HELDOUT_FUNCTIONS = "Functions that occur in no training problem, with any constant."
 
@@ -62,10 +57,6 @@ class ProblemSets:
             synthetic = build_synthetic(config.problems)
             self.train, self.heldout = synthetic.train, synthetic.heldout
             self.heldout_description = _HELDOUT_SYNTHETIC
-        elif isinstance(config.problems, ArithmeticConfig):
-            arithmetic = build_arithmetic(config.problems)
-            self.train, self.heldout = arithmetic.train, arithmetic.heldout
-            self.heldout_description = _HELDOUT_ARITHMETIC
         elif isinstance(config.problems, FunctionsConfig):
             self.train, self.heldout = build_functions(config.problems)
             self.heldout_description = _HELDOUT_FUNCTIONS
@@ -90,8 +81,6 @@ class ProblemSets:
         """
         if isinstance(self._config.problems, SyntheticConfig):
             return demonstrations(self._config.problems, self._config.sft, fences=not self._takes_whole)
-        if isinstance(self._config.problems, ArithmeticConfig):
-            return arithmetic_demonstrations(self._config.problems, self._config.sft)
         if self._source:
             return self._source.demonstrations(self._config.sft)
         template = self._config.task.template

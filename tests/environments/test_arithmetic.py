@@ -16,8 +16,9 @@ from pydantic import ValidationError
 from autoclave.config import ArithmeticConfig, SftConfig
 from autoclave.core import ConfigError, Problem
 from autoclave.judge import ANSWER_RULES
-from autoclave.problems import Demonstration, arithmetic_demonstrations, build_arithmetic
-from autoclave.problems.arithmetic.calculation import OPERATIONS, Calculation, draw, right_working
+from autoclave.problems import Demonstration
+from autoclave_environments.arithmetic import arithmetic_demonstrations, build_arithmetic
+from autoclave_environments.arithmetic.calculation import OPERATIONS, Calculation, draw, right_working
 
 SMALL = ArithmeticConfig(seed=3, train=300, heldout=200, operations=(2, 9))
 CAREFUL = SftConfig(demonstrations=300, error_rate=0, misunderstood_share=0)
@@ -126,7 +127,7 @@ def test_problem_ids_are_unique():
 def test_the_same_seed_gives_the_same_problems_in_any_process():
     program = (
         "from autoclave.config import ArithmeticConfig, SftConfig\n"
-        "from autoclave.problems import arithmetic_demonstrations, build_arithmetic\n"
+        "from autoclave_environments.arithmetic import arithmetic_demonstrations, build_arithmetic\n"
         "import hashlib\n"
         "config = ArithmeticConfig(seed=5, train=40, heldout=200)\n"
         "built = build_arithmetic(config), arithmetic_demonstrations(config, SftConfig(demonstrations=40))\n"

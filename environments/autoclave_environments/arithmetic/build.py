@@ -12,8 +12,14 @@ from itertools import product
 
 from autoclave.config import ArithmeticConfig
 from autoclave.core import AnswerTests, ConfigError, Problem
-from autoclave.problems.arithmetic.calculation import Calculation, OperationPair, draw, operations_with, right_working
 from autoclave.problems.synthetic.split import lowest
+from autoclave_environments.arithmetic.calculation import (
+    Calculation,
+    OperationPair,
+    draw,
+    operations_with,
+    right_working,
+)
 
 _TIME_LIMIT_S = 2.0
 _MOST_DRAWS = 5_000

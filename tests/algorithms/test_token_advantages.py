@@ -9,8 +9,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoclave.algorithms import generalised_advantages, returns, reward_to_go, rows_with_signal, whitened
+from autoclave.algorithms import (
+    build_algorithm,
+    generalised_advantages,
+    generalised_turn_advantages,
+    group_token_advantages,
+    group_turn_advantages,
+    outcome_token_rewards,
+    returns,
+    reward_to_go,
+    rows_with_signal,
+    whitened,
+)
 from autoclave.algorithms.packed import discounted_sums, next_tokens
+from autoclave.config import PpoConfig
 
 ROW = torch.tensor([0, 0, 0])
 BOTH = torch.tensor([True])
@@ -22,6 +34,56 @@ def test_generalised_advantages_by_hand():
     # d = (0.5 * 0.25 - 0.5, 0.5 * 0.5 - 0.25, 1 - 0.5) = (-0.375, 0, 0.5); A_t = d_t + 0.25 A_(t+1)
     assert found.tolist() == [-0.375 + 0.25 * 0.125, 0.125, 0.5]
     assert returns(found, values).tolist() == [-0.375 + 0.25 * 0.125 + 0.5, 0.375, 1.0]
+
+
+TURNS = torch.tensor([0, 0, 1, 1])
+
+
+def test_advantages_over_turns_by_hand():
+    rewards, values = torch.tensor([0.0, 0.5, 0.0, 1.0]), torch.tensor([0.5, 0.25, 0.5, 0.75])
+    row = torch.zeros(4, dtype=torch.int64)
+    options = {"discount": 0.5, "gae_lambda": 0.5, "turn_discount": 1.0, "turn_lambda": 0.25}
+    found = generalised_turn_advantages(rewards, values, row, TURNS, BOTH, **options)
+    # d = (0.5 * 0.25 - 0.5, 0.5 + 1 * 0.5 - 0.25, 0.5 * 0.75 - 0.5, 1 - 0.75) = (-0.375, 0.75, -0.125, 0.25)
+    # A_3 = 0.25, A_2 = -0.125 + 0.25 * 0.25 = -0.0625, A_1 = 0.75 + 0.25 * -0.0625, A_0 = -0.375 + 0.25 * A_1
+    assert found.tolist() == [-0.375 + 0.25 * 0.734375, 0.734375, -0.0625, 0.25]
+
+
+def test_advantages_of_turns_in_groups_by_hand():
+    rewards = torch.tensor([1.0, 0.0, 2.0, 3.0, 0.0, 5.0, 9.0])
+    row, turn = torch.tensor([0, 1, 0, 0, 1, 2, 3]), torch.tensor([0, 0, 1, 1, 1, 0, 0])
+    group, counted = torch.tensor([7, 7, 7, 8]), torch.tensor([True, True, True, False])
+    found = group_turn_advantages(rewards, row, turn, group, counted, discount=0.5)
+    # R: rollout 0 has 1 + 0.5 * 5 = 3.5 and 5, rollout 1 has 0 and 0, rollout 2 has 5; means 8.5 / 3 and 2.5,
+    # deviations 2.565801 and 5 / sqrt(2)
+    first = [(each - 8.5 / 3) / 2.565801 for each in (3.5, 0, 5)]
+    assert found.tolist() == pytest.approx([first[0], first[1], 0.5**0.5, 0.5**0.5, -(0.5**0.5), first[2], 0.0], 1e-5)
+
+
+@given(st.integers(0, 10_000), st.floats(0.1, 1), st.floats(0, 1))
+def test_credit_for_the_only_turn_is_exactly_that_of_the_episode(make_batch, seed, discount, gae_lambda):
+    batch = make_batch(seed)
+    row, only, in_loss = batch["row"], torch.zeros_like(batch["row"]), batch["in_loss"]
+    rewards, options = outcome_token_rewards(batch["rewards"], row), {"discount": discount, "gae_lambda": gae_lambda}
+    values, between = batch["old_values"], {"turn_discount": 0.3, "turn_lambda": 0.7}
+    of_turns = generalised_turn_advantages(rewards, values, row, only, in_loss, **options, **between)
+    assert torch.equal(of_turns, generalised_advantages(rewards, values, row, in_loss, **options))
+    in_groups = group_turn_advantages(rewards, row, only, batch["group"], in_loss, discount=discount)
+    assert torch.equal(in_groups, group_token_advantages(batch["rewards"], batch["group"], in_loss, row))
+
+
+def test_ppo_gives_credit_over_turns_where_settings_say_so(make_batch, learn):
+    batch = make_batch(3)
+    row = batch["row"] = batch["row"].sort().values
+    late = torch.cat([torch.arange(int(count)) >= 2 for count in torch.bincount(row)])
+    plain, turns = PpoConfig(), PpoConfig(turn_lambda=0.0)
+    assert build_algorithm(turns).reads - build_algorithm(plain).reads == {"turn"}
+    found = [
+        learn(build_algorithm(each), batch | {"turn": turn})["advantages"]
+        for each, turn in ((plain, late.long()), (turns, 0 * row), (turns, late.long()))
+    ]
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
 
 
 def test_lambda_of_one_trusts_the_rewards_and_of_zero_the_critic():

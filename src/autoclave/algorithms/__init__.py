@@ -12,9 +12,11 @@ Imports torch; `masks`, `groups` and `algorithm` also `autoclave.core`; the choi
 """
 
 from autoclave.algorithms.advantages import generalised_advantages as generalised_advantages
+from autoclave.algorithms.advantages import generalised_turn_advantages as generalised_turn_advantages
 from autoclave.algorithms.advantages import group_advantages as group_advantages
 from autoclave.algorithms.advantages import group_statistics as group_statistics
 from autoclave.algorithms.advantages import group_token_advantages as group_token_advantages
+from autoclave.algorithms.advantages import group_turn_advantages as group_turn_advantages
 from autoclave.algorithms.advantages import returns as returns
 from autoclave.algorithms.advantages import reward_to_go as reward_to_go
 from autoclave.algorithms.advantages import rows_with_signal as rows_with_signal

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from autoclave.algorithms.kl import log_ratio
-from autoclave.algorithms.packed import check_tokens, discounted_sums, next_tokens, numbered, require_choice
+from autoclave.algorithms.packed import check_tokens, discounted_sums, next_tokens, numbered, require_choice, row_sums
 
+Factor = float | Tensor
 Baseline = Literal["mean", "leave_one_out"]
 Scale = Literal["std", "mean", "none"]
 
@@ -118,8 +119,32 @@ def group_token_advantages(
     ]
 
 
+def group_turn_advantages(
+    token_rewards: Tensor, row: Tensor, turn: Tensor, group: Tensor, in_baseline: Tensor, *, discount: float = 1.0
+) -> Tensor:
+    """Per-turn credit (N,) float64: the return of each token's turn over those of the same turn in the group.
+
+        R_k = r_k + discount R_(k+1),   r_k = sum of the token rewards of turn k
+        A_k = (R_k - b_k) / (std_k + epsilon),   b_k, std_k over the rollouts of the group that have a turn k
+
+    Rollouts of one turn have exactly the advantages of `group_token_advantages`, whose arguments these are.
+
+    Args:
+        token_rewards: (N,) float, what is earned at each token.
+        turn: (N,) int64, the number of each token's turn, ascending in a rollout.
+
+    Source: arXiv:2402.03300, section 4.1.3 (rewards of steps, summed from each on), with a baseline for each turn.
+    """
+    check_tokens(row, token_rewards=token_rewards, turn=turn)
+    most = int(turn.amax()) + 1 if len(turn) else 1
+    index, count = numbered(row * most + turn)
+    rows, turns = (torch.zeros(count, dtype=torch.int64).index_copy(0, index, each) for each in (row, turn))
+    found = discounted_sums(row_sums(token_rewards, index, count), rows, discount)
+    return group_advantages(found, group[rows] * most + turns, in_baseline=in_baseline[rows])[index]
+
+
 def generalised_advantages(
-    token_rewards: Tensor, old_values: Tensor, row: Tensor, in_loss: Tensor, *, discount: float, gae_lambda: float
+    token_rewards: Tensor, old_values: Tensor, row: Tensor, in_loss: Tensor, *, discount: Factor, gae_lambda: Factor
 ) -> Tensor:
     """The generalised advantage estimate (GAE) of each token, from token rewards and the critic's values.
 
@@ -134,8 +159,8 @@ def generalised_advantages(
         old_values: (N,) float, the critic's expectation before the token is chosen, in units of reward.
         row: (N,) int64, the rollout of each token.
         in_loss: (B,) bool, rows that train.
-        discount: gamma, in (0, 1].
-        gae_lambda: lambda, in [0, 1]; 0 trusts the critic, 1 the rewards.
+        discount: gamma, in (0, 1]; one number, or one for each token (N,).
+        gae_lambda: lambda, in [0, 1], likewise; 0 trusts the critic, 1 the rewards.
 
     Returns:
         (N,) float64; 0 for rows that do not train, whatever they hold.
@@ -151,6 +176,38 @@ def generalised_advantages(
     values = torch.where(trained, old_values.double(), 0.0)
     deltas = torch.where(trained, token_rewards.double(), 0.0) + discount * next_tokens(values, row) - values
     return discounted_sums(deltas, row, discount * gae_lambda)
+
+
+def generalised_turn_advantages(
+    token_rewards: Tensor,
+    old_values: Tensor,
+    row: Tensor,
+    turn: Tensor,
+    in_loss: Tensor,
+    *,
+    discount: float,
+    gae_lambda: float,
+    turn_discount: float,
+    turn_lambda: float,
+) -> Tensor:
+    """Per-turn credit: `generalised_advantages` with another discount and lambda from the end of a turn to the next.
+
+        d_t = r_t + g_t V_(t+1) - V_t,   A_t = d_t + g_t l_t A_(t+1)
+        (g_t, l_t) = (turn_discount, turn_lambda) where the next token is of another turn, else (discount, gae_lambda)
+
+    V_(t+1) is there the value of the state in which the observation has been read. With `turn_lambda` 0 it stands for
+    all that comes later. A rollout of one turn has exactly the advantages of `generalised_advantages`.
+
+    Args:
+        turn: (N,) int64, the number of each token's turn, ascending in a rollout.
+
+    Source: arXiv:1506.02438 as above; discount and lambda of a transition as in White, arXiv:1609.01995, section 2.
+    """
+    check_tokens(row, turn=turn)
+    is_last = next_tokens(turn.double(), row) > turn
+    inner, outer = torch.tensor([[discount, gae_lambda], [turn_discount, turn_lambda]], dtype=torch.float64)
+    g, decay = (torch.where(is_last, there, here) for here, there in zip(inner, outer, strict=True))
+    return generalised_advantages(token_rewards, old_values, row, in_loss, discount=g, gae_lambda=decay)
 
 
 def reward_to_go(token_rewards: Tensor, row: Tensor, in_loss: Tensor) -> Tensor:

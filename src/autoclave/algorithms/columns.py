@@ -33,6 +33,8 @@ class Column(StrEnum):
     """(B,) bool: the row is not masked."""
     ROW = "row"
     """(N,) int64: the rollout of each token, as an index into (B,) columns. The tokens of a row are in order."""
+    TURN = "turn"
+    """(N,) int64: number of the token's turn in its rollout, from 0 on."""
     SAMPLER_LOG_PROBS = "sampler_log_probs"
     """(N,) float: log-probs of the sampled tokens, as the sampler computed them."""
 

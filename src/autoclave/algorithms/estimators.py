@@ -14,6 +14,7 @@ from torch import Tensor
 from autoclave.algorithms.advantages import (
     distillation_advantages,
     generalised_advantages,
+    generalised_turn_advantages,
     group_token_advantages,
     returns,
     reward_to_go,
@@ -45,6 +46,10 @@ def chain(*functions: Callable[..., Tensor]) -> Estimator:
 def gae(config: GaeSettings) -> Estimator:
     """Return the generalised advantage estimate with the loss of its critic."""
     estimate = partial(generalised_advantages, discount=config.discount, gae_lambda=config.gae_lambda)
+    if config.turn_discount is not None or config.turn_lambda is not None:
+        turn_lambda = config.gae_lambda if config.turn_lambda is None else config.turn_lambda
+        between = {"turn_discount": config.turn_discount or config.discount, "turn_lambda": turn_lambda}
+        estimate = partial(generalised_turn_advantages, **estimate.keywords, **between)
     equations = (
         Equation(Column.ADVANTAGES, ColumnFunction(estimate)),
         Equation(Column.RETURNS, ColumnFunction(returns)),

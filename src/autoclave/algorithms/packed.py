@@ -48,13 +48,13 @@ def next_tokens(values: Tensor, row: Tensor) -> Tensor:
     return torch.empty_like(following).index_copy(0, order, following)
 
 
-def discounted_sums(values: Tensor, row: Tensor, factor: float) -> Tensor:
+def discounted_sums(values: Tensor, row: Tensor, factor: float | Tensor) -> Tensor:
     """From each token to the end of its row: S_t = x_t + factor S_(t+1). The tokens of a row stand in order.
 
     Args:
         values: (N,) float.
         row: (N,) int64, the row of each token; rows may be interleaved.
-        factor: in [0, 1].
+        factor: in [0, 1]; one number, or (N,) float: that of what follows each token.
 
     Returns:
         (N,), dtype of `values`. Takes as many steps as the longest row has tokens, on all rows at once.
@@ -64,8 +64,8 @@ def discounted_sums(values: Tensor, row: Tensor, factor: float) -> Tensor:
     ends = lengths.cumsum(0) - 1
     lengths, longest_first = lengths.sort(descending=True)
     ends = ends[longest_first]
-    sums = values[order]
+    sums, factors = values[order], torch.as_tensor(factor, dtype=values.dtype).expand(len(values))[order]
     for back in range(1, int(lengths[0]) if len(lengths) else 0):
         token = ends[: int((lengths > back).sum())] - back
-        sums[token] += factor * sums[token + 1]
+        sums[token] += factors[token] * sums[token + 1]
     return torch.empty_like(sums).index_copy(0, order, sums)

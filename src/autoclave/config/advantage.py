@@ -33,6 +33,11 @@ class GaeSettings(Config):
     """Gamma: worth of a reward one token later."""
     gae_lambda: Fraction = 0.95
     """Lambda of the generalised advantage estimate: 0 trusts the critic, 1 the rewards."""
+    turn_discount: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Discount from the end of a turn to the next one; null: that of a token."""
+    turn_lambda: Fraction | None = None
+    """Lambda from the end of a turn to the next one: at 0 the value there stands for all later turns; null: that of a
+    token."""
     whiten: bool = True
     """Advantages are brought to mean 0 and deviation 1 over the tokens of the batch."""
     value_clip: PositiveFloat | None = 0.2

@@ -112,7 +112,7 @@ def _spread(
 
 def _with_columns(batch: Batch, columns: Mapping[str, Tensor]) -> Batch:
     """`batch` with the columns of the algorithm; those of tokens in float32."""
-    found = {column: columns[column].numpy() for column in Column if column in columns and column is not Column.ROW}
+    found = {c: columns[c].numpy() for c in Column if c in columns and c not in (Column.ROW, Column.TURN)}
     return batch.with_rows(**{name: values for name, values in found.items() if name.is_per_row}).with_responses(
         **{name: values.astype(np.float32) for name, values in found.items() if not name.is_per_row}
     )

@@ -155,9 +155,10 @@ class Batch:
                 "rewards": np.array([np.nan if value is None else value for value in values], dtype=np.float64),
             },
             responses={
+                "turn": np.array([n for r in rollouts for n, t in enumerate(r.turns) for _ in t.tokens], np.int64),
                 "sampler_log_probs": np.concatenate(
                     [np.zeros(0, np.float32), *(turn.log_probs for rollout in rollouts for turn in rollout.turns)]
-                )
+                ),
             },
         )
 

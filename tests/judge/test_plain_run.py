@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,25 @@ def runner(judge) -> Iterator[PlainRunner]:
 
 def valued(runner: PlainRunner, source: str, **order: object) -> RunResult:
     return runner.run(Program(source), RunOrder(wants_value=True, **order))
+
+
+class TestRunsThatDecide:
+    @pytest.mark.parametrize("decides", [False, True])
+    def test_near_the_limit_they_are_repeated_alone(self, runner: PlainRunner, monkeypatch, decides: bool):
+        limits: list[float] = []
+        run = runner._ran
+
+        def noted(*given: Any) -> RunResult:
+            limits.append(given[-1].cpu_s)
+            return run(*given)
+
+        monkeypatch.setattr(runner, "_ran", noted)
+        burn = Program("import time\nwhile time.process_time() < 0.55: pass")
+        for source, expected in ((burn, [0.625, 0.5]), (Program(""), [0.625])):
+            limits.clear()
+            ended = runner.run(source, RunOrder(time_limit_s=0.5, decides=decides)).outcome.ended
+            assert ended is (Ended.CPU_TIME if source is burn else Ended.EXITED)
+            assert limits == (expected if decides else [0.5])
 
 
 class TestFilesAndValues:

@@ -70,7 +70,7 @@ class State:
         if "state.db" not in copied:
             raise DamagedState(f"{path}: missing")
         try:
-            result = self._runner.run(_READER, RunOrder(files=copied, fetch=("tables.json",)))
+            result = self._runner.run(_READER, RunOrder(files=copied, fetch=("tables.json",), decides=True))
         except InputError as error:  # more bytes than a cell holds
             raise DamagedState(f"{path}: {error}") from None
         if result.outcome.ended is not Ended.EXITED or "tables.json" not in result.files:

@@ -63,7 +63,8 @@ class Suite:
 
     `tests` are test modules by path. `modules` names the top-level modules of the code under test. `base` has the files
     that the episode began with; those that match a pattern of `sources` are replaced by those of the end state. Modules
-    are looked for in `roots`. The time limit is for a test, with `shared` for the whole suite.
+    are looked for in `roots`. The time limit is for a test, and clipped to `judge.time_limit_range`, by default 6 to 12
+    s; with `shared` it is for the whole suite.
     """
 
     tests: Mapping[str, str]
@@ -203,6 +204,7 @@ def _run_in_one_cell(runner: PlainRunner, suite: Suite, files: Mapping[str, byte
         profile=suite.profile,
         time_limit_s=suite.time_limit_s,
         memory_limit_mb=suite.memory_limit_mb,
+        decides=True,
     )
     try:
         outcome = runner.run(Program(program, "python"), order).outcome

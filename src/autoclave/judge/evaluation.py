@@ -11,11 +11,9 @@ from autoclave.core import InputError, Status, TestResult, Verdict
 from autoclave.judge.gate import Gate
 from autoclave.judge.interface import JudgeJob
 from autoclave.judge.kinds import Judgement, TestKind, Trial
-from autoclave.judge.limits import ProblemLimits, limits_of
+from autoclave.judge.limits import RUNS_ALONE, ProblemLimits, limits_of
 from autoclave.sandbox import Limits, Sandbox
 
-_RUNS_ALONE = 2
-"""Attempts at a run alone while other programs of the host take its core."""
 _CHOICE = re.compile(r"all|longest:([1-9][0-9]{0,8})")
 
 
@@ -136,7 +134,7 @@ class Evaluation:
             judged = trial.judge(index)
         if not self._prepared.limits.is_borderline(judged.outcome):
             return judged
-        for _ in range(_RUNS_ALONE):
+        for _ in range(RUNS_ALONE):
             with self._gate.alone(), self._start(self._prepared.limits.exact) as fresh:
                 judged = fresh.judge(index)
             if not self._prepared.limits.is_starved(judged.outcome):

@@ -13,6 +13,8 @@ _GRACE = 1.25
 """A first run is killed at this multiple of the time limit ..."""
 _NEAR = 0.8
 """... and counts only if it used less than this share of the limit, or more than the grace."""
+RUNS_ALONE = 2
+"""Attempts at a run alone while other programs of the host take its core."""
 _PATIENCE = 4
 """Wall limits that a run alone can get back for waiting for a core. More would let one program delay all others."""
 _PIPE_BYTES = 4096
@@ -53,8 +55,12 @@ class ProblemLimits:
 
 def limits_of(problem: Problem, sandbox: SandboxConfig, judge: JudgeConfig) -> ProblemLimits:
     """The problem's own limits, clipped to the settings."""
-    time_limit_s = time_limit_of(problem, judge)
-    limits = sandbox_limits(sandbox, time_limit_s, problem.memory_limit_mb)
+    return deciding_limits(sandbox, time_limit_of(problem, judge), problem.memory_limit_mb)
+
+
+def deciding_limits(sandbox: SandboxConfig, time_limit_s: float, memory_limit_mb: int | None = None) -> ProblemLimits:
+    """The limits of a run that a verdict depends on."""
+    limits = sandbox_limits(sandbox, time_limit_s, memory_limit_mb)
     exact = replace(limits, given_back_s=_PATIENCE * limits.wall_s)
     return ProblemLimits(time_limit_s, replace(limits, cpu_s=_GRACE * time_limit_s), exact)
 

@@ -12,7 +12,8 @@ from autoclave.config.levels import Level
 from autoclave.config.sandbox import JudgeConfig, SandboxConfig
 from autoclave.core import Closing, Ended, HostError, InputError, Outcome, Program, SandboxFault
 from autoclave.judge.environments import Environments
-from autoclave.judge.limits import sandbox_limits
+from autoclave.judge.gate import Gate
+from autoclave.judge.limits import RUNS_ALONE, deciding_limits, sandbox_limits
 from autoclave.judge.plain_data import NotPlainError, decode, encode
 from autoclave.judge.profiles import FREE_RUN, NOTEBOOK, Built, CompileError
 from autoclave.judge.toolchain import find_toolchain
@@ -38,6 +39,8 @@ class RunOrder:
     wall_limit_s: float | None = None
     memory_limit_mb: int | None = None
     compile_limit_s: float | None = None
+    decides: bool = False
+    """A verdict depends on it: a run that other runs may have changed is repeated alone. It has no own wall limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class PlainRunner(Closing):
         self._judge_config = judge_config or JudgeConfig()
         self._environments = Environments(self._judge_config)
         self._sandbox = open_sandbox(sandbox_config)
+        self._gate = Gate()
 
     @property
     def level(self) -> Level:
@@ -99,15 +103,25 @@ class PlainRunner(Closing):
         self._require_files(order)
         environment = self._environments_of(order.compile_limit_s).named(program.language, order.profile, "stdin")
 
-        def attempt() -> RunResult:
+        def attempt(limits: Limits) -> RunResult:
             built = environment.build(self._sandbox, program)
             if isinstance(built, CompileError):
                 return _refused(built)
             if needs_account:
                 built = replace(built, runner=FREE_RUN)
-            return self._ran(built, order, needs_account)
+            return self._ran(built, order, needs_account, limits)
 
-        return _retried(attempt)
+        if not order.decides:
+            return _retried(lambda: attempt(self._limits(order)))
+        limits = deciding_limits(self._config, order.time_limit_s, order.memory_limit_mb)
+        with self._gate.shared():
+            result = _retried(lambda: attempt(limits.first))
+        for _ in range(RUNS_ALONE if limits.is_borderline(result.outcome) else 0):
+            with self._gate.alone():
+                result = _retried(lambda: attempt(limits.exact))
+            if not limits.is_starved(result.outcome):
+                break
+        return result
 
     def run_notebook(self, cells: Sequence[str], order: RunOrder) -> RunResult:
         """Run pieces of Python one after the other in one process, also after one has failed.
@@ -119,7 +133,7 @@ class PlainRunner(Closing):
         self._require_files(order)
         profile = self._environments.named("python", order.profile, "stdin").profile
         built = Built(json.dumps(list(cells)).encode("ascii"), profile, NOTEBOOK)
-        return _retried(lambda: self._ran(built, order, True))
+        return _retried(lambda: self._ran(built, order, True, self._limits(order)))
 
     def cpp_version(self) -> str | None:
         """Return the version of the C++ compiler; None if this host has none. Runs the compiler the first time."""
@@ -150,8 +164,7 @@ class PlainRunner(Closing):
         if size > self._config.disk_limit_mb << 19:
             raise InputError(f"files: have {size} bytes; at most {self._config.disk_limit_mb << 19} are allowed")
 
-    def _ran(self, built: Built, order: RunOrder, needs_account: bool) -> RunResult:
-        limits = self._limits(order)
+    def _ran(self, built: Built, order: RunOrder, needs_account: bool, limits: Limits) -> RunResult:
         with self._sandbox.open(built.content, built.profile, limits, built.runner) as cell:
             if cell.compile_error is not None:
                 return _refused(CompileError(cell.compile_error))

@@ -220,7 +220,8 @@ def _request(title: str, request: dict[str, Any]) -> str:
         contents = [body.get("schema", {}) for body in answer.get("content", {}).values()]
         shown = ", ".join(filter(None, map(_type_in, contents)))
         if status != "422":
-            lines.append(f"{status}: {answer['description']}{f' ({shown})' if shown else ''}")
+            text = answer["description"].replace("Successful Response", "")
+            lines.append(f"{status}: {' '.join(filter(None, (text, shown))) or 'done'}")
     return "\n\n".join(filter(None, lines))
 
 
@@ -234,11 +235,14 @@ def _schema(name: str, schema: dict[str, Any]) -> str:
 
 
 def _table(head: str, rows: list[tuple[str, dict[str, Any], str]]) -> str:
-    lines = [f"| {head} | type | default | meaning |", "| --- | --- | --- | --- |"]
+    """Return a table without the columns that are empty."""
+    cells = [(head, "type", "default", "meaning")]
     for name, schema, text in rows:
         default = f"`{json.dumps(schema['default'])}`" if "default" in schema else ""
-        lines.append(f"| `{name}` | {_type_in(schema)} | {default} | {' '.join(text.split())} |")
-    return "\n".join(lines)
+        cells.append((f"`{name}`", _type_in(schema), default, " ".join(text.split())))
+    columns = [column for column in zip(*cells, strict=True) if any(column[1:])]
+    lines = [" | ".join(row) for row in zip(*columns, strict=True)]
+    return "\n".join(f"| {line} |" for line in (lines[0], " | ".join(["---"] * len(columns)), *lines[1:]))
 
 
 def _type_in(schema: dict[str, Any]) -> str:

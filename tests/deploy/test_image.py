@@ -100,7 +100,7 @@ def test_the_image_serves_with_sealed_cells_and_no_privilege(engine: str):
 def test_the_image_for_training_trains_with_sealed_cells(engine: str):
     build(engine, "Containerfile.train", TRAINING)
     small = ("steps=1", "sft.steps=5", "problems.train=500", "evaluation.final_samples=1", "evaluation.samples=1")
-    run = call(engine, "run", "--rm", *OPEN, TRAINING, "demo", *small, timeout_s=600.0)
+    run = call(engine, "run", "--rm", *OPEN, *LIMITS, TRAINING, "demo", *small, timeout_s=600.0)
     assert run.returncode == 0, run.stderr
     assert "sandbox level: sealed" in run.stdout
     assert "held-out pass@1 at temperature 1" in run.stdout

@@ -24,6 +24,8 @@ LONG = [
     ("failover",),
     ("alignment_study",),
     ("planted_mistakes",),
+    ("weight_sync",),
+    ("trainers",),
     ("episodes", "--only", "repair"),
     ("pipelines", "--real"),
     ("service", "--overload"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from typing import Any
 
 import pytest
@@ -21,7 +22,10 @@ from autoclave.judge.messages import failure_of
 from autoclave.judge.plain_data import NotPlainError, decode, encode
 from tests.strategies import plain_values, problems
 
-RUNS = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+RUNS = settings(
+    max_examples=100 if os.environ.get("AUTOCLAVE_SOAK") == "1" else 25,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 """Of tests that run a program for each example. The fixtures used are functions without a state."""
 
 EXPECTED = [7, {"a": [1.5, None]}]

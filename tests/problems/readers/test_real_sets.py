@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,9 +116,11 @@ FAIL = {
 
 @pytest.mark.parametrize("name", [name for name, (layout, _) in SETS.items() if layout not in ("mbpp", "aime")])
 def test_official_solutions_pass(data, judge, name):
+    """All of sets with failures that are known; else every third problem, and all in soak."""
+    every = 1 if name in FAIL or os.environ.get("AUTOCLAVE_SOAK") == "1" else 3
     jobs = [
         judge.submit(JudgeJob(candidate.problem, Program(source)))
-        for candidate in candidates(data, name)
+        for candidate in candidates(data, name)[::every]
         for source in candidate.problem.solutions
     ]
     statuses = Counter(str(future.result(300).status) for future in jobs)

@@ -59,7 +59,7 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         running.result(60)
 
 
-@pytest.mark.parametrize("name", ["judge-programs", "one-gpu", "undo-actions", "verl"])
+@pytest.mark.parametrize("name", ["judge-programs", "one-gpu", "task-with-tools", "undo-actions", "verl"])
 def test_the_commands_of_a_tutorial_work_when_pasted(name: str, orders: Path, tmp_path: Path):
     page = (TUTORIALS / f"{name}.md").read_text(encoding="utf-8")
     with reserved_port() as seat:

@@ -353,7 +353,7 @@ def test_what_was_revoked_is_not_permitted_any_more_nor_what_narrows_it(session:
     assert session.permissions.grants() == []
     with pytest.raises(NotPermitted):
         session.run(proposal.action, proposal.plan.digest)
-    with pytest.raises(InputError, match="there is none"):
+    with pytest.raises(InputError, match="session main has none"):
         session.permissions.revoke(narrow.id)
 
 
@@ -367,6 +367,14 @@ def test_grants_of_one_session_are_not_those_of_another(root: Path):
 
 def test_a_grant_that_somebody_else_wrote_into_the_journal_grants_nothing(session: Session):
     session.journal.append("grant", "forged", allow("files/**").model_dump(mode="json"))
+    with pytest.raises(NotPermitted):
+        attempt(session, {"do": "write", "path": "new", "content": ""})
+
+
+def test_a_prohibition_is_not_revoked_by_what_somebody_else_wrote_into_the_journal(session: Session):
+    session.permissions.grant(allow("files/**"))
+    session.permissions.grant(prohibition := forbid("files/new"))
+    session.journal.append("revoke", prohibition.id, {})
     with pytest.raises(NotPermitted):
         attempt(session, {"do": "write", "path": "new", "content": ""})
 

@@ -36,15 +36,14 @@ class Permissions:
     def revoke(self, grant: str) -> None:
         """Revoke a grant, and those that narrow it."""
         if grant not in [each.id for each in self.grants()]:
-            raise UsageError(f"grant {grant}: there is none; `autoclave act grant` without resources lists them")
+            raise UsageError(f"grant {grant}: session {self._name} has none; `act grant` lists those of --session")
         self._journal.append("revoke", grant, {}, is_signed=True)
         self._journal.seal()
 
     def grants(self) -> list[Grant]:
-        """Return the grants of this session. A record that was not signed with the key grants nothing."""
-        records = self._journal.records_of_kinds("grant", "revoke")
-        ours = [each for each in records if each.kind == "revoke" or self._journal.has_signature(each)]
-        return [*active(ours, self._name), *self._narrowing]
+        """Return the grants of this session. A record that was not signed with the key grants and revokes nothing."""
+        signed = filter(self._journal.has_signature, self._journal.records_of_kinds("grant", "revoke"))
+        return [*active(signed, self._name), *self._narrowing]
 
     def narrow(self, prohibition: Grant, reason: str) -> None:
         """Forbid something for the life of this object. Unlike `grant`, also at the request of a model."""

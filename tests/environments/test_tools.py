@@ -99,7 +99,8 @@ def test_a_turn_without_a_call_ends_the_episode_and_what_it_left_is_carried_out(
     assert environment(workspaces, declared=Declared(("b*",))).end().result() == EndState({})
     acting.step(SHELL).result()
     assert acting.step("It is done.").result() == Observation((), is_end=True)
-    assert acting.end().result() == EndState({"made": b""})
+    left = acting.end().result()
+    assert left == EndState({"made": b""}, changes="--- a\n+++ a\n@@ -1 +0,0 @@\n-1\n\\ no line break at the end")
     acting.close()
     assert workspaces.closed == 1
 

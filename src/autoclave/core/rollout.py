@@ -100,6 +100,8 @@ class EndState:
     """Contents of regular files, by path relative to the workspace, in `/` notation without `..`."""
     left_out: Mapping[str, str] = field(default_factory=dict[str, str])
     """Reasons why declared paths were not carried out, such as a link or a size over the limit."""
+    changes: str = ""
+    """Patch from the files of the start, cut where it is long, for people to look at; empty where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from autoclave.core import EndState, Observation, TaskItem
-from autoclave.core.futures import completed, linked
+from autoclave.core.futures import chained, completed, linked
 from autoclave.core.json import foreign_json
+from autoclave.core.line_diff import Work, lines_of, unified
+from autoclave.environments.state_grader import changed_files
 from autoclave.workspaces import Declared, Tool, ToolResult, Workspace, Workspaces
 
 _CALL = re.compile(
@@ -17,6 +19,8 @@ _CALL = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _OVER = Observation((), is_end=True)
+_LONGEST_CHANGES = 20_000
+"""Characters."""
 _MOST_CALLS = 16
 """Of one turn."""
 
@@ -53,18 +57,24 @@ def tool_calls(text: str, tools: Sequence[Tool]) -> list[ToolCall]:
 
     A turn that is one JSON object with the name of a tool is a call too, as some chat templates ask for.
     """
-    found = [
-        ToolCall(problem="the call has no end")
-        if each["cut"] is not None or each["open"] is not None
-        else _call(each["tagged"] or each["fenced"] or "", tools)
-        for each in _CALL.finditer(text)
-    ]
+    found = split_calls(text, tools)[1]
     if not found and text.lstrip().startswith("{") and not (whole := _call(text, tools)).problem:
         return [whole]
     return found
 
 
-def _call(text: str, tools: Sequence[Tool]) -> ToolCall:
+def split_calls(text: str, tools: Sequence[Tool] | None = None) -> tuple[str, list[ToolCall]]:
+    """Return a turn without its calls, and these, of `tools`, or of any tool; of a damaged call what is wrong."""
+    calls = [
+        ToolCall(problem="the call has no end")
+        if each["cut"] is not None or each["open"] is not None
+        else _call(each["tagged"] or each["fenced"] or "", tools)
+        for each in _CALL.finditer(text)
+    ]
+    return _CALL.sub("", text).strip(), calls
+
+
+def _call(text: str, tools: Sequence[Tool] | None) -> ToolCall:
     try:
         found = foreign_json(text)
     except ValueError as error:
@@ -73,7 +83,7 @@ def _call(text: str, tools: Sequence[Tool]) -> ToolCall:
         return ToolCall(problem='the call must be a JSON object with "name" and "arguments"')
     call = cast("dict[str, Any]", found)
     name, arguments = call.get("name"), call.get("arguments", call.get("parameters", {}))
-    known = [tool.name for tool in tools]
+    known = [str(name)] if tools is None else [tool.name for tool in tools]
     if name not in known:
         return ToolCall(problem=f"name = {str(name)[:80]!r}: there is no such tool; must be one of {', '.join(known)}")
     if not isinstance(arguments, dict):
@@ -151,7 +161,16 @@ class ToolEnvironment:
             return completed(
                 EndState({path: each for path, each in self._files.items() if self._declared.covers(path)})
             )
-        return cast("Future[EndState | None]", self._workspace.end(self._declared))
+        return chained(self._workspace.end(self._declared), self._with_changes)
+
+    def _with_changes(self, left: EndState) -> EndState | None:
+        lines, work = list[str](), Work()
+        for path in sorted(changed_files(self._files, left.files)):
+            sides = [files.get(path, b"")[:_LONGEST_CHANGES] for files in (self._files, left.files)]
+            old, new = (lines_of(side.decode(errors="replace")) for side in sides)
+            if self._declared.covers(path) and path not in left.left_out:
+                lines += unified(old, new, path if path in self._files else "/dev/null", path, work)
+        return replace(left, changes="\n".join(lines)[:_LONGEST_CHANGES])
 
     def close(self) -> None:
         self._is_closed = True

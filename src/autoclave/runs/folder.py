@@ -198,6 +198,7 @@ def _rollout_line(
         and {
             "files": {path: len(content) for path, content in rollout.end_state.files.items()},
             "left_out": dict(rollout.end_state.left_out),
+            "changes": rollout.end_state.changes,
         },
         "tokens": rollout.num_sampled,
         "finish_reason": last.finish_reason,

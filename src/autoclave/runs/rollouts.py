@@ -7,7 +7,7 @@ Nothing is escaped here; templates do that.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
@@ -18,6 +18,7 @@ from autoclave.core.errors import DataError
 from autoclave.core.files import read_jsonl
 from autoclave.core.json import from_plain, shown
 from autoclave.core.verdict import Verdict
+from autoclave.environments.tools import ToolCall, split_calls
 from autoclave.runs.reader import number
 from autoclave.tasks.execution_semantics import EXACT
 
@@ -51,6 +52,15 @@ class TokenColumns:
     def mismatches(self) -> np.ndarray:
         """(T,) trainer minus sampler, nats; NaN where one is missing."""
         return np.round(self.trainer - self.sampler, LOG_PROB_DECIMALS)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTurn:
+    """One turn: what the policy read before it, its text without calls of tools, and these."""
+
+    observed: str
+    text: str
+    calls: Sequence[ToolCall]
 
 
 @dataclass(frozen=True)
@@ -97,11 +107,16 @@ class RecordedRollout:
         return str(self.record.get("response", ""))
 
     @property
-    def earlier_turns(self) -> list[tuple[str, str]]:
-        """Of each turn before the last its response, and what the policy observed after it."""
+    def turns(self) -> list[RecordedTurn]:
         found: Any = self.record.get("turns")
-        turns = found if _is_list_of(found, dict) else []
-        return [(str(a.get("response", "")), str(b.get("observed", ""))) for a, b in pairwise(turns)]
+        turns = found if _is_list_of(found, dict) else [{"response": self.response}]
+        return [RecordedTurn(str(t.get("observed", "")), *split_calls(str(t.get("response", "")))) for t in turns]
+
+    @property
+    def end_state(self) -> Mapping[str, Any] | None:
+        """Sizes of `files`, reasons of paths `left_out`, and `changes`; None if it left none."""
+        found = self.record.get("end_state")
+        return {"files": {}, "left_out": {}, "changes": "", **found} if isinstance(found, dict) else None
 
     @property
     def sample(self) -> int | None:

@@ -89,11 +89,12 @@ def _plain(rollout: Rollout) -> dict[str, Any]:
 
 def _plain_state(state: EndState) -> dict[str, Any]:
     files = {path: content.decode("latin-1") for path, content in state.files.items()}  # one character for each byte
-    return {"files": files, "left_out": dict(state.left_out)}
+    return {"files": files, "left_out": dict(state.left_out), "changes": state.changes}
 
 
 def _state(plain: dict[str, Any]) -> EndState:
-    return EndState({path: text.encode("latin-1") for path, text in plain["files"].items()}, plain["left_out"])
+    files = {path: text.encode("latin-1") for path, text in plain["files"].items()}
+    return EndState(files, plain["left_out"], plain.get("changes", ""))
 
 
 def _plain_turn(turn: Completion) -> dict[str, Any]:

@@ -139,6 +139,24 @@ def test_an_episode_shows_its_earlier_turns_and_what_was_observed(record, rollou
     assert places == sorted(places)
 
 
+def test_an_episode_shows_calls_their_results_its_end_state_and_the_limit_that_ended_it(record, rollout):
+    call = '<tool_call>{"name": "write", "arguments": {"path": "a.py", "content": "x <b>\\ny"}}</tool_call>'
+    turns = [{"observed": "", "response": f"I write.\n{call}"}, {"observed": "2 lines", "response": "<tool_call>{"}]
+    state = {
+        "files": {"a.py": 9},
+        "left_out": {"ln": "a link"},
+        "changes": "--- a.py\n+++ a.py\n@@ -1 +1 @@\n-x\n+y <i>",
+    }
+    more = {"turns": turns, "end_state": state, "ended_by": "tool_errors", "tool_errors": 1}
+    said = texts(view(record({1: [rollout("a") | more]})))
+    order = ("I write.", "call of write", "path a.py", "x <b> y", "results of the calls", "2 lines", "turn 2")
+    places = [said.index(text) for text in order]
+    assert places == sorted(places)
+    for shown in ("malformed call: the call has no end", "1 file", "a.py", "9 bytes", "left out: a link", "y <i>"):
+        assert shown in said
+    assert "tool errors" in said.partition("episode ended by")[2]
+
+
 # --- What is chosen ------------------------------------------------------------------------------------------------
 
 

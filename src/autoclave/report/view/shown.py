@@ -172,14 +172,11 @@ class ShownRollout(RecordedRollout):
     strip: TokenStrip | None
     no_tokens: str
     facts: Sequence[tuple[str, str]]
+    longest = SHOWN_CHARACTERS
 
     @property
     def response(self) -> str:
         return shortened(super().response, SHOWN_CHARACTERS)
-
-    @property
-    def earlier_turns(self) -> list[tuple[str, str]]:
-        return [(shortened(a, SHOWN_CHARACTERS), shortened(b, SHOWN_CHARACTERS)) for a, b in super().earlier_turns]
 
     @property
     def advantage_sign(self) -> str:
@@ -276,6 +273,10 @@ LEDGER = {
 def _facts(rollout: RecordedRollout, strip: TokenStrip | None) -> Iterable[tuple[str, str]]:
     yield "policy", _versions(rollout.policy_versions)
     yield "ended by", rollout.finish_reason or "not recorded"
+    if rollout.record.get("ended_by"):
+        yield "episode ended by", str(rollout.record["ended_by"]).replace("_", " ")
+    if errors := number(rollout.record, "tool_errors"):
+        yield "tool errors", quantity(errors)
     if rollout.mask_reason:
         yield "not trained", rollout.mask_reason.replace("_", " ")
     yield from _ledger(rollout.ledger)

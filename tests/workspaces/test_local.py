@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 
 from autoclave.core import HostError, SandboxFault, UsageError
 from autoclave.sandbox.cgroups import find_place
-from autoclave.workspaces import Declared, LocalWorkspaces, WorkspaceLimits
+from autoclave.workspaces import Declared, LocalWorkspaces, ToolResult, WorkspaceLimits
 from autoclave.workspaces.local import LocalWorkspace
 from tests.sandbox.test_traces import wait_until
 from tests.workspaces.conformance import LIMITS, WorkspaceConformance
@@ -88,6 +90,21 @@ def test_what_a_call_starts_stays_if_asked_for_but_never_past_the_end():
     workspaces.close()
 
 
+def test_what_processes_that_are_kept_print_and_compute_between_calls_counts():
+    workspaces = opened(WorkspaceLimits(keeps_processes=True, call_cpu_s=0.5))
+    flood = 'import fcntl, os; os.popen("sleep .5").read(); fcntl.fcntl(1, 1031, 1 << 20); os.write(1, bytes(1 << 21))'
+    for started, limit in (
+        (f"python3 -c '{flood}' &", "output"),
+        ("(while :; do :; done) > /dev/null 2>&1 &", "cpu_time"),
+    ):
+        workspace = workspaces.start({}).result()
+        assert workspace.call("shell", {"command": started}).result() == ToolResult("")
+        time.sleep(1.5)
+        assert workspace.call("shell", {"command": "true"}).result().ended_by == limit
+        workspace.close()
+    workspaces.close()
+
+
 @pytest.mark.parametrize("victim", ["first process", "zygote"])
 def test_a_killed_cell_is_a_fault_and_the_next_one_works(victim: str):
     workspaces = opened()
@@ -122,6 +139,43 @@ def test_closing_ends_a_call_that_runs():
     with pytest.raises((SandboxFault, UsageError)):  # the other before it has begun
         call.result()
     workspaces.close()
+
+
+DRIVER = """
+import random, sys, threading
+from autoclave.workspaces import Declared, LocalWorkspaces
+workspaces = LocalWorkspaces(num_warm=3)
+def act(seed):
+    chance = random.Random(seed)
+    while True:
+        workspace = workspaces.start({"a.py": b"x = 1"}).result()
+        for _ in range(chance.randrange(4)):
+            workspace.call("shell", {"command": "(setsid sleep MARK &) ; cat a.py"}).result()
+            workspace.call("python", {"code": "import os\\nos.fork() or os.system('sleep MARK')"}).result()
+        chance.choice([lambda: workspace.end(Declared()).result(), workspace.close])()
+        print("episode", flush=True)
+for seed in range(3):
+    threading.Thread(target=act, args=(seed,)).start()
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_is_left_when_the_driver_is_killed_at_any_moment(seed: int):
+    opened().close()
+    mark = f"{300 + seed}.{os.getpid()}"
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER.replace("MARK", mark)], stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    driver.stdout.readline()
+    time.sleep(random.Random(seed).random())
+    driver.kill()
+    driver.wait()
+    driver.stdout.close()
+    assert wait_until(
+        lambda: mark not in subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True).stdout
+    )
+    folders = find_place().folders
+    assert wait_until(lambda: not any([*each.glob(f"autoclave-cell-{driver.pid}-*")] for each in folders))
 
 
 def test_nothing_is_left_when_the_driver_is_killed():

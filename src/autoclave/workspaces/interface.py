@@ -53,7 +53,7 @@ class Declared:
 class WorkspaceLimits:
     """Limits of a workspace: those that begin with `call_` are of one call, the others of the whole episode.
 
-    Files are held in memory: all together may use `memory_mb + disk_mb`. Time between calls does not count.
+    Files are held in memory: all together may use `memory_mb + disk_mb`. Wall time between calls does not count.
     With `keeps_processes`, what a call starts may outlive it; else only the Python session does, stopped between calls.
     """
 

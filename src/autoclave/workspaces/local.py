@@ -101,7 +101,7 @@ class LocalWorkspace:
         self.tools = [tool for tool in TOOLS if test_command or tool.name != "run_tests"]
         self._pool, self._limits, self._test_command = pool, pool.limits, test_command
         self._zygote: _Zygote | None = zygote
-        self._used: tuple[float, ...] = (0.0, 0.0, 0)
+        self._used, self._cpu_s = (0.0, 0.0, 0.0), zygote.cpu_s()
         self._over: ToolResult | None = None
         self._is_closed, self._lock = False, threading.Lock()
 
@@ -151,21 +151,21 @@ class LocalWorkspace:
         with self._held() as zygote:
             if self._over:
                 return self._over
-            began, began_cpu_s = time.monotonic(), zygote.cpu_s()
             zygote.meter.begin_test()
             zygote.send(tool=tool, arguments=arguments)
-            printed, ended, report, used = bytearray(), "", dict[str, Any](), self._used
+            began, printed, ended, report, used = time.monotonic(), bytearray(), "", dict[str, Any](), self._used
             while not report:
                 report, piece = zygote.wait()
                 printed += piece
-                used = zygote.cpu_s() - began_cpu_s, time.monotonic() - began, len(printed)
+                used = zygote.cpu_s() - self._cpu_s, time.monotonic() - began, len(printed)
                 if not ended and (ended := self._exceeded(zygote, used)) and not report:
                     zygote.send(tool="kill")
                 if self._is_closed or self._pool.is_closed or used[1] > self._limits.call_wall_s + _ANSWER_S:
                     raise SandboxFault("a workspace was closed in a call, or its first process does not obey")
             if "ended" in report and ended != "memory_mb":
                 raise SandboxFault("the first process of a workspace was killed")
-            self._used = tuple(before + now for before, now in zip(self._used, used, strict=True))
+            self._used = self._used[0] + used[0], self._used[1] + used[1], self._used[2] + used[2]
+            self._cpu_s += used[0]
             result = self._result(printed[: self._limits.call_output_bytes].decode(errors="replace"), report, ended)
             self._over = result if result.is_over else None
             return result
@@ -214,8 +214,7 @@ class _Zygote:
         memory_mb = limits.memory_mb + limits.disk_mb  # files are held in memory
         self._of_cell = Limits(0, 0, memory_mb, 0, limits.processes, limits.disk_mb, limits.open_files)
         kernel = {resource.RLIMIT_NOFILE: limits.open_files, resource.RLIMIT_NPROC: limits.processes + 2}
-        if not self._group:
-            kernel[resource.RLIMIT_AS] = memory_mb << 20
+        kernel |= {} if self._group else {resource.RLIMIT_AS: memory_mb << 20}
         try:
             self.send(**plan, limits=[*kernel.items(), (resource.RLIMIT_CORE, 0)])
             write_id_maps(int(self._receive()["ids"]))

@@ -117,7 +117,8 @@ class FirstProcess:
 
     def _call(self, tool: str, arguments: "dict[str, Any]") -> None:
         fcntl.fcntl(1, fcntl.F_SETFL, 0)  # all tools share this pipe, and may set its flags and size
-        fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 16)
+        with contextlib.suppress(OSError):  # a process that was kept may have filled it
+            fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 16)
         self._ended.clear()
         is_session = tool == "python"
         pid = self._resume(arguments) if is_session else self._start(lambda: _ACTS[tool](self._plan, **arguments))

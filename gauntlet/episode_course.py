@@ -1,8 +1,8 @@
 r"""Forged and honest end states of episodes, and what graders say of them: `python -m gauntlet.episode_course`.
 
 A file of `episodes/` holds entries of one family. An entry is `== name`, lines `key: value` and files, each a line
-`-- path` and its content. BUG and GOOD stand for the code that the episode began with and for a right one, BASE for the
-rows, and `\n` in a path or content is as in Python. `app.db` is SQL.
+`-- path` and its content; `-- $` is a shell script that runs in a workspace. BUG and GOOD stand for the code that the
+episode began with and for a right one, BASE for the rows, and `\n` in a path is as in Python. `app.db` is SQL.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sqlite3
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,6 +26,7 @@ from autoclave.environments import Grader, ProgramGrader, State, StateGrader, Su
 from autoclave.judge.local import LocalJudge
 from autoclave.judge.plain_run import PlainRunner
 from autoclave.rollout.checked_rewards import graded
+from autoclave.workspaces import Declared, LocalWorkspaces
 
 FOLDER = Path(__file__).parent / "episodes"
 _ROWS = """CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT, active INTEGER);
@@ -136,6 +137,7 @@ class EpisodeCourse:
         judge = self._opened.enter_context(LocalJudge(SandboxConfig(), JudgeConfig(workers=2)))
         runner = self._opened.enter_context(PlainRunner(SandboxConfig()))
         self._judge, self._runner = judge, runner
+        self._workspaces = self._opened.enter_context(closing(LocalWorkspaces()))
         files = {"archive moved": _is_moved, "no decoy touched": lambda state: state.files["keep.txt"] == b"kept\n"}
         self._graders: dict[str, Grader] = {
             "program": ProgramGrader(judge, "solution.py"),
@@ -153,7 +155,7 @@ class EpisodeCourse:
     def run(self, entry: Entry) -> Iterator[Result]:
         """Grade an entry: a suite at both levels, for a forgery by the share of tests that it passes."""
         if entry.task != "suite":
-            yield _result(entry, entry.task, self._graders[entry.task])
+            yield _result(entry, entry.task, self._graders[entry.task], self._workspaces)
             return
         levels: Any = entry.settings.get("levels", "sealed shared").split()
         for level in levels:
@@ -167,7 +169,7 @@ class EpisodeCourse:
             )
             reward = "binary" if entry.is_honest else "fraction"
             with SuiteGrader(self._judge, lambda item, suite=suite: suite, reward, self._runner) as grader:
-                yield _result(entry, level, grader)
+                yield _result(entry, level, grader, self._workspaces)
 
 
 def _is_moved(state: State) -> bool:
@@ -186,7 +188,7 @@ def _naive_grader(rollout: Rollout) -> Any:
     return completed(Reward(float(rollout.end_state.files["reward.txt"]), "read"))
 
 
-def _result(entry: Entry, name: str, grader: Grader) -> Result:
+def _result(entry: Entry, name: str, grader: Grader, workspaces: LocalWorkspaces) -> Result:
     files = dict(entry.files)
     if entry.task == "suite":
         begun = {"shop/__init__.py": b"", "shop/pricing.py": _text("buggy.py").encode()}
@@ -194,13 +196,23 @@ def _result(entry: Entry, name: str, grader: Grader) -> Result:
             del begun["shop/pricing.py"]
         files = begun | files
     item = TaskItem(entry.task, entry.name, entry.name, (), _SUM)
-    rollout = Rollout(item, 0, (), Reward(None, ""), length_limit=1, end_state=EndState(files))
+    rollout = Rollout(item, 0, (), Reward(None, ""), length_limit=1, end_state=_end_state(files, workspaces))
     try:
         reward = graded(grader, rollout).result()
     except InputError as error:
         return Result(entry, name, 0.0, f"stops the run: {error}")
     told = reward.verdict and (reward.verdict.message or str(reward.verdict.fault or ""))
     return Result(entry, name, reward.value, f"{reward.reason}: {told}" if told else reward.reason)
+
+
+def _end_state(files: dict[str, bytes], workspaces: LocalWorkspaces) -> EndState:
+    """Return what an episode leaves: the files, after its script has run in a workspace if it has one."""
+    script = files.pop("$", None)
+    if script is None:
+        return EndState(files)
+    with closing(workspaces.start(files).result()) as workspace:
+        workspace.call("shell", {"command": script.decode()}).result()
+        return workspace.end(Declared()).result()
 
 
 def measured(results: Sequence[Result]) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """What episodes cost beyond their commands: 64 of three turns, by a scripted policy, over the same commands run bare.
 
-For an idle machine: a cell has a control group of its own, and gets more of a busy one than a bare command does.
+Bare commands run in sessions of their own, as cells do: a kernel that groups tasks by session shares a busy machine
+among those.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def loop(steps: int) -> str:
 
 
 def run_bare(command: str) -> None:
-    subprocess.run([SHELL, "-c", command], capture_output=True, check=True)
+    subprocess.run([SHELL, "-c", command], capture_output=True, check=True, start_new_session=True)
 
 
 def overhead_figures(options: argparse.Namespace) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import errno
 import json
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -93,6 +94,7 @@ class WorldWorkspace:
     def __init__(self, of: WorldWorkspaces, world: World) -> None:
         self._of, self._world, self._num_denied, self._is_over = of, world, 0, False
         self.tools: Sequence[Tool] = of.tools
+        self._in_use = threading.RLock()
         world.begin([_PERMITTED])
 
     def call(self, tool: str, arguments: Mapping[str, Any]) -> Future[ToolResult]:
@@ -106,25 +108,32 @@ class WorldWorkspace:
         self._of.acting.submit(self._release)
 
     def _call(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
-        result = self._world.session.call(tool, arguments)
+        with self._in_use:
+            if self._is_over:  # the world is another episode's
+                raise SandboxFault(f"{tool} in the world {self._world.place}: the episode is over")
+            result = self._world.session.call(tool, arguments)
         if _is_fault(result.error):
             raise SandboxFault(f"{tool} in the world {self._world.place}: {result.error}") from result.error
         self._num_denied += isinstance(result.error, NotPermitted)
         return ToolResult(result.text, is_error=result.is_error)
 
     def _end(self) -> EndState:
-        try:
-            changes = changes_between(self._of.before, resources_of(self._world.tree))
-        except OSError as error:
-            raise SandboxFault(f"the world {self._world.place} cannot be read: {error}") from error
-        finally:
-            self._release()
+        with self._in_use:
+            if self._is_over:
+                raise SandboxFault(f"the world {self._world.place} cannot be read: the episode is over")
+            try:
+                changes = changes_between(self._of.before, resources_of(self._world.tree))
+            except OSError as error:
+                raise SandboxFault(f"the world {self._world.place} cannot be read: {error}") from error
+            finally:
+                self._release()
         return EndState({CHANGES: json.dumps({"changes": changes, "denied": self._num_denied}).encode()})
 
     def _release(self) -> None:
-        if not self._is_over:
-            self._is_over = True
-            self._of.release(self._world)
+        with self._in_use:
+            if not self._is_over:
+                self._is_over = True
+                self._of.release(self._world)
 
 
 def _is_fault(error: Exception | None) -> bool:

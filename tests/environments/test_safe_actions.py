@@ -34,10 +34,11 @@ from autoclave.problems import ProblemSets
 from autoclave.rollout import Collection, CollectionTimes, Request, SamplingParameters
 from autoclave.training.learned import Learned
 from autoclave.training.metrics import iteration_metrics
+from autoclave.workspaces import Declared
 from autoclave_environments.office import DESTRUCTIVE, ActionTask, build_office, office_tasks, reward_of
 from autoclave_environments.safe_actions import SafeActionProblems, SafeActions, turn_of
 from autoclave_environments.settings import SafeActionsConfig, SafeActionsProblemsConfig
-from autoclave_environments.worlds import WorldWorkspaces
+from autoclave_environments.worlds import CHANGES, WorldWorkspaces
 from tests.tasks.test_code_generation import ScriptedJudge
 from tests.training_parts import ScriptedSampler, completion, tiny_policy
 
@@ -163,6 +164,17 @@ def test_episodes_wait_for_a_world_only_where_they_cannot_wait_for_each_other():
         held = [done(workspaces.start({})) for _ in range(2)]
         for each in held:
             each.close()
+
+
+def test_what_an_episode_calls_after_its_end_does_not_reach_the_next_one():
+    with WorldWorkspaces(build_office, 1) as workspaces:
+        first = done(workspaces.start({}))
+        first.close()
+        second = done(workspaces.start({}))
+        for late in (first.call("delete", {"path": "inbox/a.txt"}), first.end(Declared())):
+            with pytest.raises(SandboxFault, match="the episode is over"):
+                done(late)
+        assert json.loads(done(second.end(Declared())).files[CHANGES])["changes"] == {}
 
 
 def test_a_world_that_cannot_be_reset_stops_further_episodes():

@@ -8,7 +8,6 @@ from typing import Protocol, cast
 
 from autoclave.config import (
     DeduplicationConfig,
-    FunctionsConfig,
     ProblemFilesConfig,
     SftConfig,
     SyntheticConfig,
@@ -20,7 +19,6 @@ from autoclave.core import AnswerTests, ConfigError, InputError, Problem, read_p
 from autoclave.core.plugins import find_plugin
 from autoclave.problems.candidate import Origin, ProblemCandidate
 from autoclave.problems.curation.deduplication import find_duplicates
-from autoclave.problems.functions import build_functions
 from autoclave.problems.prompts import DemonstratedProgram, Demonstration, fenced, problem_messages
 from autoclave.problems.synthetic import build_synthetic, demonstrated_programs, demonstrations
 
@@ -28,7 +26,6 @@ _HELDOUT_SYNTHETIC = (
     "Problems whose program has a pair of adjacent operations that occurs in no training problem or demonstration; "
     "problems that behave like a training problem are excluded as well."
 )
-_HELDOUT_FUNCTIONS = "Functions that occur in no training problem, with any constant."
 
 
 class ProblemSource(Protocol):
@@ -38,7 +35,9 @@ class ProblemSource(Protocol):
     heldout: list[Problem]
     heldout_description: str
 
-    def demonstrations(self, sft: SftConfig) -> list[Demonstration]: ...
+    def demonstrations(self, sft: SftConfig) -> list[Demonstration]:
+        """Return what a warm start imitates; if empty, it imitates the solutions of the training problems."""
+        ...
 
 
 class ProblemSets:
@@ -57,9 +56,6 @@ class ProblemSets:
             synthetic = build_synthetic(config.problems)
             self.train, self.heldout = synthetic.train, synthetic.heldout
             self.heldout_description = _HELDOUT_SYNTHETIC
-        elif isinstance(config.problems, FunctionsConfig):
-            self.train, self.heldout = build_functions(config.problems)
-            self.heldout_description = _HELDOUT_FUNCTIONS
         elif isinstance(config.problems, ProblemFilesConfig):
             self.train, self.heldout, self.heldout_description = _of_files(config.problems, config.task)
         else:
@@ -81,8 +77,8 @@ class ProblemSets:
         """
         if isinstance(self._config.problems, SyntheticConfig):
             return demonstrations(self._config.problems, self._config.sft, fences=not self._takes_whole)
-        if self._source:
-            return self._source.demonstrations(self._config.sft)
+        if self._source and (found := self._source.demonstrations(self._config.sft)):
+            return found
         template = self._config.task.template
         found = [
             Demonstration(problem.id, problem_messages(problem, template), self._response(problem, solution), True)

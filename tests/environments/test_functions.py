@@ -13,8 +13,8 @@ from autoclave.config import FunctionsConfig, JudgeConfig, SandboxConfig, TrainC
 from autoclave.core import CallTests, Problem, Program
 from autoclave.judge import JudgeJob, LocalJudge
 from autoclave.problems import ProblemSets
-from autoclave.problems.functions import build_functions
-from autoclave.problems.functions.build import FUNCTIONS
+from autoclave_environments.functions import build_functions
+from autoclave_environments.functions.build import FUNCTIONS
 
 TRAIN, HELDOUT = build_functions(FunctionsConfig())
 ALL = [*TRAIN, *HELDOUT]
@@ -81,7 +81,7 @@ def test_the_judge_passes_references_of_every_kind():
 def test_another_process_builds_the_same_problems():
     script = (
         "from autoclave.config import FunctionsConfig\n"
-        "from autoclave.problems.functions import build_functions\n"
+        "from autoclave_environments.functions import build_functions\n"
         "print([p.to_json() for side in build_functions(FunctionsConfig()) for p in side])"
     )
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout

@@ -9,7 +9,7 @@ import numpy as np
 
 from autoclave.core import Completion, EndState, FinishReason, Group, Rollout
 from autoclave.core.rollout import TURN
-from autoclave.training.saved_groups import _plain, _rollout, load_groups, names_of, save_groups
+from autoclave.training.saved_groups import load_groups, names_of, plain_rollout, rollout_of, save_groups
 from tests.training_parts import completion, earned, item
 
 
@@ -24,10 +24,10 @@ def plain(group: Group) -> list:
 
 def test_groups_from_before_episodes_come_back_with_defaults():
     asked = item()
-    written = _plain(Rollout(asked, 0, (completion(),), earned(1.0), request=(0, 1, 2, 0), length_limit=7))
+    written = plain_rollout(Rollout(asked, 0, (completion(),), earned(1.0), request=(0, 1, 2, 0), length_limit=7))
     for name in ("end_state", "most_turns", "ended_by", "tool_errors", "tools_s"):
         del written[name]
-    found = _rollout(asked, json.loads(json.dumps(written)))
+    found = rollout_of(asked, json.loads(json.dumps(written)))
     assert (found.end_state, found.most_turns, found.ended_by, found.length_limit) == (None, 1, "", 7)
 
 

@@ -28,6 +28,7 @@ _COMMANDS = {
     "curate": "Make a training set from public problem sets.",
     "demo": "Train the embedded policy from random weights in minutes.",
     "doctor": "Check what this machine offers for isolation.",
+    "episode": "Play single episodes, and grade recorded ones again.",
     "evaluate": "Measure a model on held-out problems or a benchmark.",
     "export": "Write the policy of a checkpoint in Hugging Face form.",
     "judge": "Judge the programs of a file on the tests of problems.",

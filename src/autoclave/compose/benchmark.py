@@ -318,7 +318,7 @@ def _source(
     kept = KeptTexts(cache_folder() / "responses.sqlite", "responses")
     cache = opened.enter_context(kept)  # open until all answers are in
     if model.startswith(_ADDRESS):
-        endpoint = Endpoint(model, config.endpoint, key or _key_of_environment(config.endpoint.api_key_variable))
+        endpoint = Endpoint(model, config.endpoint, key or key_of_environment(config.endpoint.api_key_variable))
         source: ResponseSource = opened.enter_context(closing(endpoint))
         name = endpoint.model
     else:
@@ -329,7 +329,7 @@ def _source(
     return CachedResponses(source, cache, fresh=fresh), name
 
 
-def _key_of_environment(variable: str) -> Callable[[], str]:
+def key_of_environment(variable: str) -> Callable[[], str]:
     """Return the function that reads the key from this variable; None without one."""
     if variable and variable not in os.environ:
         raise ConfigError(f"endpoint.api_key_variable = {variable!r}: is not set in the environment")

@@ -1,13 +1,13 @@
 """The task that the settings name."""
 
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -28,6 +28,7 @@ from autoclave.rollout import NextTurn, Request, by_last_turn
 from autoclave.rollout.checked_rewards import graded
 from autoclave.rollout.interface import End, Next, OneTurn, Turns
 from autoclave.tasks import CodeGeneration, Mathematics, Task
+from autoclave.workspaces import Tool
 
 AnyTask = Task | MultiTurnTask
 _BUILT_IN: dict[str, Callable[[Judge, Any], AnyTask]] = {"code_generation": CodeGeneration, "mathematics": Mathematics}
@@ -122,33 +123,52 @@ def next_turn_of(
 
     An episode also ends where another turn might not fit into the `context` of the policy, in tokens.
     """
+    return episodes_of(task, lambda item, first: _Tokens(item, first, tokenizer, context), together)
+
+
+class Context(Protocol):
+    """Everything that the policy has read in an episode; requests are made from it."""
+
+    def open(self, messages: Sequence[Mapping[str, str]], tools: Sequence[Tool]) -> Request:
+        """Return the first request, after these messages."""
+        ...
+
+    def extend(self, turns: Sequence[Completion], messages: Sequence[Mapping[str, str]]) -> Request | None:
+        """Return the request for another turn, after these messages; None if it might not fit."""
+        ...
+
+
+ContextOf = Callable[[TaskItem, Request], Context]
+
+
+def episodes_of(task: AnyTask, context_of: ContextOf, together: bool = True) -> NextTurn | None:
+    """Return what goes on with the episodes of `task`, in contexts of their own; see `next_turn_of`."""
     if not isinstance(task, MultiTurnTask) or (task.turns == 1 and hasattr(task, "reward")):
         return None
-    return Episodes(task, tokenizer, context, together)
+    return _Episodes(task, context_of, together)
 
 
-class Episodes:
-    """The `NextTurn` of a task: what its environments let the policy read becomes tokens of the next request."""
+class _Episodes:
+    """The `NextTurn` of a task."""
 
-    def __init__(
-        self, task: MultiTurnTask, tokenizer: PreTrainedTokenizerBase, context: int | None, together: bool
-    ) -> None:
-        self.task, self.tokenizer, self.context, self.together = task, tokenizer, context, together
+    def __init__(self, task: MultiTurnTask, context_of: Callable[[TaskItem, Request], Context], together: bool) -> None:
+        self._task, self._context_of, self.together = task, context_of, together
 
     def most_turns(self, item: TaskItem) -> int:
-        return self.task.turns if item.task == self.task.name else 1
+        return self._task.turns if item.task == self._task.name else 1
 
     def __call__(self, item: TaskItem, first: Request) -> Turns:
-        return _EpisodeTurns(self, item, first) if item.task == self.task.name else OneTurn()(item, first)
+        if item.task != self._task.name:
+            return OneTurn()(item, first)
+        return _EpisodeTurns(self._task, item, first, self._context_of(item, first))
 
 
 class _EpisodeTurns:
     """The turns of one episode, each followed by a step of its environment."""
 
-    def __init__(self, of: Episodes, item: TaskItem, first: Request) -> None:
-        self._of, self._item, self._first = of, item, first
-        self._environment, self._messages = of.task.environment(item), item.messages
-        self._tools: list[dict[str, Any]] = []
+    def __init__(self, task: MultiTurnTask, item: TaskItem, first: Request, context: Context) -> None:
+        self._task, self._item, self._first, self._context = task, item, first, context
+        self._environment = task.environment(item)
         self._fault: FaultError | None = None
         self._began, self._tool_errors, self._tools_s = 0.0, 0, 0.0
 
@@ -161,22 +181,9 @@ class _EpisodeTurns:
         except FaultError as fault:  # without a turn there is no rollout: it ends after its first
             self._fault = fault
             return completed((self._first, ""))
-        self._messages = (*self._messages, *found.messages)
-        if tools := self._environment.tools:
-            if takes_tools(self._of.tokenizer):
-                self._tools = [schema_of(tool) for tool in tools]
-            else:
-                first, *others = self._messages
-                self._messages = ({**first, "content": f"{first['content']}\n\n{described(tools)}"}, *others)
-        if tools or found.messages:
-            prompt = encode_prompt(self._of.tokenizer, self._messages, self._tools)
-            self._first = replace(self._first, prompt_tokens=prompt)
-            needed = len(prompt) + self._first.parameters.max_new_tokens
-            if self._of.context is not None and needed > self._of.context:
-                raise InputError(
-                    f"task {self._item.task!r}, item {self._item.id!r}: prompt and response may have {needed} tokens; "
-                    f"the context has {self._of.context}. Fix: fewer tools, or a smaller sampler.max_new_tokens"
-                )
+        if self._environment.tools or found.messages:
+            messages = (*self._item.messages, *found.messages)
+            self._first = self._context.open(messages, self._environment.tools)
         return completed((self._first, _text(found)))
 
     def following(self, turns: Sequence[Completion]) -> Future[Next | End]:
@@ -189,17 +196,10 @@ class _EpisodeTurns:
         found = self._observation(done)
         self._tools_s += time.monotonic() - self._began
         self._tool_errors += found.errors
-        if found.is_end or len(turns) == self._of.task.turns:
+        if found.is_end or len(turns) == self._task.turns:
             return self._end(found.ended_by if found.is_end else "turns")
-        ended_by = int(turns[-1].tokens[-1]) if turns[-1].finish_reason is FinishReason.STOP else None
-        observed = encode_observation(
-            self._of.tokenizer, self._messages, found.messages, ended_by=ended_by, tools=self._tools
-        )
-        tokens = np.concatenate([*(part for turn in turns for part in (turn.prompt_tokens, turn.tokens)), observed])
-        if self._of.context is not None and len(tokens) + self._first.parameters.max_new_tokens > self._of.context:
-            return self._end("context")
-        request = Request(tokens, self._first.parameters, request_of_turn(self._first.seed, len(turns)))
-        return completed((request, _text(found)))
+        request = self._context.extend(turns, found.messages)
+        return completed((request, _text(found))) if request else self._end("context")
 
     def _end(self, limit: str) -> Future[Next | End]:
         return chained(self._environment.end(), lambda state: End(state, limit, self._tool_errors, self._tools_s))
@@ -212,6 +212,39 @@ class _EpisodeTurns:
 
     def close(self) -> None:
         self._environment.close()
+
+
+class _Tokens:
+    """The `Context` of a model whose tokenizer is here. `limit` is that of its context, in tokens."""
+
+    def __init__(self, item: TaskItem, first: Request, tokenizer: PreTrainedTokenizerBase, limit: int | None) -> None:
+        self._item, self._first, self._tokenizer, self._limit = item, first, tokenizer, limit
+        self._messages: Sequence[Mapping[str, str]] = item.messages
+        self._tools: list[dict[str, Any]] = []
+
+    def open(self, messages: Sequence[Mapping[str, str]], tools: Sequence[Tool]) -> Request:
+        self._messages = messages
+        if tools and takes_tools(self._tokenizer):
+            self._tools = [schema_of(tool) for tool in tools]
+        elif tools:
+            first, *others = messages
+            self._messages = ({**first, "content": f"{first['content']}\n\n{described(tools)}"}, *others)
+        prompt = encode_prompt(self._tokenizer, self._messages, self._tools)
+        needed = len(prompt) + self._first.parameters.max_new_tokens
+        if self._limit is not None and needed > self._limit:
+            raise InputError(
+                f"task {self._item.task!r}, item {self._item.id!r}: prompt and response may have {needed} tokens; "
+                f"the context has {self._limit}. Fix: fewer tools, or a smaller sampler.max_new_tokens"
+            )
+        return replace(self._first, prompt_tokens=prompt)
+
+    def extend(self, turns: Sequence[Completion], messages: Sequence[Mapping[str, str]]) -> Request | None:
+        ended_by = int(turns[-1].tokens[-1]) if turns[-1].finish_reason is FinishReason.STOP else None
+        added = encode_observation(self._tokenizer, self._messages, messages, ended_by=ended_by, tools=self._tools)
+        tokens = np.concatenate([*(part for turn in turns for part in (turn.prompt_tokens, turn.tokens)), added])
+        if self._limit is not None and len(tokens) + self._first.parameters.max_new_tokens > self._limit:
+            return None
+        return Request(tokens, self._first.parameters, request_of_turn(self._first.seed, len(turns)))
 
 
 def _text(found: Observation) -> str:

@@ -47,9 +47,11 @@ def described(tools: Sequence[Tool]) -> str:
     return "\n".join(["You may call these tools:", *lines, f"To call one, write:\n{form}"])
 
 
-def written_call(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return a call as text; the form is that of `tool_calls`."""
-    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+def written_call(name: str, arguments: Mapping[str, Any] | str) -> str:
+    """Return a call as text, in the form of `tool_calls`. Arguments may be JSON already, also damaged."""
+    given = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    call = f'{{"name": {json.dumps(name)}, "arguments": {given}}}'
+    return "<tool_call>\n{}\n</tool_call>".format(call.replace("</", "<\\/"))  # a tag in a string ends no call
 
 
 def tool_calls(text: str, tools: Sequence[Tool]) -> list[ToolCall]:

@@ -1,5 +1,6 @@
 """A model behind a server that speaks OpenAI's chat or completions."""
 
+import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -87,6 +88,8 @@ class Endpoint:
             body["top_p"] = parameters.top_p
         if parameters.stops:
             body["stop"] = list(parameters.stops[:_MOST_STOPS])
+        if request.tools:
+            body["tools"] = list(request.tools)
         if request.is_chat:
             return "/v1/chat/completions", {**body, "messages": [dict(message) for message in request.messages]}
         return "/v1/completions", {**body, "prompt": request.messages[-1]["content"]}
@@ -96,11 +99,13 @@ def _response(answer: Any, stops: Sequence[str]) -> Response:
     """Parse the answer of the server, whose form is not trusted, or raise `Unavailable`."""
     try:
         choice = cast("Mapping[str, Any]", answer["choices"][0])
-        text = choice["message"]["content"] if "message" in choice else choice["text"]
+        said = cast("Mapping[str, Any]", choice.get("message", choice))
+        calls = tuple(_call(number, each) for number, each in enumerate(said.get("tool_calls") or ()))
+        text = said.get("content") if calls else said["content" if "message" in choice else "text"]
         usage = cast("Mapping[str, Any]", answer.get("usage") or {})
         reason = choice.get("finish_reason")
     except (KeyError, IndexError, TypeError, AttributeError):
-        raise Unavailable(f"the answer has no choice with a text: {str(answer)[:200]}") from None
+        raise Unavailable(f"the answer has no choice with a text, or a damaged call: {str(answer)[:200]}") from None
     if not isinstance(text, str | None):
         raise Unavailable(f"the text of the answer is not a string: {str(text)[:200]}")
     whole = text or ""
@@ -108,7 +113,14 @@ def _response(answer: Any, stops: Sequence[str]) -> Response:
     numbers = (usage.get(name) for name in ("completion_tokens", "prompt_tokens"))
     tokens, prompt_tokens = (number if type(number) is int else None for number in numbers)
     finish = "length" if reason == "length" else "filtered" if reason == "content_filter" else "stop"
-    return Response(whole[: min(ends, default=len(whole))], finish, tokens, prompt_tokens)
+    return Response(whole[: min(ends, default=len(whole))], finish, tokens, prompt_tokens, calls=calls)
+
+
+def _call(number: int, call: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return id, name and arguments; the latter may be damaged, which the policy is told."""
+    function, arguments = call["function"], call["function"].get("arguments") or "{}"
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return str(call.get("id") or f"call_{number}"), str(function["name"]), text
 
 
 class _Pace:

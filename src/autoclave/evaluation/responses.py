@@ -16,7 +16,6 @@ from autoclave.core.files import existing_file, read_jsonl
 from autoclave.core.futures import chained, completed
 from autoclave.core.json import canonical_json, from_plain, to_plain
 from autoclave.core.sqlite_files import KeptTexts
-from autoclave.problems.prompts import Messages
 from autoclave.rollout import SamplingParameters
 
 
@@ -38,6 +37,8 @@ class Response:
     tokens: int | None = None
     prompt_tokens: int | None = None
     form: Literal["text", "submission", "completion"] = "text"
+    calls: tuple[tuple[str, str, str], ...] = ()
+    """Id, name and arguments, as text, of each tool that it calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +46,12 @@ class ResponseRequest:
     """Request for one response. `is_chat`: messages of a chat; else the model continues the text of the one message."""
 
     question_id: str
-    messages: Messages
+    messages: tuple[Mapping[str, Any], ...]
     is_chat: bool
     parameters: SamplingParameters
     sample: int
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """Schemas of the tools that may be called; responses to such requests are not cached."""
 
     def key(self, identity: Any) -> bytes:
         """Key of the response, with the `identity` of its source; not the id of the question."""

@@ -18,6 +18,7 @@ from autoclave.core.visible_text import made_visible
 from autoclave.report import text
 
 _HERE = Path(__file__).parent
+TRANSCRIPT = _HERE / "episode.txt.j2"
 
 
 def render_page(template: Path, script: Path | None, **values: Any) -> str:
@@ -30,6 +31,13 @@ def render_page(template: Path, script: Path | None, **values: Any) -> str:
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     page = _environment((template.parent, _HERE)).get_template(template.name)
     return made_visible(page.render(**values, script=Markup(code), script_digest=digest))
+
+
+def render_text(template: Path, **values: Any) -> str:
+    """Return the text for a terminal that `template` makes of `values`. Nothing is escaped but invisible characters."""
+    environment = _environment((template.parent,))
+    environment.autoescape = False
+    return made_visible(environment.get_template(template.name).render(**values))
 
 
 def _environment(folders: Sequence[Path]) -> Environment:

@@ -95,7 +95,7 @@ class RunFolder:
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         with atomic_writer(path, text=False) as raw, gzip.open(raw, "wt", COMPRESSION, encoding="utf-8") as file:
             for rollout, entry, found in zip(rollouts, ledger, log_probs, strict=True):
-                file.write(json.dumps(_rollout_line(step, rollout, entry, found)) + "\n")
+                file.write(json.dumps(rollout_line(step, rollout, entry, found)) + "\n")
 
     def write_timeline(self, timeline: StepTimeline) -> None:
         """Keep the timeline of a step, in place of an earlier one of it."""
@@ -178,9 +178,8 @@ def _free_name(path: Path) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def _rollout_line(
-    step: int, rollout: Rollout, entry: Mapping[str, Any], log_probs: FloatArray | None
-) -> dict[str, Any]:
+def rollout_line(step: int, rollout: Rollout, entry: Mapping[str, Any], log_probs: FloatArray | None) -> dict[str, Any]:
+    """Return the record of a rollout, with its ledger entry, and log-probs of the trainer if there are."""
     last, reward, asked = rollout.last, rollout.reward, rollout.item.payload
     return {
         "format": ROLLOUT_FORMAT,

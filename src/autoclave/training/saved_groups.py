@@ -42,7 +42,10 @@ def save_groups(known: Known, folder: Path) -> None:
         path = folder / FOLDER / f"iteration-{iteration:06d}.jsonl.gz"
         with atomic_writer(path, text=False) as raw, gzip.open(raw, "wt", COMPRESSION, encoding="utf-8") as file:
             for index, group in groups.items():
-                line = {"index": index, "rollouts": None if group is None else [_plain(r) for r in group.rollouts]}
+                line = {
+                    "index": index,
+                    "rollouts": None if group is None else [plain_rollout(r) for r in group.rollouts],
+                }
                 file.write(json.dumps(line) + "\n")
     write_manifest(folder / FOLDER)
 
@@ -71,7 +74,8 @@ def names_of(known: Known) -> list[tuple[int, ...]]:
     return [name for group in groups for rollout in group.rollouts for name in rollout.requests]
 
 
-def _plain(rollout: Rollout) -> dict[str, Any]:
+def plain_rollout(rollout: Rollout) -> dict[str, Any]:
+    """Return a rollout as JSON data, without its item."""
     reward = rollout.reward
     return {
         "item": rollout.item.id,
@@ -118,10 +122,11 @@ def _turn(plain: dict[str, Any]) -> Completion:
 
 
 def _group(item: TaskItem, rollouts: list[dict[str, Any]] | None) -> Group | None:
-    return None if rollouts is None else Group(item, tuple(_rollout(item, plain) for plain in rollouts))
+    return None if rollouts is None else Group(item, tuple(rollout_of(item, plain) for plain in rollouts))
 
 
-def _rollout(item: TaskItem, plain: dict[str, Any]) -> Rollout:
+def rollout_of(item: TaskItem, plain: dict[str, Any]) -> Rollout:
+    """Return the rollout of `item` that `plain_rollout` wrote. Raises ValueError and others: it is not one."""
     if plain["item"] != item.id:
         raise ValueError(f"it has answers to {plain['item']!r}, where {item.id!r} is asked now")
     if "turns" not in plain:

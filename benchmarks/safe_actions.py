@@ -185,7 +185,7 @@ def main() -> None:
         tasks = office_tasks()
         figures |= scripts(random.Random(0).sample(tasks, sized(options, len(tasks), 24, 2)))
     if "training" in options.only:
-        found, course = training(*sized(options, (30, 400, 12, 8), (15, 300, 8, 8), (1, 2, 1, 2)), options.seed)
+        found, course = training(*sized(options, (30, 800, 12, 8), (15, 700, 8, 8), (1, 2, 1, 2)), options.seed)
         figures |= found
     finish("safe_actions", figures, options.json, **course)
 

@@ -43,7 +43,7 @@ def test_a_driver_that_is_killed_or_stopped_at_any_moment_loses_nothing(tmp_path
 
 @pytest.mark.slow
 def test_a_driver_that_is_killed_in_episodes_of_several_turns_loses_nothing(tmp_path: Path):
-    strike(tmp_path, [SynchronousConfig()], strikes=2, seed=3, turns=3)
+    strike(tmp_path, [SynchronousConfig()], strikes=1, seed=3, turns=3)
 
 
 @pytest.mark.soak

@@ -142,7 +142,7 @@ def _serve(work: Work, turn: Turn, engine: Any) -> None:
 def build_work(case: Case, folder: Path, rounds: int) -> Work:
     """Write a policy with random weights to `folder`, and make up requests for it."""
     from autoclave.models import build_tiny_policy, encode_prompt, save_model
-    from autoclave.problems.synthetic import build_synthetic
+    from autoclave_environments.synthetic import build_synthetic
 
     statements = [problem.statement for problem in build_synthetic(SyntheticConfig(train=200, heldout=200)).train]
     policy = build_tiny_policy(case.model, statements, seed=0, device="cpu")

@@ -308,7 +308,7 @@ class Measured:
 def build_model(case: Case, folder: Path) -> tuple[str, ...]:
     """Write a policy with random weights to `folder`; prompts for it."""
     from autoclave.models import build_tiny_policy, save_model
-    from autoclave.problems.synthetic import build_synthetic
+    from autoclave_environments.synthetic import build_synthetic
 
     statements = [problem.statement for problem in build_synthetic(SyntheticConfig(train=200, heldout=200)).train]
     policy = build_tiny_policy(case.model, statements, seed=0, device="cpu")

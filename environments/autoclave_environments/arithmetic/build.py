@@ -12,7 +12,6 @@ from itertools import product
 
 from autoclave.config import ArithmeticConfig
 from autoclave.core import AnswerTests, ConfigError, Problem
-from autoclave.problems.synthetic.split import lowest
 from autoclave_environments.arithmetic.calculation import (
     Calculation,
     OperationPair,
@@ -20,6 +19,7 @@ from autoclave_environments.arithmetic.calculation import (
     operations_with,
     right_working,
 )
+from autoclave_environments.synthetic.split import lowest
 
 _TIME_LIMIT_S = 2.0
 _MOST_DRAWS = 5_000

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from autoclave.config import ArithmeticConfig, SftConfig
 from autoclave.core import ConfigError
 from autoclave.problems.prompts import Demonstration, plain_messages
-from autoclave.problems.synthetic.split import lowest
 from autoclave_environments.arithmetic.build import draw_for_training, kept_pairs
 from autoclave_environments.arithmetic.calculation import ArithmeticOperation, Calculation, operations_with, working
+from autoclave_environments.synthetic.split import lowest
 
 _SLIPS = (-10, -1, 1, 10)
 _MOST_DRAWS = 5_000

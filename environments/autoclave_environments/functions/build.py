@@ -11,7 +11,7 @@ from typing import Any
 
 from autoclave.config import FunctionsConfig
 from autoclave.core import CallCase, CallTests, Problem
-from autoclave.problems.synthetic.split import lowest
+from autoclave_environments.synthetic.split import lowest
 
 FUNCTIONS = Path(__file__).with_name("functions.txt")
 """A line per function: its header, expression and description, and the constants that replace K in both."""

@@ -22,8 +22,7 @@ from autoclave.environments import Environment, Grader, MultiTurnTask
 from autoclave.environments.tools import described, schema_of
 from autoclave.judge import Judge
 from autoclave.models import encode_observation, encode_prompt, takes_tools
-from autoclave.problems import Demonstration
-from autoclave.problems.synthetic import demonstrated_attempts
+from autoclave.problems import Demonstration, program_source
 from autoclave.rollout import NextTurn, Request, by_last_turn
 from autoclave.rollout.checked_rewards import graded
 from autoclave.rollout.interface import End, Next, OneTurn, Turns
@@ -76,7 +75,7 @@ def repair_demonstrations(config: TrainConfig, judge: Judge, count: int) -> list
     assert isinstance(task, MultiTurnTask)
     assert isinstance(config.problems, SyntheticConfig)
     fences = getattr(config.task, "extraction", "") != "whole"
-    written = demonstrated_attempts(config.problems, config.sft, turns=task.turns, fences=fences)
+    written = program_source(config.problems).demonstrated_attempts(config.sft, turns=task.turns, fences=fences)
     fault, barren = None, 0
     while len(found) < count:
         if barren == _BARREN:

@@ -1,8 +1,7 @@
 """Problems, from generators and files, and their prompts. May import `core` and `config`; never torch, ray or vllm."""
 
 from autoclave.problems.prompts import DemonstratedProgram, Demonstration, Messages, Template, problem_messages
-from autoclave.problems.sets import ProblemSets, ProblemSource, require_fitting
-from autoclave.problems.synthetic import SyntheticProblems, build_synthetic, demonstrations
+from autoclave.problems.sets import ProblemSets, ProblemSource, ProgramSource, program_source, require_fitting
 
 __all__ = [
     "DemonstratedProgram",
@@ -10,10 +9,9 @@ __all__ = [
     "Messages",
     "ProblemSets",
     "ProblemSource",
-    "SyntheticProblems",
+    "ProgramSource",
     "Template",
-    "build_synthetic",
-    "demonstrations",
     "problem_messages",
+    "program_source",
     "require_fitting",
 ]

@@ -20,12 +20,6 @@ from autoclave.core.plugins import find_plugin
 from autoclave.problems.candidate import Origin, ProblemCandidate
 from autoclave.problems.curation.deduplication import find_duplicates
 from autoclave.problems.prompts import DemonstratedProgram, Demonstration, fenced, problem_messages
-from autoclave.problems.synthetic import build_synthetic, demonstrated_programs, demonstrations
-
-_HELDOUT_SYNTHETIC = (
-    "Problems whose program has a pair of adjacent operations that occurs in no training problem or demonstration; "
-    "problems that behave like a training problem are excluded as well."
-)
 
 
 class ProblemSource(Protocol):
@@ -40,6 +34,29 @@ class ProblemSource(Protocol):
         ...
 
 
+class ProgramSource(ProblemSource, Protocol):
+    """Generated programming problems, whose teacher also shows how programs compute, and several attempts at a task."""
+
+    def demonstrations(self, sft: SftConfig, *, fences: bool = True) -> list[Demonstration]:
+        """The same; with `fences`, each program is in a fence."""
+        ...
+
+    def demonstrated_programs(self, sft: SftConfig, *, misreading_rate: float) -> Iterator[DemonstratedProgram]:
+        """Yield programs without end, with their intermediate values, in which operations may be overlooked."""
+        ...
+
+    def demonstrated_attempts(
+        self, sft: SftConfig, *, turns: int, fences: bool = True
+    ) -> Iterator[tuple[Problem, list[Demonstration]]]:
+        """Yield problems without end, each with `turns` attempts at it."""
+        ...
+
+
+def program_source(config: SyntheticConfig) -> ProgramSource:
+    """Return the generated problems of these settings. Raises HostError: their package is not installed."""
+    return cast("ProgramSource", find_plugin("autoclave.problems", config.name, "problems.name")(config))
+
+
 class ProblemSets:
     """Problems of a run: `train`, demonstrations for the warm start, and `heldout`."""
 
@@ -52,11 +69,7 @@ class ProblemSets:
         """
         self._config, self._source = config, None
         require_problems(config)
-        if isinstance(config.problems, SyntheticConfig):
-            synthetic = build_synthetic(config.problems)
-            self.train, self.heldout = synthetic.train, synthetic.heldout
-            self.heldout_description = _HELDOUT_SYNTHETIC
-        elif isinstance(config.problems, ProblemFilesConfig):
+        if isinstance(config.problems, ProblemFilesConfig):
             self.train, self.heldout, self.heldout_description = _of_files(config.problems, config.task)
         else:
             make = find_plugin("autoclave.problems", config.problems.name, "problems.name")
@@ -76,7 +89,7 @@ class ProblemSets:
             ConfigError: problems from files have no solutions to imitate.
         """
         if isinstance(self._config.problems, SyntheticConfig):
-            return demonstrations(self._config.problems, self._config.sft, fences=not self._takes_whole)
+            return program_source(self._config.problems).demonstrations(self._config.sft, fences=not self._takes_whole)
         if self._source and (found := self._source.demonstrations(self._config.sft)):
             return found
         template = self._config.task.template
@@ -111,7 +124,7 @@ class ProblemSets:
         if isinstance(self._config.problems, SyntheticConfig):
             alignment = self._config.alignment
             rate = alignment.sft_error_rate if alignment else 0.0
-            return demonstrated_programs(self._config.problems, self._config.sft, misreading_rate=rate)
+            return program_source(self._config.problems).demonstrated_programs(self._config.sft, misreading_rate=rate)
         found = [DemonstratedProgram(problem, solution) for problem in self.train for solution in problem.solutions]
         if not found:
             raise ConfigError(

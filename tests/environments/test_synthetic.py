@@ -20,10 +20,10 @@ import pytest
 from autoclave.config.problems import SyntheticConfig
 from autoclave.config.training import SftConfig
 from autoclave.core import ConfigError, Problem, read_problems
-from autoclave.problems import Demonstration, SyntheticProblems, build_synthetic, demonstrations
-from autoclave.problems.synthetic import build
-from autoclave.problems.synthetic.compose import DOMAINS
-from autoclave.problems.synthetic.split import Part, Split, lowest
+from autoclave.problems import Demonstration
+from autoclave_environments.synthetic import SyntheticProblems, build, build_synthetic, demonstrations
+from autoclave_environments.synthetic.compose import DOMAINS
+from autoclave_environments.synthetic.split import Part, Split, lowest
 from tests.problems.whole_programs import (
     adjacent_pairs,
     behaviour,
@@ -38,7 +38,7 @@ _DUMP = """
 import json, sys
 from autoclave.config.problems import SyntheticConfig
 from autoclave.config.training import SftConfig
-from autoclave.problems import build_synthetic, demonstrations
+from autoclave_environments.synthetic import build_synthetic, demonstrations
 config = SyntheticConfig(seed=3, train=200, validation=60, heldout=200)
 built = build_synthetic(config)
 for problem in built.train + built.validation + built.heldout:

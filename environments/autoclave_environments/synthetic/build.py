@@ -16,10 +16,10 @@ from typing import Any
 
 from autoclave.config.problems import SyntheticConfig
 from autoclave.core import CallCase, CallTests, ConfigError, Problem, StdinCase, StdinTests
-from autoclave.problems.synthetic.behaviour import differ, mutants, outputs, probe_values, signature
-from autoclave.problems.synthetic.compose import OperationPair, SyntheticTask
-from autoclave.problems.synthetic.inputs import Arguments, draw_inputs, probes
-from autoclave.problems.synthetic.split import Part, Split
+from autoclave_environments.synthetic.behaviour import differ, mutants, outputs, probe_values, signature
+from autoclave_environments.synthetic.compose import OperationPair, SyntheticTask
+from autoclave_environments.synthetic.inputs import Arguments, draw_inputs, probes
+from autoclave_environments.synthetic.split import Part, Split
 
 DEPTHS = (2, 2, 3)
 """Numbers of operations of the problems, cycled, so that every set has the same mix."""

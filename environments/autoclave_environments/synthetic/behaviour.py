@@ -10,9 +10,9 @@ from functools import cache, lru_cache
 from itertools import islice
 from typing import Any
 
-from autoclave.problems.synthetic.compose import SyntheticTask
-from autoclave.problems.synthetic.inputs import Arguments, probes
-from autoclave.problems.synthetic.operations import Domain
+from autoclave_environments.synthetic.compose import SyntheticTask
+from autoclave_environments.synthetic.inputs import Arguments, probes
+from autoclave_environments.synthetic.operations import Domain
 
 
 def outputs(domain: Domain, codes: Sequence[str], inputs: Sequence[Arguments]) -> Iterator[Any]:

@@ -9,8 +9,8 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from autoclave.problems.synthetic.operations import LETTERS, Domain, Parameter
-from autoclave.problems.synthetic.tables import INTEGERS
+from autoclave_environments.synthetic.operations import LETTERS, Domain, Parameter
+from autoclave_environments.synthetic.tables import INTEGERS
 
 Arguments = tuple[Any, ...]
 """Positional arguments of one call: plain data."""

@@ -12,8 +12,7 @@ import pytest
 from autoclave.config.problems import SyntheticConfig
 from autoclave.config.training import SftConfig
 from autoclave.core import CallTests, StdinTests
-from autoclave.problems import demonstrations
-from autoclave.problems.synthetic import demonstrated_programs
+from autoclave_environments.synthetic import demonstrated_programs, demonstrations
 
 _SMALL = SyntheticConfig(train=20, validation=5, heldout=200)
 

@@ -18,7 +18,7 @@ from enum import StrEnum
 from itertools import permutations
 from typing import TypeVar
 
-from autoclave.problems.synthetic.compose import DOMAINS, OperationPair, qualified_name
+from autoclave_environments.synthetic.compose import DOMAINS, OperationPair, qualified_name
 
 _VALIDATION_SHARE = 0.25
 

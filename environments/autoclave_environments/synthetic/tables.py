@@ -8,7 +8,7 @@ marks a final whose value is a list, `shown` an operation whose parameter is in 
 from pathlib import Path
 
 from autoclave.core.sections import read_sections
-from autoclave.problems.synthetic.operations import Domain, Operation, Parameter
+from autoclave_environments.synthetic.operations import Domain, Operation, Parameter
 
 _SECTIONS = read_sections(Path(__file__).with_name("tables.txt"))
 

@@ -9,8 +9,7 @@ import pytest
 from autoclave.config.problems import SyntheticConfig
 from autoclave.config.training import SftConfig
 from autoclave.core import Problem
-from autoclave.problems import build_synthetic
-from autoclave.problems.synthetic import demonstrated_attempts
+from autoclave_environments.synthetic import build_synthetic, demonstrated_attempts
 from tests.problems.whole_programs import passes
 
 _SMALL = SyntheticConfig(train=60, validation=5, heldout=200, unsaid=0.6)

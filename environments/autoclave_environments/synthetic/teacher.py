@@ -15,12 +15,12 @@ from autoclave.config.problems import SyntheticConfig
 from autoclave.config.training import SftConfig
 from autoclave.core import Problem
 from autoclave.problems.prompts import DemonstratedProgram, Demonstration, fenced, plain_messages
-from autoclave.problems.synthetic.behaviour import intermediate_values, signature
-from autoclave.problems.synthetic.build import build_synthetic, draw_task, draw_test_inputs, problem_on
-from autoclave.problems.synthetic.compose import DOMAINS, SyntheticTask, adjacent_pairs
-from autoclave.problems.synthetic.inputs import Arguments
-from autoclave.problems.synthetic.operations import Operation
-from autoclave.problems.synthetic.split import Part, Split, lowest
+from autoclave_environments.synthetic.behaviour import intermediate_values, signature
+from autoclave_environments.synthetic.build import build_synthetic, draw_task, draw_test_inputs, problem_on
+from autoclave_environments.synthetic.compose import DOMAINS, SyntheticTask, adjacent_pairs
+from autoclave_environments.synthetic.inputs import Arguments
+from autoclave_environments.synthetic.operations import Operation
+from autoclave_environments.synthetic.split import Part, Split, lowest
 
 DEPTHS = (1, 2, 2, 3)
 """Numbers of operations of the demonstrations, cycled."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-from autoclave.problems.synthetic.operations import Domain, Operation, fill
-from autoclave.problems.synthetic.tables import INTEGERS, LISTS, TEXTS
+from autoclave_environments.synthetic.operations import Domain, Operation, fill
+from autoclave_environments.synthetic.tables import INTEGERS, LISTS, TEXTS
 
 DOMAINS = (LISTS, TEXTS, INTEGERS)
 _WEIGHTS = (5, 3, 2)  # about as their numbers of operations

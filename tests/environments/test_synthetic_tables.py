@@ -9,10 +9,10 @@ from itertools import product
 
 import pytest
 
-from autoclave.problems.synthetic.behaviour import differ, outputs
-from autoclave.problems.synthetic.compose import DOMAINS, Piece, SyntheticTask
-from autoclave.problems.synthetic.inputs import probes
-from autoclave.problems.synthetic.operations import Domain, Operation, fill
+from autoclave_environments.synthetic.behaviour import differ, outputs
+from autoclave_environments.synthetic.compose import DOMAINS, Piece, SyntheticTask
+from autoclave_environments.synthetic.inputs import probes
+from autoclave_environments.synthetic.operations import Domain, Operation, fill
 
 
 def tasks_of_each_piece(domain: Domain) -> Iterator[tuple[SyntheticTask, int]]:

@@ -51,7 +51,7 @@ def finish() -> None:
         images = [f"{each}:{version()} {built(engine, each, file)}\n" for each, file in IMAGES.items() if engine]
         (DIST / f"{name}-images.txt").write_text("".join(images))
     except subprocess.CalledProcessError as error:
-        print(f"No images: {error.stderr.strip().splitlines()[-1]}")
+        print(f"No images: {(error.stderr.strip().splitlines() or ['the engine says nothing'])[-1]}")
     files = sorted(path for path in DIST.iterdir() if path.name != "SHA256SUMS")
     sums = "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
     (DIST / "SHA256SUMS").write_text(sums)

@@ -8,6 +8,7 @@ episode began with and for a right one, BASE for the rows, and `\n` in a path is
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import sqlite3
 import sys
@@ -58,7 +59,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a grader said of an entry; the value is None without a verdict, and 0 where the run would stop."""
+    """What a grader said of an entry; the value is None without a verdict, and infinite where the run would stop."""
 
     entry: Entry
     grader: str
@@ -200,7 +201,8 @@ def _result(entry: Entry, name: str, grader: Grader, workspaces: LocalWorkspaces
     try:
         reward = graded(grader, rollout).result()
     except InputError as error:
-        return Result(entry, name, 0.0, f"stops the run: {error}")
+        ends_run = 0.0 if entry.task == "own-reward" else math.inf  # no policy may end a run, but the user's own reward
+        return Result(entry, name, ends_run, f"stops the run: {error}")
     told = reward.verdict and (reward.verdict.message or str(reward.verdict.fault or ""))
     return Result(entry, name, reward.value, f"{reward.reason}: {told}" if told else reward.reason)
 

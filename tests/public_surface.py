@@ -70,7 +70,7 @@ def _signature(value: Any) -> str:
         found = str(inspect.signature(value))
     except (TypeError, ValueError):
         return ""
-    return re.sub(r"<(?:function |class ')?([\w.]+)[^>]*>", r"\1", re.sub(r"\b(?:\w+\.)+(\w+)", r"\1", found))
+    return re.sub(r"<(?:function |class ')?([\w.]+)[^>]*>", r"\1", re.sub(r"\b(?:[A-Za-z_]\w*\.)+(\w+)", r"\1", found))
 
 
 # --- The command line ------------------------------------------------------------------------------------------------

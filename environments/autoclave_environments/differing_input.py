@@ -15,7 +15,7 @@ from autoclave.environments.tools import ToolEnvironment, tool_calls, written_ca
 from autoclave.judge import Judge, JudgeJob
 from autoclave.problems import Demonstration
 from autoclave.tasks import badly_formed, full_marks, rewarded
-from autoclave.workspaces import LocalWorkspaces, WorkspaceLimits, Workspaces
+from autoclave.workspaces import Declared, LocalWorkspaces, WorkspaceLimits, Workspaces
 from autoclave.workspaces.tools import TOOLS
 from autoclave_environments.settings import DifferingInputConfig, DifferingInputProblemsConfig
 
@@ -45,7 +45,8 @@ class DifferingInput(Closing):
     def environment(self, item: TaskItem) -> Environment:
         problem: Problem = item.payload
         files = {"a.py": problem.solutions[0].encode(), "b.py": problem.starter_code.encode()}
-        return ToolEnvironment(self._workspaces, files, _TOOLS, tells_tools=self._config.template != "plain")
+        tells_tools, nothing = self._config.template != "plain", Declared(patterns=())
+        return ToolEnvironment(self._workspaces, files, _TOOLS, nothing, tells_tools=tells_tools)
 
     def grade(self, rollout: Rollout) -> Future[Reward]:
         """Return the reward of an answer; that of an episode without one, cut by its turns for example, is 0."""

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 import autoclave.act as act
 from autoclave.cli.main import cli
 from autoclave.core import InputError
+from autoclave.runtime.interface import NotPermitted
 from autoclave.runtime.opening import open_records, open_session
 from autoclave.runtime.states import ActionState
 from tests.runtime import conftest
@@ -416,6 +417,8 @@ def test_after_stop_only_the_user_undoes(root: Path):
             grant = command("stop", *scope).split()[0]
             for tool, given in (("undo", {}), ("undo_to", {"savepoint": "start"})):
                 assert agent.call(tool, given).text == "refused: undo is not permitted: the user stopped this session"
+            with pytest.raises(NotPermitted, match="the user stopped this session"):
+                agent.commit()
             command("undo", "--last", "1")
             command("revoke", grant, *scope)
         assert [each.state for each in agent.changes()] == [ActionState.UNDONE] * 2

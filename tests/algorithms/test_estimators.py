@@ -113,3 +113,12 @@ def test_the_plan_has_a_critic_if_and_only_if_the_estimator_reads_its_values():
 
     assert "weights (critic)" in planned("algorithm.name=grpo", "algorithm.advantage=gae")
     assert "weights (critic)" not in planned("algorithm.name=ppo", "algorithm.advantage=rloo")
+
+
+def test_distillation_resamples_no_groups():
+    settings = ("algorithm.name=dapo", "algorithm.advantage=distillation", "teacher.path=folder")
+    with pytest.raises(
+        ConfigError, match=r"algorithm\.max_resamples = 3: distillation has a signal in groups of equal"
+    ):
+        loaded(*settings)
+    assert loaded(*settings, "algorithm.max_resamples=0").algorithm.advantage.needs_reference

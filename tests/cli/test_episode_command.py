@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from autoclave.cli.main import cli
-from autoclave.core import EngineFault, InputError
+from autoclave.core import EngineFault, Fault, IncompleteError, InputError, Verdict
+from autoclave.core.json import to_plain
 from autoclave.models import save_model
 from autoclave_environments.differing_input import DifferingInputProblems
 from autoclave_environments.settings import DifferingInputProblemsConfig
@@ -75,7 +76,7 @@ def test_tools_act_in_a_sealed_workspace(server: ChatServer):
     played = run(problem.id, *made, "--policy", server.url)
     assert played.exit_code == 0, played.exception
     assert server.bodies[1]["messages"][-1]["tool_call_id"] == "one"
-    shown = {"  call python", "      import a, b", "  notes: 5 bytes", "  +++ notes"}
+    shown = {"  call python", "      import a, b"}
     assert shown <= {*played.output.splitlines()}
     assert played.output.splitlines()[-1] == "reward 1.0: accepted, tests passed 1, level sealed"
 
@@ -107,6 +108,17 @@ def test_bad_input_is_named(
     monkeypatch.chdir(problems.parent)
     with pytest.raises(error, match=message):
         raise run(*words, "--policy", "http://127.0.0.1:9/v1").exception or AssertionError
+
+
+def test_an_episode_that_a_fault_ended_has_no_verdict_when_graded_again(
+    server: ChatServer, problems: Path, tmp_path: Path
+):
+    item, stored = f"{problems}#add", tmp_path / "episode.json"
+    run(item, "task.turns=3", "--policy", server.url, "--out", stored)
+    fault = to_plain(Verdict.none(Fault("environment", "a workspace has failed")))
+    stored.write_text(json.dumps(json.loads(stored.read_text()) | {"reward": None, "verdict": fault}))
+    again = run(item, "task.turns=3", "--replay", stored)
+    assert (again.exit_code, isinstance(again.exception, IncompleteError)) == (1, True)
 
 
 @pytest.mark.parametrize("words", [[], ["--policy", "http://127.0.0.1:9", "--replay", "episode.json"]])

@@ -73,6 +73,10 @@ def complaint(schema: type[Config], recipe: Path | None, *settings: str) -> str:
             "problems.name=arithmetic",
             "problems.name = arithmetic: makes problems for task.name=mathematics only, and task.name = code_",
         ),
+        (
+            "algorithm.mask_turn_limit=true",
+            "algorithm.mask_turn_limit: needs task.turns above 1, and a task whose policy ends its episodes",
+        ),
         # types
         ("steps=many", 'steps = "many": must be a valid integer'),
         ("steps=1.5", "steps = 1.5: must be a valid integer"),

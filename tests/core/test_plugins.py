@@ -85,6 +85,13 @@ def test_two_packages_with_one_name_are_an_error(install: Install):
         find_plugin("autoclave.tests", "mine", "task.name")
 
 
+def test_a_package_cannot_take_the_name_of_one_of_ours(install: Install):
+    install("mine", "autoclave.problems", "thing", "thing = 7", entry="synthetic")
+    assert (
+        find_plugin("autoclave.problems", "synthetic", "problems.name").__module__ == "autoclave_environments.synthetic"
+    )
+
+
 def choice() -> TypeAdapter[EngineSettings]:
     return TypeAdapter(with_plugins("autoclave.tests", (TransformersEngineConfig,), EngineSettings))
 

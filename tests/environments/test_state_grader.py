@@ -136,7 +136,7 @@ def test_a_path_that_was_left_out_is_there_and_cannot_be_read(runner: PlainRunne
     assert "other" not in state.files
 
 
-@pytest.mark.parametrize("error", [AttributeError, EOFError, SyntaxError, AssertionError, KeyError])
+@pytest.mark.parametrize("error", [AttributeError, EOFError, SyntaxError, AssertionError, KeyError, UnboundLocalError])
 def test_no_content_makes_a_condition_end_the_run(runner: PlainRunner, error: type[Exception]):
     def raises(state: State) -> bool:
         raise error
@@ -149,10 +149,15 @@ def test_a_host_that_is_out_of_something_is_not_the_fault_of_the_policy(runner: 
     def no_descriptor(state: State) -> bool:
         raise OSError(errno.EMFILE, "too many open files")
 
+    def no_memory(state: State) -> bool:
+        raise MemoryError
+
     def no_archive(state: State) -> bool:
         return bool(gzip.decompress(b"no archive"))
 
     assert grade(runner, {}, no_descriptor).value is None
+    assert grade(runner, {}, no_memory).value is None
+    assert grade(runner, {}, lambda state: bool(Path("/no/such/file").read_bytes())).value == 0
     assert grade(runner, {}, no_archive).value == 0
 
 

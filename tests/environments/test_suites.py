@@ -126,6 +126,18 @@ def test_files_that_the_episode_removed_are_gone_and_others_stay_as_they_began(c
     assert grade(cells, made, {"pack/b.py": reader}).value == 0
 
 
+@BOTH
+def test_a_test_without_cases_fails(cells: Any, level: str):
+    tests = (
+        "import pytest\nfrom pack.core import add, NAMES\n"
+        "@pytest.mark.parametrize('name', NAMES)\ndef test_a(name): assert add(name, 0) == name"
+    )
+    files = {"pack/core.py": f"NAMES = []\n{RIGHT}"}
+    made = suite(tests, level, f"NAMES = [1]\n{WRONG}")
+    assert grade(cells, made, {"pack/core.py": f"NAMES = [1]\n{RIGHT}"}).value == 1
+    assert grade(cells, made, files).value == 0
+
+
 TOGETHER = """
 import pytest
 from pack import core

@@ -195,6 +195,8 @@ def test_an_exception_of_a_task_names_the_item():
         (settled(earned(float("nan"))), "reward = nan: must be a finite number, or None without a verdict"),
         (settled(earned("1")), "reward = '1': must be a finite number"),
         (settled(Reward(1.0, None)), "reason = None: must be a str"),
+        (settled(Reward(1.0, "good", {"style": float("nan")})), r"parts\['style'\] = nan: must be a finite number"),
+        (settled(Reward(1.0, "good", {"style": "1"})), r"parts\['style'\] = '1': must be a finite number"),
     ],
 )
 def test_what_is_no_reward_is_an_error_that_names_the_item(reward, rule):

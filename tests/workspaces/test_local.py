@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +131,28 @@ def test_memory_that_is_the_end_of_the_zygote_is_the_policys_end_of_the_episode(
     assert workspace.call("shell", {"command": "true"}).result() == call.result()
     assert "limit of memory" in workspace.end(Declared()).result().left_out["*"]
     workspaces.close()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import threading, time\nfor i in range(99): threading.Thread(target=time.sleep, args=(99,)).start()",
+        "import os\nfor fd in range(3, 20):\n try: os.pwrite(fd, b'x' * (1 << 20), 300 << 20)\n except OSError: pass",
+        "import os\nfor i in range(1500): os.mkdir(b'\\xff%d' % i + b'x' * 200)",
+        "import os\nfor i in range(60):\n os.mkdir('d' * 250)\n os.chdir('d' * 250)\n open('f', 'w').close()",
+        "print('x' * 100000)\nimport os\nfd = os.memfd_create('m')\nwhile True: os.write(fd, b'x' * (1 << 20))",
+    ],
+    ids=["threads", "code", "names", "long-paths", "output-then-memory"],
+)
+def test_a_policy_that_takes_all_there_is_has_no_fault_to_gain(code: str):
+    workspaces = opened(replace(LIMITS, call_output_bytes=4096))
+    with contextlib.closing(workspaces):
+        workspace = workspaces.start({"a.txt": b"a"}).result()
+        workspace.call("python", {"code": code}).result()
+        workspace.call("shell", {"command": "true"}).result()
+        state = workspace.end(Declared()).result()
+        assert len(state.left_out) <= 1002
+        assert workspaces.start({"b.txt": b"b"}).result().end(Declared()).result().files == {"b.txt": b"b"}
 
 
 def test_closing_ends_a_call_that_runs():

@@ -332,8 +332,12 @@ class Session(Closing):
         return name
 
     def commit(self, *actions: str) -> None:
-        """Make actions of this session permanent, by default all, and free what was kept for their undo."""
+        """Make actions of this session permanent, by default all, and free what was kept for their undo.
+
+        Raises InputError where an action is of another session. NotPermitted where a user has stopped this one.
+        """
         with self.opened() as found:
+            require_not_stopped(found)
             require_own(found, self.name, *actions)
             for action in actions or own_actions(found.actions, self.name):
                 found.commit(action)

@@ -36,7 +36,12 @@ def make_engine(config: TrainConfig, model_folder: Path) -> Engine:
     lora = config.trainer.lora if config.publishes_adapter else None
     match config.sampler.engine:
         case TransformersEngineConfig() as settings:
-            policy = load_policy(model_folder, dtype=config.sampling_dtype, device=config.model.device)
+            policy = load_policy(
+                model_folder,
+                dtype=config.sampling_dtype,
+                device=config.model.device,
+                chat_template=config.model.chat_template,
+            )
             return TransformersEngine(
                 policy, batch_size=settings.batch_size, mixes_batches=config.schedule.mixes_batches, lora=lora
             )

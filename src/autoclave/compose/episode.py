@@ -19,7 +19,7 @@ from autoclave.compose.models import context_for
 from autoclave.compose.tasks import AnyTask, episodes_of, grader_of, next_turn_of, open_task
 from autoclave.compose.workers import open_samplers
 from autoclave.config import EndpointConfig, TrainConfig
-from autoclave.core import Completion, FinishReason, InputError, Problem, Rollout, TaskItem, read_problems
+from autoclave.core import Completion, EngineFault, FinishReason, InputError, Problem, Rollout, TaskItem, read_problems
 from autoclave.core.files import existing_file
 from autoclave.core.futures import completed, linked
 from autoclave.core.json import nearest, shown
@@ -82,6 +82,9 @@ def grade_episode(config: TrainConfig, name: str, path: Path) -> Rollout:
             rollout = rollout_of(item, stored)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"--replay {path}: no episode of {item.id!r} ({error}). Fix: a file of --out") from None
+        fault = rollout.reward.verdict.fault if rollout.reward.verdict else None
+        if fault and fault.kind == "environment":  # it never came to its end
+            return rollout
         return replace(rollout, reward=settled(started(grader_of(task), rollout), item))
 
 
@@ -140,7 +143,11 @@ class _Chat:
         try:
             self._said = said = done.result()
         except InputError as error:
-            raise InputError(f"{error}. {_NO_CALLS}") from None if self.asks.tools else error
+            if not self.asks.tools:
+                raise
+            raise InputError(f"{error}. {_NO_CALLS}") from None
+        if said.finish == "filtered":
+            raise EngineFault("the content filter of the server cut the response, which the policy did not end")
         calls = [written_call(name, arguments) for _, name, arguments in said.calls]
         text = "\n".join([split_calls(said.text)[0], *calls]).strip() if calls else said.text
         reason = FinishReason.LENGTH if said.finish == "length" else FinishReason.STOP

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 import autoclave.evaluation
 from autoclave.compose.host import build_judge
 from autoclave.compose.libraries import settle_libraries
-from autoclave.compose.models import check_tokens, context_for
+from autoclave.compose.models import context_for
 from autoclave.compose.tasks import AnyTask, grader_of, items_of, next_turn_of, open_task
 from autoclave.compose.workers import Workers, open_samplers
 from autoclave.config import TrainConfig
@@ -93,7 +93,6 @@ def evaluate_items(
     Raises InputError: the model cannot be used.
     """
     tokenizer = load_tokenizer(model)
-    check_tokens(config, tokenizer)
     next_turn = (
         next_turn_of(task, tokenizer, context_for(config, model), together=config.samples_repeatably) if task else None
     )

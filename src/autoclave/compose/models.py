@@ -25,8 +25,11 @@ def require_usable_models(config: TrainConfig) -> None:
         asked = ({"role": "user", "content": "question"},)
         encode_observation(tokenizer, asked, asked, ended_by=None)
     require_context(config, architecture)
+    teacher = load_architecture(config.teacher.path) if config.teacher.path else architecture
+    require_context(config, teacher, "teacher.path" if config.teacher.path else "")
     if config.trainer.packing == "shared_prompts":
         require_full_attention(architecture)
+        require_full_attention(teacher)
     if config.trainer.lora:
         require_targets(architecture, config.trainer.lora)
         if config.critic.path:
@@ -39,12 +42,14 @@ def policy_architecture(config: TrainConfig) -> PretrainedConfig:
     return load_architecture(config.model.path) if config.model.path else tiny_architecture(tiny, tiny.vocabulary)
 
 
-def require_context(config: TrainConfig, architecture: PretrainedConfig) -> None:
-    """Check that responses and the engine stay within the context of the policy, where its `config.json` names that.
+def require_context(config: TrainConfig, architecture: PretrainedConfig, place: str = "") -> None:
+    """Check that responses and the engine fit into the context of the model at `place`, if its `config.json` has one.
+
+    It is that of the policy by default.
 
     Raises ConfigError: one does not.
     """
-    context, place = context_of(architecture), "model.path" if config.model.path else "model.tiny"
+    context, place = context_of(architecture), place or ("model.path" if config.model.path else "model.tiny")
     if context is None:
         return
     for name, limit in config.length_limits.items():

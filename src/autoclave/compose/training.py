@@ -312,5 +312,7 @@ def _throughput(config: TrainConfig, workers: Workers, model: Path) -> Throughpu
     peak = peak and peak * sum(learners.values())
     of_policy = 1.0 if workers.algorithm.needs_old_log_probs else 1 - 1 / config.minibatches
     critic = shape if workers.algorithm.needs_critic and not config.critic.path else None
-    passes = of_policy + workers.algorithm.needs_reference
+    passes = of_policy + (
+        workers.algorithm.needs_reference and not config.teacher.path
+    )  # operations of a teacher: none
     return Throughput(shape, peak, passes, critic, weights_learn=not config.trainer.lora)

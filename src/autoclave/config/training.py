@@ -221,6 +221,11 @@ class TrainConfig(Config):
             )
         if self.sft.repair_share and (getattr(self.task, "turns", 1) == 1 or self.problems.name != "synthetic"):
             yield f"sft.repair_share = {self.sft.repair_share}: needs task.turns above 1 and problems.name=synthetic"
+        if self.algorithm.mask_turn_limit and (self.most_turns == 1 or self.task.name == "code_generation"):
+            yield (
+                "algorithm.mask_turn_limit: needs task.turns above 1, and a task whose policy ends its episodes, which "
+                "code_generation does not have; remove it"
+            )
         if self.algorithm.compares_group and self.group_size < 2:
             yield (
                 f"group_size = {self.group_size}: {self.algorithm.label} compares rollouts of one problem, "
@@ -248,8 +253,14 @@ class TrainConfig(Config):
                 f'workers.reward_model = "{self.workers.reward_model}": there is no reward model; set '
                 "reward_model.path, or remove it"
             )
-        if getattr(getattr(self.algorithm, "advantage", None), "name", "") == "distillation" and not self.teacher.path:
-            yield "algorithm.advantage.name = distillation: there is no teacher; set teacher.path"
+        if getattr(getattr(self.algorithm, "advantage", None), "name", "") == "distillation":
+            if not self.teacher.path:
+                yield "algorithm.advantage.name = distillation: there is no teacher; set teacher.path"
+            if resamples := getattr(self.algorithm, "max_resamples", 0):
+                yield (
+                    f"algorithm.max_resamples = {resamples}: distillation has a signal in groups of equal rewards too; "
+                    "set it to 0"
+                )
         places = self.workers.places()
         for group, pool in places.items():
             if pool not in self.pools:

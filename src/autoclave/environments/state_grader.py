@@ -5,6 +5,7 @@ holds no expected value. What comes out is data. Views, triggers and virtual tab
 evaluated, and a database with generated columns is not read.
 """
 
+import errno
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ from autoclave.judge.plain_run import PlainRunner, RunOrder
 
 Value = None | int | float | str | bytes
 Row = tuple[Value, ...]
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EAGAIN, errno.EIO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +161,12 @@ def _failure_of(name: str, holds: Callable[[State], bool], state: State, item: T
         found: object = holds(state)
     except DamagedState as damage:
         return f"{name}: {damage}"
+    except UnboundLocalError as error:  # a loop that the state made empty
+        return f"{name} raised {type(error).__name__}"
     except (FaultError, InputError, HostError, NameError):
         raise
-    except OSError as error:  # a module that reads archives or pictures raises it without a number
-        if error.errno is not None:
+    except (OSError, MemoryError) as error:  # other numbers, and none, come of what the state holds
+        if isinstance(error, MemoryError) or error.errno in _EXHAUSTED:
             raise ExhaustedFault(f"task {item.task!r}, item {item.id!r}: condition {name!r}: {error}") from error
         return f"{name} raised {type(error).__name__}"
     except Exception as error:  # noqa: BLE001  by what the state holds: no policy may end the run

@@ -85,4 +85,7 @@ def checked(reward: object, item: TaskItem) -> Reward:
         raise InputError(f"{place}: reward = {value!r}: must be a finite number, or None without a verdict")
     if not isinstance(reason, str):
         raise InputError(f"{place}: reason = {reason!r}: must be a str, such as the word of a metric status/REASON")
+    for name, part in cast("dict[str, object]", reward.parts).items():
+        if not (isinstance(part, int | float | np.number) and -math.inf < part < math.inf):
+            raise InputError(f"{place}: parts[{name!r}] = {part!r}: must be a finite number")
     return reward

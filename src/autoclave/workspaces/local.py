@@ -87,7 +87,9 @@ class LocalWorkspaces:
         placed = workspace.act("place", {"files": {path: b64encode(each).decode() for path, each in files.items()}})
         if placed.is_error:
             workspace.close()
-            raise UsageError(f"files of a workspace: {placed.text}")
+            is_busy = placed.ended_by in ("cpu_time", "wall_time", "memory", "output")
+            raise (SandboxFault if is_busy else UsageError)(f"files of a workspace: {placed.text}")
+        workspace.begin()
         return workspace
 
     def _cell(self) -> "_Zygote":
@@ -101,9 +103,13 @@ class LocalWorkspace:
         self.tools = [tool for tool in TOOLS if test_command or tool.name != "run_tests"]
         self._pool, self._limits, self._test_command = pool, pool.limits, test_command
         self._zygote: _Zygote | None = zygote
-        self._used, self._cpu_s = (0.0, 0.0, 0.0), zygote.cpu_s()
+        self._used, self._cpu_s = (0.0, 0.0, 0.0), zygote.cpu_s()  # before the episode begins: of placing its files
         self._over: ToolResult | None = None
         self._is_closed, self._lock = False, threading.Lock()
+
+    def begin(self) -> None:
+        """Count from here."""
+        self._used = 0.0, 0.0, 0.0
 
     def call(self, tool: str, arguments: Mapping[str, Any]) -> Future[ToolResult]:
         return self._pool.threads.submit(self._call, tool, dict(arguments))
@@ -143,7 +149,8 @@ class LocalWorkspace:
                 return EndState({}, {"*": "the first process was killed at the limit of memory"})
             state = zygote.end(declared)
             self._zygote = None
-            self._pool.idle.append(zygote)
+            if zygote in self._pool.cells:
+                self._pool.idle.append(zygote)
             return state
 
     def act(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
@@ -154,19 +161,23 @@ class LocalWorkspace:
             zygote.meter.begin_test()
             zygote.send(tool=tool, arguments=arguments)
             began, printed, ended, report, used = time.monotonic(), bytearray(), "", dict[str, Any](), self._used
+            room, num_printed = self._limits.call_output_bytes, 0
             while not report:
                 report, piece = zygote.wait()
-                printed += piece
-                used = zygote.cpu_s() - self._cpu_s, time.monotonic() - began, len(printed)
+                num_printed += len(piece)
+                printed += piece[: room - len(printed)]
+                used = zygote.cpu_s() - self._cpu_s, time.monotonic() - began, num_printed
                 if not ended and (ended := self._exceeded(zygote, used)) and not report:
                     zygote.send(tool="kill")
                 if self._is_closed or self._pool.is_closed or used[1] > self._limits.call_wall_s + _ANSWER_S:
                     raise SandboxFault("a workspace was closed in a call, or its first process does not obey")
-            if "ended" in report and ended != "memory_mb":
-                raise SandboxFault("the first process of a workspace was killed")
+            if "ended" in report:
+                if not zygote.meter.is_memory_exceeded():
+                    raise SandboxFault("the first process of a workspace was killed")
+                ended = "memory_mb"
             self._used = self._used[0] + used[0], self._used[1] + used[1], self._used[2] + used[2]
             self._cpu_s += used[0]
-            result = self._result(printed[: self._limits.call_output_bytes].decode(errors="replace"), report, ended)
+            result = self._result(printed.decode(errors="replace"), report, ended)
             self._over = result if result.is_over else None
             return result
 
@@ -214,6 +225,7 @@ class _Zygote:
         memory_mb = limits.memory_mb + limits.disk_mb  # files are held in memory
         self._of_cell = Limits(0, 0, memory_mb, 0, limits.processes, limits.disk_mb, limits.open_files)
         kernel = {resource.RLIMIT_NOFILE: limits.open_files, resource.RLIMIT_NPROC: limits.processes + 2}
+        kernel[resource.RLIMIT_FSIZE] = limits.disk_mb << 20  # files that are on no disk, too
         kernel |= {} if self._group else {resource.RLIMIT_AS: memory_mb << 20}
         try:
             self.send(**plan, limits=[*kernel.items(), (resource.RLIMIT_CORE, 0)])
@@ -237,8 +249,14 @@ class _Zygote:
         """End all processes, the first one last, have another made, and return what is carried out."""
         self.send(tool="end", arguments=asdict(declared))
         if "files" not in (answer := self._receive()):
-            raise SandboxFault("the first process of a workspace was killed when it carried files out")
+            if not self.meter.is_memory_exceeded():
+                raise SandboxFault("the first process of a workspace was killed when it carried files out")
+            self.kill()
+            return EndState({}, {"*": "the first process was killed at the limit of memory"})
         self._receive()
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._output.fileno(), 1 << 20):  # of processes that were kept
+                pass
         self._open()
         return EndState({path: b64decode(each) for path, each in answer["files"].items()}, answer["left_out"])
 
@@ -251,9 +269,10 @@ class _Zygote:
             answer = json.loads(self._answers.readline() or b"{}")
         except (OSError, ValueError) as error:
             raise SandboxFault(f"a workspace does not answer: {error}") from None
-        if not answer and self.meter.is_memory_exceeded():  # no fault: what a policy uses may be the zygote's end
+        has_failed = not answer or "fault" in answer
+        if has_failed and self.meter.is_memory_exceeded():  # no fault: what a policy uses may be the zygote's end
             return {"ended": signal.SIGKILL}
-        if not answer or "fault" in answer:
+        if has_failed:
             raise fault_of(answer or {"fault": self._process.last_words()})
         return answer
 

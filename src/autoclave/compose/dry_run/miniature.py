@@ -113,6 +113,8 @@ def _shrink_models(tree: dict[str, Any], folder: Path, *, is_llama: bool) -> Non
         else:
             tree["sft"] |= {"epochs": 1} if tree["sft"]["epochs"] else {"steps": 4}
     if not tree["model"]["path"]:
+        if tree["teacher"]["path"]:  # which has not the tokenizer that is made for the short problems
+            tree["teacher"]["path"], tree["algorithm"]["advantage"] = "", None
         return
     tree["model"]["path"] = str(folder / "model")
     if is_llama and tree["trainer"]["lora"]:

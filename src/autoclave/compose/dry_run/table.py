@@ -106,7 +106,9 @@ def _data(run: Run) -> Iterator[Row]:
     else:
         yield Row("model", "replaced", "a smaller embedded policy")
     for name in ("critic", "reward_model", "teacher"):
-        if path := getattr(recipe, name).path:
+        if name == "teacher" and recipe.teacher.path and not recipe.model.path:
+            yield Row("teacher.path", "not exercised", "the smaller embedded policy has a tokenizer of its own")
+        elif path := getattr(recipe, name).path:
             yield Row(f"{name}.path", "replaced", f"a tiny model for {path}")
     if has_files(recipe):
         yield Row("problems", "replaced", f"short ones; of the recipe: {found.problems}")
@@ -148,7 +150,7 @@ def _learning(run: Run) -> Iterator[Row]:
         learned = run.steps_with("critic/gradient_norm")
         yield _did("critic", learned, f"{learned} steps had a gradient", "no step had a gradient")
     if algorithm.needs_reference:
-        yield _did("reference", steps, "a KL term was computed", "no step was done")
+        yield _did("reference", steps, "log-probs of a reference were computed", "no step was done")
     if recipe.reward_model.path:
         yield _did("reward model", steps, "its scores were added to rewards", "no step was done")
     if recipe.alignment:

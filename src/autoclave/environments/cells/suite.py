@@ -188,7 +188,10 @@ def run(namespace: "dict[str, Any]", name: str) -> None:
             fail(name)
         return
     function = getattr(kind, method) if kind else namespace[name]
-    for case in itertools.product(*getattr(function, "parameters", ()), *getattr(kind, "parameters", ())):
+    cases = list(itertools.product(*getattr(function, "parameters", ()), *getattr(kind, "parameters", ())))
+    if not cases:
+        fail(f"{name}: no cases")
+    for case in cases:
         instance: Any = kind() if kind else None
         with contextlib.ExitStack() as opened:
             fixtures = _Fixtures(namespace, instance, opened)

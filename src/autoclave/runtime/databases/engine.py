@@ -178,7 +178,7 @@ def open_engine(name: str, connection: DatabaseConnection, password: str) -> Eng
     something is not installed.
     """
     with needing(f"database {name}", "databases"):
-        if find_spec("sqlglot") is None:  # it takes long to load
+        if connection.engine != "redis" and find_spec("sqlglot") is None:  # it takes long to load
             raise ImportError(name="sqlglot")
         module = import_module(f"autoclave.runtime.databases.{connection.engine}.engine")
     return module.open_database(name, connection, password)

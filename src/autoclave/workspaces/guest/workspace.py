@@ -23,6 +23,7 @@ else:  # the name of the package in a bare interpreter, which does not know ours
     from guest.filter import command_filter
 
 _DISK = "/.disk"
+_LONGEST = 4096  # characters of the path of a folder whose entries are looked at
 _SESSION = """
 import ast, json, linecache, os, signal, sys, traceback, types
 def python(code):
@@ -111,6 +112,7 @@ class FirstProcess:
                 request = command.receive(self._messages)
             if request["tool"] == "end":
                 self._kill()
+                os.close(self._code)  # to which the session may have written
                 self._carry_out(**request["arguments"])
                 os._exit(0)
             self._call(request["tool"], request["arguments"])
@@ -183,7 +185,12 @@ class FirstProcess:
 
     def _start(self, act: "Callable[[], None]") -> int:
         """Have a process act without privileges, with all output on the pipe to the driver."""
-        if pid := os.fork():
+        try:
+            pid = os.fork()
+        except OSError:  # the session has as many processes as there may be
+            self._kill()
+            pid = os.fork()
+        if pid:
             return pid
         status = 1
         try:
@@ -201,10 +208,10 @@ class FirstProcess:
 
     def _carry_out(self, patterns: "list[str]", most_files: int, most_bytes: int, left_out: "list[str]") -> None:
         """Send the declared regular files, and the reasons why others were left out. Nothing changes them any more."""
-        files, reasons = dict[str, str](), dict[str, str]()
+        files, reasons, is_cut = dict[str, str](), dict[str, str](), False
         os.chdir(self._plan["place"])
         for top, folders, names, folder in os.fwalk("."):
-            is_last = top.count("/") == 64
+            is_last = top.count("/") == 64 or len(top) > _LONGEST
             for name in sorted([*folders, *names]):
                 path = f"{top}/{name}"[2:]
                 about = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -213,17 +220,24 @@ class FirstProcess:
                     continue
                 shown = path.encode(errors="surrogateescape").decode(errors="backslashreplace")
                 if shown != path:
-                    reasons[shown] = "its name is not UTF-8"
+                    reason = "its name is not UTF-8"
                 elif not stat.S_ISREG(about.st_mode):
-                    reasons[path] = "no regular file, or too many folders deep"
+                    reason = "no regular file, or too many folders deep"
                 elif len(files) == most_files or about.st_size > most_bytes:
-                    reasons[path] = f"over the limit: most_files = {most_files}, most_bytes leaves {most_bytes}"
+                    reason = f"over the limit: most_files = {most_files}, most_bytes leaves {most_bytes}"
                 else:
                     with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder), "rb") as file:
                         files[path] = b2a_base64(file.read()).decode()
                     most_bytes -= about.st_size
+                    continue
+                if is_cut := len(reasons) == most_files:
+                    break
+                reasons[shown] = reason
             folders[:] = [] if is_last else sorted(folders)
-        command.send(self._link, {"files": files, "left_out": dict([*reasons.items()][:most_files])})
+            if is_cut:
+                reasons["*"] = f"more than most_files = {most_files} are left out"
+                break
+        command.send(self._link, {"files": files, "left_out": reasons})
 
 
 def _running() -> "Iterator[int]":

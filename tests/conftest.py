@@ -65,7 +65,7 @@ LONG_FILES = (
     "workers/weights/test_publishing.py",
     "workers/test_trainer_conformance.py",
     "workers/test_executors.py",
-    "problems/test_synthetic.py",
+    "environments/test_synthetic.py",
     "problems/curation/test_labelled_set.py",
     "service/test_remote_judge.py",
     "workers/test_sharding.py",

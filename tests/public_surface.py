@@ -21,6 +21,11 @@ from pydantic import BaseModel
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "tests" / "public_surface.txt"
 INTERFACES = {  # of plugins, in modules of packages that export nothing
+    "config.base": "Fraction",
+    "core.closing": "Closing",
+    "core.futures": "completed",
+    "environments.tools": "ToolEnvironment schema_of tool_calls written_call",
+    "workspaces": "Declared LocalWorkspaces Tool ToolResult Workspace WorkspaceLimits Workspaces",
     "runtime.interface": "Choice InDoubt Manager NothingLeft NotRedone NotUndone Plan",
     "runtime.opening": "open_session",
     "compose.training": "train",

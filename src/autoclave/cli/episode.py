@@ -50,7 +50,10 @@ def run(
     from autoclave.runs.rollouts import RecordedRollout
     from autoclave.training.saved_groups import plain_rollout
 
-    config = resolve(TrainConfig, [text for text in settings if not text.startswith("endpoint.")]).config
+    own = [text for text in settings if not text.startswith("endpoint.")]
+    if not any("=" not in text or text.startswith("model.") for text in own):
+        own.append("model.tiny.context=1048576")  # the policy is another than the embedded one, whose limit is lower
+    config = resolve(TrainConfig, own).config
     given = [parse_override(text.removeprefix("endpoint.")) for text in settings if text.startswith("endpoint.")]
     endpoint = load(EndpointConfig, None, [Override("retries", 2, "default"), *given]).config
     if replay:

@@ -89,7 +89,7 @@ class ProblemSets:
             ConfigError: problems from files have no solutions to imitate.
         """
         if isinstance(self._config.problems, SyntheticConfig):
-            return program_source(self._config.problems).demonstrations(self._config.sft, fences=not self._takes_whole)
+            return cast("ProgramSource", self._source).demonstrations(self._config.sft, fences=not self._takes_whole)
         if self._source and (found := self._source.demonstrations(self._config.sft)):
             return found
         template = self._config.task.template
@@ -124,7 +124,7 @@ class ProblemSets:
         if isinstance(self._config.problems, SyntheticConfig):
             alignment = self._config.alignment
             rate = alignment.sft_error_rate if alignment else 0.0
-            return program_source(self._config.problems).demonstrated_programs(self._config.sft, misreading_rate=rate)
+            return cast("ProgramSource", self._source).demonstrated_programs(self._config.sft, misreading_rate=rate)
         found = [DemonstratedProgram(problem, solution) for problem in self.train for solution in problem.solutions]
         if not found:
             raise ConfigError(
